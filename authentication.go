@@ -169,7 +169,7 @@ func (w *World) accounts(keys *satoken.Authority) *satoken.Authority {
 		i, ok := registry.IdentityOf(w.store.Any(), registry.Target{Type: catalog.Lookup("", "v1", name), Namespace: namespace, Name: object})
 		return satoken.Found{UID: i.UID, Deleted: i.Deleted}, ok
 	}
-	return keys.For(find, storedSecrets(w.store))
+	return keys.For(find, storedSecrets(w.store), w.now)
 }
 
 // storedSecrets returns a function that finds what Secrets say of the tokens that they hold.
@@ -212,30 +212,30 @@ func (s *Server) openAuthentication(r *running) (err error) {
 		Now:         s.now,
 		Authorities: []authn.Authority{r.authority.Pool},
 		Audiences:   r.keys.Audiences(),
-		Anonymous:   authn.AnonymousPolicy{Enabled: s.anonymous(r.log)},
+		Anonymous:   authn.AnonymousPolicy{Enabled: s.anonymous(s.logOf(logAuthentication))},
 		Metrics:     authn.NewMetrics(),
 	}
 	r.collectors = append(r.collectors, a.base.Metrics.Collectors()...)
 	admin := &authn.User{Name: "admin", Groups: []string{"system:masters", authn.Authenticated}}
 	a.first = append(a.first, a.forServer(authn.OneToken(r.authority.AdminToken(), admin)))
 	if s.ClientCAFile != "" {
-		clients, err := authn.AuthorityFile(s.ClientCAFile, s.now, r.log)
+		clients, err := authn.AuthorityFile(s.ClientCAFile, s.now, s.logOf(logAuthentication))
 		if err != nil {
 			return fmt.Errorf("the authorities of clients: %w", err)
 		}
 		a.base.Authorities = append(a.base.Authorities, clients)
 	}
-	if a.base.Proxy, err = s.frontProxy(r.log); err != nil {
+	if a.base.Proxy, err = s.frontProxy(s.logOf(logAuthentication)); err != nil {
 		return err
 	}
 	if s.TokenAuthFile != "" {
-		t, err := authn.TokenFile(s.TokenAuthFile, s.now, r.log)
+		t, err := authn.TokenFile(s.TokenAuthFile, s.now, s.logOf(logAuthentication))
 		if err != nil {
 			return fmt.Errorf("the bearer tokens: %w", err)
 		}
 		a.first = append(a.first, a.forServer(t))
 	}
-	if r.issuers, err = s.openIssuers(r.log); err != nil {
+	if r.issuers, err = s.openIssuers(s.logOf(logAuthentication)); err != nil {
 		return err
 	}
 	a.addIssuers(r)
@@ -264,7 +264,7 @@ func (w *World) authenticator() *authn.Credentials {
 	}
 	c.Tokens = append(c.Tokens, w.tokens)
 	if s.Authentication.BootstrapTokens {
-		c.Tokens = append(c.Tokens, a.forServer(&authn.BootstrapTokens{Secret: w.systemSecret, Now: s.now}))
+		c.Tokens = append(c.Tokens, a.forServer(&authn.BootstrapTokens{Secret: w.systemSecret, Now: w.now}))
 	}
 	c.Tokens = append(c.Tokens, a.last...)
 	return &c
@@ -277,7 +277,7 @@ func (s *Server) tokenWebhook(r *running) (*webhook.Tokens, error) {
 	r.collectors = append(r.collectors, metrics.Collectors()...)
 	return webhook.New(webhook.Config{
 		File: w.ConfigFile, Version: w.Version, CacheTTL: max(0, cmp.Or(w.CacheTTL, webhook.DefaultCacheTTL)),
-		Audiences: r.keys.Audiences(), Metrics: metrics, Now: s.now, Log: r.log,
+		Audiences: r.keys.Audiences(), Metrics: metrics, Now: s.now, Log: s.logOf(logAuthentication),
 	})
 }
 

@@ -55,14 +55,14 @@ func (s *Server) followAuthority(r *running) {
 			err = startup.PublishClients(context.Background(), startup.Config{Registry: r.root.verbs, Catalog: builtin.Catalog(), Clients: clients, Now: s.now})
 		}
 		if err != nil {
-			r.log.Warn("the authorities of client certificates are not published", "err", err)
+			s.logOf(logCertificates).Warn("the authorities of client certificates are not published", "err", err)
 		}
 		for _, path := range r.publisher.files {
 			if _, err := os.Stat(path); err != nil {
 				continue // it was removed
 			}
 			if err := kubeconfig.Write(path, r.root.kubeconfig()); err != nil {
-				r.log.Warn("a kubeconfig has the old certificate of the authority", "file", path, "err", err)
+				s.logOf(logCertificates).Warn("a kubeconfig has the old certificate of the authority", "file", path, "err", err)
 			}
 		}
 	})

@@ -195,6 +195,33 @@ func (c *controlled) RecordRequests() { c.faults.Record() }
 // RecordedRequests implements control.World.
 func (c *controlled) RecordedRequests() ([]fault.Request, uint64) { return c.faults.Recorded() }
 
+// Now implements control.World.
+func (c *controlled) Now() time.Time {
+	if c.now != nil {
+		return c.now()
+	}
+	return time.Now()
+}
+
+// lastYear is the last one that the clock of a world reaches.
+const lastYear = 2200
+
+// Advance implements control.World.
+func (c *controlled) Advance(d time.Duration) (time.Time, error) {
+	switch {
+	case c.server.Clock != nil:
+		return time.Time{}, fmt.Errorf("moving the clock of one world is %w: the server has a clock for all worlds, Server.Clock", control.ErrForbidden)
+	case c.clock == nil && c.fork == nil:
+		return time.Time{}, fmt.Errorf("moving the clock of the world %q is %w: only forks have clocks of their own", control.Root, control.ErrForbidden)
+	case c.clock == nil:
+		return time.Time{}, fmt.Errorf("moving the clock of a kept fork is %w: its time would go back after a restart", control.ErrForbidden)
+	case c.Now().Add(d).Year() > lastYear:
+		return time.Time{}, fmt.Errorf("%w: the clock of a world ends with the year %d", control.ErrInvalid, lastYear)
+	}
+	c.clock.Advance(d)
+	return c.Now(), nil
+}
+
 // Watches implements control.World.
 func (c *controlled) Watches() ([]fault.Request, error) {
 	if err := c.use(); err != nil {

@@ -37,7 +37,11 @@ func (w worlds) find(name string) (*World, error) {
 	if name == control.Root {
 		return w.running.root, nil
 	}
-	if f := w.running.forks.get(name); f != nil {
+	f, err := w.running.forks.find(name)
+	if err != nil {
+		return nil, fmt.Errorf("the world %q: %w", name, err)
+	}
+	if f != nil {
 		return f, nil
 	}
 	return nil, fmt.Errorf("the world %q: %w", name, control.ErrNotFound)
@@ -71,9 +75,9 @@ func (w worlds) Delete(name string) error {
 	if name == control.Root {
 		return fmt.Errorf("the deletion of the world %q is %w: stop the server", name, control.ErrForbidden)
 	}
-	world, err := w.find(name)
-	if err != nil {
-		return err
+	found, err := w.running.forks.delete(name)
+	if !found {
+		return fmt.Errorf("the world %q: %w", name, control.ErrNotFound)
 	}
-	return world.Close()
+	return err
 }

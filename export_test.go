@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/exposition"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -18,3 +19,6 @@ func (s *Server) Settled(ctx context.Context) error { return s.must().root.loops
 
 // StoreOf returns the store of a world.
 func StoreOf(w *World) *store.Store { return w.store }
+
+// Exposed returns the metrics of a server's root world with many series.
+func (s *Server) Exposed() exposition.Source { return &exposed{w: s.must().root} }

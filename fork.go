@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/control"
 	"github.com/tidemark-dev/tidemark/internal/controller"
+	"github.com/tidemark-dev/tidemark/internal/forkapi"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
@@ -64,6 +65,10 @@ type ForkOptions struct {
 	// not depend on the name, nor on the seed of the server. Zero: the seed of the world that is forked, if it has
 	// one, together with the name.
 	Seed uint64
+	// Keep keeps the fork in the storage of the server: it is there after a restart, with all that was written to
+	// it. The fork then has a copy of all objects, which counts in Forks.MaxBytes, so that it takes time in
+	// proportion to them. Since and Seed must be zero. A server has MaxKeptForks of them at most.
+	Keep bool
 }
 
 // Errors of World.Fork.
@@ -77,9 +82,18 @@ var (
 	ErrForkMemory = errors.New("there is no memory for the fork")
 	// ErrForkHistory is returned if the changes after ForkOptions.Since take more than half of Forks.MaxBytes.
 	ErrForkHistory = store.ErrTooMuchHistory
+	// ErrForkNotKept is returned for ForkOptions.Keep by a server without a data directory to write to.
+	ErrForkNotKept = errors.New("the fork cannot be kept: the server keeps its objects in memory only")
+	// ErrTooManyKept is returned if there are MaxKeptForks kept forks.
+	ErrTooManyKept = fmt.Errorf("there are %d kept forks, which is as many as a server may have: delete one", MaxKeptForks)
+	// ErrNoFork is returned if there is no fork with the name.
+	ErrNoFork = errors.New("there is no fork with this name")
 	// ErrForkClosed is returned for a world that was closed.
 	ErrForkClosed = errors.New("the world was closed")
 )
+
+// errForkLog is returned if the storage failed to make or remove a kept fork.
+var errForkLog = errors.New("the storage of the fork")
 
 // forkPath is the beginning of the paths of forks.
 const forkPath = "/fork/"
@@ -95,6 +109,7 @@ type fork struct {
 	controllers []string
 	base        store.Revision // of the parent's state
 	created     time.Time
+	kept        *kept // nil: the fork is in memory alone
 
 	once sync.Once // opens the world, or closes it before
 	err  error
@@ -110,23 +125,26 @@ type fork struct {
 // forks are the forks of a server, by their names.
 type forks struct {
 	budget *store.Budget
+	logs   store.ForkLogs // nil: forks cannot be kept
+	ending sync.WaitGroup // of kept forks whose logs failed
 
 	mu     sync.Mutex
-	all    map[string]*World
+	all    map[string]*World // in memory alone
+	kept   map[string]*kept
 	closed bool
 }
 
 // Fork makes a world that begins with a state of this one, and then has changes, custom resources,
 // permissions and controllers of its own. It shares the objects of the state, so that it takes the same
-// time and memory however many there are. It is in memory, until its Close or that of the server. Its
-// resource versions continue above that of the state. Older ones are answered with 410, with
+// time and memory however many there are. It is in memory, until its Close or that of the server, or kept
+// (see ForkOptions.Keep). Its resource versions continue above that of the state. Older ones are answered with 410, with
 // ForkOptions.Since those below it.
 //
 // The controllers start with the first write. Tokens that the world accepts are valid in the fork, but not
 // the other way around.
 //
-// The errors are ErrForkExists, ErrTooManyForks, ErrForkHistory, ErrForkMemory, ErrForkClosed, errors for an
-// invalid name, unknown controllers or a Since after At, and those of reading an old resource version.
+// The errors are ErrForkExists, ErrTooManyForks, ErrForkHistory, ErrForkMemory, ErrForkClosed, ErrForkNotKept,
+// ErrTooManyKept, those of the storage of a kept fork, errors for an invalid name, unknown controllers or a Since after At, and those of reading an old resource version.
 func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	if err := w.use(); err != nil {
 		return nil, err
@@ -137,18 +155,22 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	if faults := validation.IsDNS1123Label(o.Name); len(faults) > 0 {
 		return nil, fmt.Errorf("the name %q of a fork: %s", o.Name, faults[0])
 	}
-	if o.Controllers == nil {
-		o.Controllers = w.server.controllers()
-	} else if err := controller.Check(o.Controllers); err != nil {
+	if err := controller.Check(o.Controllers); err != nil {
 		return nil, err
 	}
 	if o.At != 0 && o.Since > o.At {
 		return nil, fmt.Errorf("the history of a fork of resource version %d cannot begin later, at %d", o.At, o.Since)
 	}
+	if o.Keep {
+		return w.keep(ctx, o)
+	}
+	if o.Controllers == nil {
+		o.Controllers = w.server.controllers()
+	}
 	bytes := cmp.Or(w.server.Forks.MaxBytes, DefaultForkBytes)
-	account, err := w.running.forks.budget.Open(bytes - bytes/2)
+	account, err := w.server.account(w.running)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrForkMemory, err)
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -156,21 +178,20 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 		}
 	}()
 	state, since, changes, err := w.beginning(ctx, &o, bytes/2, account)
-	switch {
-	case errors.Is(err, store.ErrClosed):
-		return nil, ErrForkClosed
-	case errors.As(err, new(*store.QuotaError)):
-		return nil, fmt.Errorf("%w: %w", ErrForkMemory, err)
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, forkError(err)
 	}
 	f := &World{server: w.server, running: w.running, seed: w.seed.fork(o.Seed, o.Name), fork: &fork{
 		name: o.Name, parent: w.Name(), ancestor: weak.Make(w), controllers: o.Controllers, base: state.Revision(), created: w.server.clock(),
 	}}
+	if f.clock = w.server.Clock; f.clock == nil {
+		f.clock = w.clock.Fork()
+	}
+	f.now = f.clock.Now
 	f.issued = append([]*authn.Issued{new(authn.Issued)}, w.issued...)
 	f.use, f.direct = f.openOnce, f.newDirect(f.serve)
 	f.store, err = w.store.Fork(state, store.Options{
-		Log: memlog.FromHistory(state, since, changes), Retention: w.server.History.Retention, MaxMemory: bytes / 2, Packed: packed, Now: w.server.now,
+		Log: memlog.FromHistory(state, since, changes), Retention: w.server.History.Retention, MaxMemory: bytes / 2, Packed: packed, Now: f.now,
 		Note: w.server.note, Account: account, OnFatal: f.broken, OnDivergence: f.diverged,
 	})
 	if errors.Is(err, store.ErrClosed) {
@@ -186,6 +207,17 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 		return nil, errors.Join(err, f.store.Close())
 	}
 	return f, nil
+}
+
+// forkError returns an error of beginning as Fork returns it.
+func forkError(err error) error {
+	switch {
+	case errors.Is(err, store.ErrClosed):
+		return ErrForkClosed
+	case errors.As(err, new(*store.QuotaError)):
+		return fmt.Errorf("%w: %w", ErrForkMemory, err)
+	}
+	return err
 }
 
 // beginning returns the state that a fork begins with, and the changes after a revision that led to it. They
@@ -265,24 +297,31 @@ func (w *World) diverged() {
 	w.loops, f.started = loops, true
 	f.mu.Unlock()
 	if err != nil {
-		w.running.log.Error("the controllers of a fork do not run", "fork", f.name, "err", err)
+		w.server.logOf(logForks).Error("the controllers of a fork do not run", "fork", f.name, "err", err)
 	}
 }
 
-// broken is called if the log of a fork failed, which is in memory.
+// broken is called if the log of a fork failed. The fork ends, the server goes on.
 func (w *World) broken(err error) {
-	w.running.log.Error("the log of a fork failed", "fork", w.fork.name, "err", err)
+	w.server.logOf(logForks).Error("the log of a fork failed", "fork", w.fork.name, "err", err)
+	if k := w.fork.kept; k != nil {
+		k.broken(w, err)
+	}
 }
 
 // serve answers a request to a fork.
 func (w *World) serve(rw http.ResponseWriter, r *http.Request) {
 	if !w.fork.begin() {
+		if w.fork.kept != nil {
+			fail(rw, http.StatusServiceUnavailable, "the fork is being closed")
+			return
+		}
 		noFork(rw, w.fork.name)
 		return
 	}
 	defer w.fork.end()
 	if err := w.use(); err != nil {
-		w.running.log.Error("a fork cannot be opened", "fork", w.fork.name, "err", err)
+		w.server.logOf(logForks).Error("a fork cannot be opened", "fork", w.fork.name, "err", err)
 		fail(rw, http.StatusInternalServerError, "the fork cannot be opened")
 		return
 	}
@@ -310,13 +349,35 @@ func (f *fork) end() {
 }
 
 // Close ends a fork: it ends watches cleanly, lets requests finish for a moment, and frees the memory. Its
-// own forks go on. It is idempotent. A root world is closed with its server; for it, Close does nothing.
+// own forks go on. It is idempotent. A kept fork stays in the storage, and the next request opens it again; see
+// Delete. A root world is closed with its server; for it, Close does nothing.
 func (w *World) Close() error {
-	if w.fork == nil {
+	switch {
+	case w.fork == nil:
 		return nil
+	case w.fork.kept != nil:
+		return w.fork.kept.close(w)
 	}
 	w.running.forks.remove(w)
 	return w.end()
+}
+
+// Delete closes a fork, and removes what is kept of it. For a root world it does nothing.
+func (w *World) Delete() error {
+	if w.fork == nil || w.fork.kept == nil {
+		return w.Close()
+	}
+	return w.fork.kept.delete()
+}
+
+// Fork returns the fork with the name. It opens a kept one that is not in use; the error may be that of its log.
+// If there is none, the error is ErrNoFork. It panics before Start has succeeded.
+func (s *Server) Fork(name string) (*World, error) {
+	w, err := s.must().forks.find(name)
+	if err == nil && w == nil {
+		return nil, ErrNoFork
+	}
+	return w, err
 }
 
 // end ends a fork whose name was removed.
@@ -356,9 +417,9 @@ func (f *forks) add(w *World, most int) error {
 	switch {
 	case f.closed:
 		return ErrForkClosed
-	case f.all[w.fork.name] != nil || w.fork.name == control.Root:
+	case f.taken(w.fork.name):
 		return ErrForkExists
-	case len(f.all) >= max(0, cmp.Or(most, DefaultForks)):
+	case f.full(most):
 		return ErrTooManyForks
 	}
 	if f.all == nil {
@@ -368,11 +429,82 @@ func (f *forks) add(w *World, most int) error {
 	return nil
 }
 
-// get returns a fork, nil if there is none.
-func (f *forks) get(name string) *World {
+// taken reports whether there is a fork with the name. The caller holds mu.
+func (f *forks) taken(name string) bool {
+	return f.all[name] != nil || f.kept[name] != nil || name == control.Root
+}
+
+// full reports whether there are most forks. The caller holds mu.
+func (f *forks) full(most int) bool {
+	return len(f.all)+len(f.kept) >= max(0, cmp.Or(most, DefaultForks))
+}
+
+// addKept is add for a kept fork.
+func (f *forks) addKept(k *kept, most int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.all[name]
+	switch {
+	case f.closed:
+		return ErrForkClosed
+	case f.taken(k.name):
+		return ErrForkExists
+	case f.full(most):
+		return ErrTooManyForks
+	case len(f.kept) >= MaxKeptForks:
+		return ErrTooManyKept
+	}
+	f.keepLocked(k)
+	return nil
+}
+
+// keep adds a kept fork of the storage, beyond all limits.
+func (f *forks) keep(k *kept) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.keepLocked(k)
+}
+
+func (f *forks) keepLocked(k *kept) {
+	if f.kept == nil {
+		f.kept = map[string]*kept{}
+	}
+	f.kept[k.name] = k
+}
+
+func (f *forks) removeKept(k *kept) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.kept[k.name] == k {
+		delete(f.kept, k.name)
+	}
+}
+
+// get returns a fork, both nil if there is none.
+func (f *forks) get(name string) (*World, *kept) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[name], f.kept[name]
+}
+
+// find returns a fork, nil without an error if there is none. It opens a kept one.
+func (f *forks) find(name string) (*World, error) {
+	w, k := f.get(name)
+	if k != nil {
+		return k.use()
+	}
+	return w, nil
+}
+
+// delete deletes a fork. It reports false if there is none.
+func (f *forks) delete(name string) (bool, error) {
+	w, k := f.get(name)
+	switch {
+	case k != nil:
+		return true, k.delete()
+	case w != nil:
+		return true, w.Close()
+	}
+	return false, nil
 }
 
 func (f *forks) remove(w *World) {
@@ -383,11 +515,41 @@ func (f *forks) remove(w *World) {
 	}
 }
 
-// list returns the forks in the order of their names.
+// list returns the forks that are open, in the order of their names.
 func (f *forks) list() []*World {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.SortedFunc(maps.Values(f.all), func(a, b *World) int { return strings.Compare(a.fork.name, b.fork.name) })
+	all := slices.Collect(maps.Values(f.all))
+	for _, k := range f.kept {
+		if w := k.world.Load(); w != nil {
+			all = append(all, w)
+		}
+	}
+	slices.SortFunc(all, func(a, b *World) int { return strings.Compare(a.fork.name, b.fork.name) })
+	return all
+}
+
+// describe describes all forks, in the order of their names. It opens none.
+func (f *forks) describe() []forkapi.Fork {
+	f.mu.Lock()
+	worlds, kept := slices.Collect(maps.Values(f.all)), slices.Collect(maps.Values(f.kept))
+	f.mu.Unlock()
+	all := []forkapi.Fork{}
+	for _, w := range worlds {
+		all = append(all, w.describe())
+	}
+	for _, k := range kept {
+		all = append(all, k.describe())
+	}
+	slices.SortFunc(all, func(a, b forkapi.Fork) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// refused reports whether the server stops.
+func (f *forks) refused() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed
 }
 
 // refuse refuses new forks.
@@ -397,11 +559,20 @@ func (f *forks) refuse() {
 	f.closed = true
 }
 
-// close closes all forks. There are no requests any more.
+// close closes all forks. There are no requests any more. Those that are kept stay in the storage.
 func (f *forks) close() error {
+	f.mu.Lock()
+	worlds, kept := slices.Collect(maps.Values(f.all)), slices.Collect(maps.Values(f.kept))
+	f.mu.Unlock()
 	var errs []error
-	for _, w := range f.list() {
+	for _, w := range worlds {
 		errs = append(errs, w.Close())
 	}
+	for _, k := range kept {
+		k.mu.Lock() // waits until it is open, if a request opens it
+		errs = append(errs, k.closeLocked(k.world.Load()))
+		k.mu.Unlock()
+	}
+	f.ending.Wait()
 	return errors.Join(errs...)
 }

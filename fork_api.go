@@ -1,6 +1,7 @@
 package tidemark
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,9 +34,9 @@ func (r *running) route(rw http.ResponseWriter, q *http.Request) {
 		return
 	}
 	name, _, _ := strings.Cut(rest, "/")
-	w := r.forks.get(name)
-	if w == nil {
-		noFork(rw, name)
+	w, err := r.forks.find(name)
+	if err != nil || w == nil {
+		noWorld(rw, name, err)
 		return
 	}
 	w.serve(rw, without(q, w.prefix()))
@@ -63,6 +65,21 @@ func noFork(rw http.ResponseWriter, name string) {
 	refuse(rw, apierrors.NewNotFound(schema.GroupResource{Resource: "forks"}, name))
 }
 
+// noWorld answers a request for a fork that does not exist, or that is kept and cannot be opened. The client is not
+// authenticated yet, so the answer has no reason, which may name files.
+func noWorld(rw http.ResponseWriter, name string, err error) {
+	switch {
+	case err == nil:
+		noFork(rw, name)
+	case errors.Is(err, ErrForkClosed):
+		fail(rw, http.StatusServiceUnavailable, "the server is shutting down")
+	case errors.Is(err, ErrForkMemory):
+		fail(rw, http.StatusInsufficientStorage, err.Error())
+	default:
+		fail(rw, http.StatusInternalServerError, "the kept fork "+name+" cannot be used: GET "+forksPath+"/"+name+" has the reason")
+	}
+}
+
 // fail answers with a Status.
 func fail(rw http.ResponseWriter, code int, message string) {
 	reason := metav1.StatusReasonInternalError
@@ -71,10 +88,14 @@ func fail(rw http.ResponseWriter, code int, message string) {
 		reason = metav1.StatusReasonBadRequest
 	case http.StatusMethodNotAllowed:
 		reason = metav1.StatusReasonMethodNotAllowed
+	case http.StatusServiceUnavailable:
+		reason = metav1.StatusReasonServiceUnavailable
 	case http.StatusTooManyRequests:
 		reason = metav1.StatusReasonTooManyRequests
 	case http.StatusGone:
 		reason = metav1.StatusReasonExpired
+	case http.StatusGatewayTimeout:
+		reason = metav1.StatusReasonTimeout
 	case http.StatusInsufficientStorage:
 		reason = "InsufficientStorage"
 	}
@@ -103,11 +124,7 @@ func (r *running) serveForks(rw http.ResponseWriter, q *http.Request) {
 	name := strings.TrimPrefix(strings.TrimPrefix(q.URL.Path, forksPath), "/")
 	switch {
 	case name == "" && q.Method == http.MethodGet:
-		all := forkapi.List{Forks: []forkapi.Fork{}}
-		for _, w := range r.forks.list() {
-			all.Forks = append(all.Forks, w.describe())
-		}
-		answer(rw, http.StatusOK, all)
+		answer(rw, http.StatusOK, forkapi.List{Forks: r.forks.describe()})
 	case name == "" && q.Method == http.MethodPost:
 		r.createFork(rw, q)
 	case name == "" || q.Method != http.MethodGet && q.Method != http.MethodDelete:
@@ -119,15 +136,25 @@ func (r *running) serveForks(rw http.ResponseWriter, q *http.Request) {
 
 // oneFork returns or deletes a fork.
 func (r *running) oneFork(rw http.ResponseWriter, q *http.Request, name string) {
-	w := r.forks.get(name)
-	if w == nil {
+	w, k := r.forks.get(name)
+	var described forkapi.Fork
+	switch {
+	case k != nil:
+		described = k.describe()
+	case w != nil:
+		described = w.describe()
+	default:
 		noFork(rw, name)
 		return
 	}
-	described := w.describe()
 	if q.Method == http.MethodDelete {
-		if err := w.Close(); err != nil {
-			r.log.Warn("a fork was not closed cleanly", "fork", name, "err", err)
+		_, err := r.forks.delete(name)
+		switch {
+		case errors.Is(err, errForkLog):
+			fail(rw, http.StatusInternalServerError, "the fork is not deleted: "+err.Error())
+			return
+		case err != nil:
+			r.root.server.logOf(logForks).Warn("a fork was not closed cleanly", "fork", name, "err", err)
 		}
 	}
 	answer(rw, http.StatusOK, described)
@@ -144,7 +171,7 @@ func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
 		fail(rw, http.StatusBadRequest, "the request for a fork cannot be read: "+err.Error())
 		return
 	}
-	o := ForkOptions{Name: asked.Name, Controllers: asked.Controllers}
+	o := ForkOptions{Name: asked.Name, Controllers: asked.Controllers, Keep: asked.Keep}
 	if asked.ResourceVersion != "" {
 		if o.At, err = strconv.ParseUint(asked.ResourceVersion, 10, 64); err != nil || o.At == 0 {
 			fail(rw, http.StatusBadRequest, "the resourceVersion of a fork is not a number above zero")
@@ -153,8 +180,8 @@ func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
 	}
 	parent := r.root
 	if asked.From != "" {
-		if parent = r.forks.get(asked.From); parent == nil {
-			noFork(rw, asked.From)
+		if parent, err = r.forks.find(asked.From); err != nil || parent == nil {
+			noWorld(rw, asked.From, err)
 			return
 		}
 	}
@@ -164,10 +191,14 @@ func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
 		answer(rw, http.StatusCreated, w.describe())
 	case errors.Is(err, ErrForkExists):
 		refuse(rw, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "forks"}, asked.Name))
-	case errors.Is(err, ErrTooManyForks), errors.Is(err, store.ErrBusy):
+	case errors.Is(err, ErrTooManyForks), errors.Is(err, ErrTooManyKept), errors.Is(err, store.ErrBusy):
 		fail(rw, http.StatusTooManyRequests, err.Error())
-	case errors.Is(err, ErrForkMemory):
+	case errors.Is(err, ErrForkMemory), errors.Is(err, store.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
 		fail(rw, http.StatusInsufficientStorage, err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		fail(rw, http.StatusGatewayTimeout, "the fork was not made in the time of the request")
+	case errors.Is(err, errForkLog):
+		fail(rw, http.StatusInternalServerError, err.Error())
 	case errors.As(err, new(*store.ExpiredError)):
 		fail(rw, http.StatusGone, err.Error())
 	default:
@@ -181,6 +212,6 @@ func (w *World) describe() forkapi.Fork {
 	return forkapi.Fork{
 		Name: w.fork.name, Parent: w.fork.parent, URL: w.URL(), Path: w.prefix(), Created: metav1.NewTime(w.fork.created),
 		Base: strconv.FormatUint(uint64(w.fork.base), 10), ResourceVersion: strconv.FormatUint(uint64(t.Head), 10),
-		Bytes: t.ObjectBytes + t.HistoryBytes,
+		Bytes: t.ObjectBytes + t.HistoryBytes, Kept: w.fork.kept != nil,
 	}
 }

@@ -1,6 +1,10 @@
 package tidemark
 
 import (
+	"crypto/x509"
+	"fmt"
+	"time"
+
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
@@ -16,6 +20,65 @@ func (s *Server) checks() []httpapi.Check {
 		{Name: "informer-sync", Probe: fine},
 		{Name: "poststarthook/start-system-namespaces-controller", Live: true, Probe: fine},
 	}
+}
+
+const (
+	// longestSync is how long the log may write a group of writes until the server is not ready.
+	longestSync = 10 * time.Second
+	// The serving certificate is about to end in the last part of its lifetime, at most certificateSoon before its end. The
+	// server is not ready in the last part at all, at most certificateLast before the end.
+	certificateSoon, certificateSoonPart = 14 * 24 * time.Hour, 4
+	certificateLast, certificateLastPart = time.Hour, 20
+)
+
+// certificateCheck fails when a serving certificate is about to end.
+func (s *Server) certificateCheck(r *running) httpapi.Check {
+	left := func() (of *x509.Certificate, left time.Duration) {
+		if of = r.firstToEnd(); of == nil {
+			return nil, 0
+		}
+		return of, of.NotAfter.Sub(s.time())
+	}
+	part := func(of *x509.Certificate, n int) time.Duration {
+		return of.NotAfter.Sub(of.NotBefore) / time.Duration(n)
+	}
+	return httpapi.Check{Name: "serving-certificate",
+		Probe: func() error {
+			of, left := left()
+			if of == nil || left >= min(certificateLast, part(of, certificateLastPart)) {
+				return nil
+			}
+			return fmt.Errorf("the serving certificate of %v ends at %v", of.DNSNames, of.NotAfter.UTC())
+		},
+		Note: func() string {
+			of, left := left()
+			if of == nil || left >= min(certificateSoon, part(of, certificateSoonPart)) {
+				return ""
+			}
+			return fmt.Sprintf(", a certificate ends in %v", left.Round(time.Minute))
+		},
+	}
+}
+
+// time returns the time of the server's clock.
+func (s *Server) time() time.Time {
+	if s.now != nil {
+		return s.now()
+	}
+	return time.Now()
+}
+
+// firstToEnd returns the serving certificate that ends first; nil: the server has none.
+func (r *running) firstToEnd() (first *x509.Certificate) {
+	if r.certificates == nil {
+		return nil
+	}
+	for _, c := range r.certificates() {
+		if c.Leaf != nil && (first == nil || c.Leaf.NotAfter.Before(first.NotAfter)) {
+			first = c.Leaf
+		}
+	}
+	return first
 }
 
 // allMetrics returns the metrics of the parts of the root world and of its server.
@@ -49,18 +112,16 @@ func (w *World) allMetrics() []httpapi.Metric {
 			Value: float64(w.loops.Revision()),
 		},
 	}
+	if c := r.firstToEnd(); c != nil {
+		all = append(all, httpapi.Metric{
+			Name:  "tidemark_serving_certificate_expiration_timestamp_seconds",
+			Help:  "When the serving certificate that ends first ends, in seconds since 1970.",
+			Value: float64(c.NotAfter.Unix()),
+		})
+	}
 	all = append(all, w.storageMetrics()...)
 	all = append(all, r.auditMetrics()...)
 	all = append(all, r.encryptionMetrics()...)
-	for _, f := range w.loops.Metrics() {
-		name := map[string]string{"name": f.Name}
-		all = append(all,
-			httpapi.Metric{Name: "workqueue_depth", Help: "Objects that a controller has to look at.", Labels: name, Value: f.Depth()},
-			httpapi.Metric{Name: "workqueue_adds_total", Help: "Objects that a controller had to look at.", Labels: name, Counter: true, Value: f.Adds()},
-			httpapi.Metric{Name: "workqueue_retries_total", Help: "Failures of a controller; it retries each.", Labels: name, Counter: true, Value: f.Retries()},
-			httpapi.Metric{Name: "tidemark_controller_paused", Help: "1 while a kube-controller-manager holds its lease and does the work.", Labels: name, Value: f.Paused()},
-		)
-	}
 	return all
 }
 

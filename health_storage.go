@@ -1,15 +1,18 @@
 package tidemark
 
 import (
+	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // storageMetrics returns the use of memory and disk, and their limits.
 func (w *World) storageMetrics() []httpapi.Metric {
 	stats := w.store.Stats()
-	return []httpapi.Metric{
+	all := []httpapi.Metric{
 		{
 			Name:  "tidemark_storage_bytes",
 			Help:  "What the current objects take in memory, about.",
@@ -41,9 +44,29 @@ func (w *World) storageMetrics() []httpapi.Metric {
 			Value: float64(stats.Log.TotalBytes),
 		},
 		{
+			Name: "apiserver_storage_size_bytes", Labels: map[string]string{"storage_cluster_id": "log"},
+			Help:  "The size of the log on the disk.",
+			Value: float64(stats.Log.TotalBytes),
+		},
+		{
 			Name:  "tidemark_log_history_bytes",
 			Help:  "The part of the log that is history, before compression.",
 			Value: float64(stats.Log.HistoryBytes),
+		},
+		{
+			Name:  "tidemark_log_stalled_seconds",
+			Help:  "For how long the log has been writing a group of writes; 0 if it writes none.",
+			Value: stats.Appending.Seconds(),
+		},
+		{
+			Name:  "tidemark_history_age_seconds",
+			Help:  "For how long the oldest revision of the history has been readable, in running time.",
+			Value: stats.HistoryAge.Seconds(),
+		},
+		{
+			Name:  "tidemark_history_retention_seconds",
+			Help:  "For how long a replaced state stays readable if there is space for it.",
+			Value: cmp.Or(w.server.History.Retention, store.DefaultRetention).Seconds(),
 		},
 		{
 			Name:  "tidemark_disk_free_bytes",
@@ -61,10 +84,25 @@ func (w *World) storageMetrics() []httpapi.Metric {
 			Value: float64(stats.GivenUp),
 		},
 	}
+	return append(all, w.memoryMetrics(&stats)...)
 }
 
-// storageChecks have a line each for the memory and the disk. A server that refuses writes
-// still answers reads, so they do not fail: the detail follows the check's name.
+// memoryMetrics returns the estimated memory of the server, by what holds it.
+func (w *World) memoryMetrics(stats *store.Stats) (all []httpapi.Metric) {
+	for holder, bytes := range map[string]int64{
+		"objects": stats.ObjectBytes, "history": stats.HistoryBytes - stats.CacheBytes, "caches": stats.CacheBytes,
+		"requests": w.handler.WaitingBytes(), "transport": w.running.transportUsed(), "forks": w.running.forks.budget.Used(),
+	} {
+		all = append(all, httpapi.Metric{
+			Name: "tidemark_memory_bytes", Labels: map[string]string{"holder": holder}, Value: float64(bytes),
+			Help: "Memory, about, by what holds it: current objects, their history in memory, caches of representations, requests that wait for their clients, HTTP/2 connections, forks.",
+		})
+	}
+	return all
+}
+
+// storageChecks are those of the memory, the disk and the log. A server that refuses writes because its objects use
+// too much memory is ready: it answers reads, and deletions make room. The detail follows the check's name.
 func (w *World) storageChecks() []httpapi.Check {
 	fine := func() error { return nil }
 	return []httpapi.Check{
@@ -78,12 +116,20 @@ func (w *World) storageChecks() []httpapi.Check {
 			}
 			return ""
 		}},
-		{Name: "disk-space", Probe: fine, Note: func() string {
+		{Name: "log-sync", Probe: func() error {
+			if t := w.store.Stats().Appending; t > longestSync {
+				return fmt.Errorf("the log has been writing for %v", t.Round(time.Second))
+			}
+			return nil
+		}},
+		{Name: "disk-space", Probe: func() error {
+			if u := w.store.Stats().Log; u.FreeBytes < u.NeededBytes {
+				return fmt.Errorf("%d bytes are free, and writes need %d", u.FreeBytes, u.NeededBytes)
+			}
+			return nil
+		}, Note: func() string {
 			u := w.store.Stats().Log
-			switch {
-			case u.FreeBytes < u.NeededBytes:
-				return fmt.Sprintf(", full: %d bytes are free, and writes need %d; deletions go on", u.FreeBytes, u.NeededBytes)
-			case u.FreeBytes < 2*u.NeededBytes:
+			if u.FreeBytes < 2*u.NeededBytes {
 				return fmt.Sprintf(", nearly full: %d bytes are free, writes need %d, and history is given up below %d", u.FreeBytes, u.NeededBytes, 2*u.NeededBytes)
 			}
 			return ""

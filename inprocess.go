@@ -71,7 +71,7 @@ func (w *World) inProcess(state *tls.ConnectionState) *rest.Config {
 func (w *World) newDirect(handle http.HandlerFunc) *inprocess.Server {
 	return &inprocess.Server{
 		Handler: handle, Host: inProcessHost, Drain: w.drain, HeaderBytes: httpapi.DefaultLimits.HeaderBytes,
-		WriteTimeout: httpapi.DefaultLimits.WriteTimeout, Log: w.running.log,
+		WriteTimeout: httpapi.DefaultLimits.WriteTimeout, Log: w.server.logOf(logConnections),
 	}
 }
 
@@ -79,7 +79,7 @@ func (w *World) newDirect(handle http.HandlerFunc) *inprocess.Server {
 func (s *Server) checkInProcess() error {
 	switch {
 	case !s.InProcess:
-	case s.BindAddress != "" || s.Port != 0:
+	case s.BindAddress != "" || len(s.MoreAddresses) > 0 || s.Port != 0:
 		return errors.New("a server in process does not listen: want no address and no port")
 	case s.ownCertificates():
 		return errors.New("a server in process does not listen: want no certificates")
@@ -89,8 +89,12 @@ func (s *Server) checkInProcess() error {
 
 // reachedAt returns where other machines reach the server.
 func (r *running) reachedAt() netip.AddrPort {
-	if r.listener == nil {
+	if r.listeners == nil {
 		return netip.AddrPortFrom(netip.Addr{}, inProcessPort)
 	}
-	return reached(r.listener)
+	at := reached(r.listeners[0])
+	if a := r.root.server.AdvertiseAddress; a != "" {
+		at = netip.AddrPortFrom(netip.MustParseAddr(a).Unmap(), at.Port())
+	}
+	return at
 }

@@ -109,18 +109,14 @@ func seedScenario(t *testing.T, c *rest.Config, namespace string) {
 // controlText returns an answer of the control API.
 func controlText(t *testing.T, s *tidemark.Server, path string) []byte {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://control"+path, nil)
+	status, answer, err := s.Host().Control(t.Context(), http.MethodGet, path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := s.Host().Control().RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s: %s %s %v", path, resp.Status, text, err)
+	defer answer.Close()
+	text, err := io.ReadAll(answer)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("GET %s: %d %s %v", path, status, text, err)
 	}
 	return text
 }

@@ -7,11 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/internal/clock"
+	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/tracing"
 )
 
 // Server is a Kubernetes API server. Its zero value works: in memory, on a free
@@ -19,19 +22,34 @@ import (
 // fields are read by Start and must not change after it; the methods are safe for
 // concurrent use. A Server must not be copied.
 type Server struct {
-	// Storage is where the objects are kept; nil: in memory, until Close.
+	// Storage is where the objects are kept; nil: in Shared or, without that, in memory until Close.
 	Storage Storage
+	// Shared is where the objects are kept together with other servers. Storage is nil then. Forks
+	// cannot be kept, and the encryption configuration is not reloaded.
+	Shared SharedStorage
 
 	// InProcess starts no listener: there are no sockets, and the only clients are those of the
 	// process, with the configurations that RESTConfig and RESTConfigFor return. With Storage nil,
 	// such a server works in a bubble of testing/synctest if it is started, used and closed in it.
-	// BindAddress, Port and the certificates of TLS must be unset.
+	// BindAddress, MoreAddresses, Port and the certificates of TLS must be unset.
 	InProcess bool
 	// BindAddress is the IP address to listen on; empty: 127.0.0.1. With "0.0.0.0"
 	// or "::" every client that reaches this machine can connect.
 	BindAddress string
+	// MoreAddresses are further addresses to listen on: IP addresses, with the same port, and paths of unix sockets
+	// after "unix:". Clients of a socket speak TLS and authenticate as others do; only the user of the server can
+	// connect to it. The limits for connections hold for all addresses together.
+	MoreAddresses []string
 	// Port to listen on; zero: a free one.
 	Port int
+	// AdvertiseAddress is the IP address at which other machines reach the server: that of the endpoints of the
+	// Service "kubernetes" and of kubeconfigs. Empty: BindAddress, or if that is all addresses, the first address
+	// of the machine for endpoints, and a loopback address for kubeconfigs.
+	AdvertiseAddress string
+	// CertificateNames are names and IP addresses at which clients reach the server, for its own certificate, in
+	// addition to localhost, the names and addresses of the Service "kubernetes", BindAddress, MoreAddresses and
+	// AdvertiseAddress. An existing certificate without them is issued again. With TLSCertFile they have no effect.
+	CertificateNames []string
 
 	// TLSCertFile and TLSPrivateKeyFile hold a serving certificate (PEM, with its
 	// chain) and its key; they are read again when they change. Empty: the server's
@@ -124,6 +142,13 @@ type Server struct {
 	// off. Zero: the newest state of Storage, which the server changes.
 	At uint64
 
+	// ShutdownDelay is how long Close waits before it does anything but making /readyz fail, so that load balancers
+	// take the server out in the meantime. Requests are served as before. Zero: Close does not wait.
+	ShutdownDelay time.Duration
+	// ShutdownSendRetryAfter answers requests that come after ShutdownDelay with 429, Retry-After and the end of their
+	// connection, until those that run have ended. Otherwise connections are refused from then on.
+	ShutdownSendRetryAfter bool
+
 	// Version is the server's own version, which /version shows after the version of
 	// Kubernetes: "0.1.0" makes "v1.36.3+tidemark.0.1.0". Empty: the version of this
 	// source.
@@ -131,7 +156,24 @@ type Server struct {
 
 	// Logger receives the log; nil: nothing is logged. The log never contains tokens,
 	// Secrets or request bodies.
+	//
+	// Requests that failed or were slow have the level -2, all others Debug. Each part of the server has a value of
+	// the attribute "component", one of LogComponents.
 	Logger *slog.Logger
+
+	// SlowRequest is the time from which on a request is logged at the level Info, with the time of its parts.
+	// Watches are never slow. Zero: requests of more than half a second are logged at level -2.
+	SlowRequest time.Duration
+
+	// TracerProvider records a span for each request, with children for its parts: authorization, the queue,
+	// admission, calls of webhooks, the log. Its sampler decides which requests; clients in the groups
+	// system:masters and system:monitoring select theirs by the header traceparent. Webhooks get the header
+	// traceparent. The caller shuts the provider down, after Close. Nil: there are no spans.
+	TracerProvider trace.TracerProvider
+
+	// Profiling serves profiles of the process at /debug/pprof/ to those who may get these paths: with RBAC,
+	// administrators, and others by the nonResourceURLs of a role. They show the program's functions, and no objects.
+	Profiling bool
 
 	// Clock is the clock for points in time: timestamps, the validity of certificates and tokens, the
 	// expiry of Events and of certificate requests, the lease of a kube-controller-manager. Nil: the
@@ -172,6 +214,17 @@ type Storage interface {
 	OpenLog(ctx context.Context) (store.Log, error)
 	// Dir is a directory for the server's other files (its certificate authority),
 	// which the lock guards too. Empty: they are not kept.
+	Dir() string
+	// Forks is where forks are kept (ForkOptions.Keep); nil: they cannot be kept.
+	Forks() store.ForkLogs
+}
+
+// SharedStorage is where several servers keep their objects; etcdstore.Cluster is one.
+type SharedStorage interface {
+	// OpenShared opens the log. Start calls it once; the server closes the log. The log owns the
+	// set, which encrypts values, also when OpenShared fails.
+	OpenShared(ctx context.Context, set *encryption.Set) (store.Shared, store.Sealing, error)
+	// Dir is a directory for the server's other files. Empty: they are not kept.
 	Dir() string
 }
 
@@ -231,8 +284,11 @@ func (s *Server) Start(ctx context.Context) error {
 // requests finish for a moment, syncs and closes the log, all within a second. If an audit
 // webhook does not answer, it waits up to five seconds longer for the last events to be sent. It
 // is idempotent, and does nothing for a server that was not started. It returns the error
-// of closing the log.
+// of closing the log. With ShutdownDelay, all this begins after the delay.
 func (s *Server) Close() error {
+	if r := s.get(); r != nil && s.ShutdownDelay > 0 {
+		r.leaving.Do(func() { s.leave(r) })
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.started = true // a closed server does not start any more
@@ -241,6 +297,18 @@ func (s *Server) Close() error {
 		s.endErr = s.running.stop()
 	}
 	return s.endErr
+}
+
+// leave makes the server unready for ShutdownDelay. A server whose log has failed has nothing to wait for.
+func (s *Server) leave(r *running) {
+	s.logOf(logConnections).Info("the server will stop", "after", s.ShutdownDelay)
+	r.root.handler.Leave()
+	timer := time.NewTimer(s.ShutdownDelay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.Done():
+	}
 }
 
 // Done returns a channel that is closed when the server cannot continue because its
@@ -322,4 +390,12 @@ func (s *Server) must() *running {
 		panic("tidemark: the server has not started")
 	}
 	return r
+}
+
+// tracer returns what records spans; nil: nothing does.
+func (s *Server) tracer() trace.Tracer {
+	if s.TracerProvider == nil {
+		return nil
+	}
+	return s.TracerProvider.Tracer(tracing.Scope)
 }

@@ -3,22 +3,20 @@ package tidemark
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"net"
 	"net/http"
-	"net/netip"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/audit"
@@ -42,9 +40,8 @@ import (
 // running is what a server that runs has once: the listener, the certificates, the configuration. Each
 // World has the rest.
 type running struct {
-	log           *slog.Logger // never nil
 	configuration checked
-	listener      net.Listener // nil: InProcess
+	listeners     []net.Listener // the first one is that of BindAddress; nil: InProcess
 	url           string
 	// serverName is what clients check the certificate against; empty: the host of
 	// url.
@@ -56,12 +53,15 @@ type running struct {
 	sealed         *encryption.Log  // of the root world
 	audit          *audit.Auditor   // nil: requests are not recorded
 	serving        *serving.Server  // nil: InProcess
-	publisher      publisher
-	root           *World
-	forks          forks
-	aggregated     controller.Aggregated // of all worlds
-	control        *inprocess.Server     // of Host
-	leases         control.Leases
+	// certificates returns the serving certificates; nil: InProcess.
+	certificates func() []*tls.Certificate
+	leaving      sync.Once
+	publisher    publisher
+	root         *World
+	forks        forks
+	aggregated   controller.Aggregated // of all worlds
+	control      *inprocess.Server     // of Host
+	leases       control.Leases
 
 	collectors      []prometheus.Collector // of authentication
 	handshakeErrors atomic.Int64           // of TLS
@@ -74,41 +74,38 @@ const loopbackName = "apiserver-loopback-client"
 // start implements Start. It checks first what is cheap to check: the configuration, the
 // address, the lock of the data directory.
 func (s *Server) start(ctx context.Context) (_ *running, err error) {
-	r := &running{log: s.Logger}
+	r := &running{}
 	r.forks.budget = store.NewBudget(cmp.Or(s.Forks.MaxTotalBytes, DefaultForkTotalBytes))
 	if s.Clock != nil {
 		s.now = s.Clock.Now
 	}
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
-	}
-	if r.configuration, err = s.check(r.log); err != nil {
+	if r.configuration, err = s.check(); err != nil {
 		return nil, err
 	}
 	r.url = "https://" + inProcessHost
 	if !s.InProcess {
-		if r.listener, err = s.listen(ctx); err != nil {
+		if r.listeners, err = s.listen(ctx); err != nil {
 			return nil, err
 		}
-		r.url, r.serverName = s.address(r.listener)
+		r.url, r.serverName = s.address(r.listeners[0])
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.stop())
 		}
 	}()
-	if r.audit, err = s.openAudit(r.log); err != nil {
+	if r.audit, err = s.openAudit(s.logOf(logAudit)); err != nil {
 		return nil, err
 	}
 	objects, err := s.openStore(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	r.root = &World{server: s, running: r, seed: seed{number: s.Seed}, issued: []*authn.Issued{{}}, store: objects}
+	r.root = &World{server: s, running: r, seed: seed{number: s.Seed}, issued: []*authn.Issued{{}}, store: objects, clock: s.Clock, now: s.now}
 	if r.authority, err = s.openAuthority(r, objects); err != nil {
 		return nil, err
 	}
-	if r.keys, err = s.openTokens(r.log); err != nil {
+	if r.keys, err = s.openTokens(s.logOf(logAuthentication)); err != nil {
 		return nil, err
 	}
 	if err := s.openAuthentication(r); err != nil {
@@ -116,6 +113,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}
 	if err := r.root.openRoot(ctx); err != nil {
 		return nil, err
+	}
+	if s.Storage != nil && s.At == 0 {
+		r.loadKept(s.Storage.Forks())
 	}
 	r.control = s.newControl(r)
 	s.followAuthority(r)
@@ -127,17 +127,22 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	return r, nil
 }
 
-// serve serves the listener.
+// serve serves the listeners.
 func (s *Server) serve(r *running) error {
-	certificate, err := s.certificate(r.authority, r.log)
+	certificate, all, err := s.certificate(r.authority, s.logOf(logCertificates))
 	if err != nil {
 		return err
 	}
+	r.certificates = all
+	var refuse func() // nil: connections are refused
+	if s.ShutdownSendRetryAfter {
+		refuse = r.root.handler.Refuse
+	}
 	r.serving = serving.New(serving.Config{
-		Listener: r.listener, Handler: http.HandlerFunc(r.route), Drain: r.root.handler.Drain, GetCertificate: certificate,
+		Listeners: r.listeners, Handler: http.HandlerFunc(r.route), Drain: r.root.handler.Drain, Refuse: refuse, GetCertificate: certificate,
 		MinVersion: s.TLS.minVersion(), CipherSuites: s.TLS.CipherSuites,
 		Limits:          connectionLimits(httpapi.DefaultLimits),
-		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: r.log,
+		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: s.logOf(logConnections),
 	})
 	r.serving.Start()
 	return nil
@@ -174,8 +179,8 @@ func (r *running) endRequests() {
 	switch {
 	case r.serving != nil:
 		r.serving.Stop()
-	case r.listener != nil:
-		r.listener.Close()
+	default:
+		closeAll(r.listeners)
 	}
 }
 
@@ -188,12 +193,18 @@ type checked struct {
 }
 
 // check checks what can be checked without opening anything but files of the configuration.
-func (s *Server) check(log *slog.Logger) (c checked, err error) {
+func (s *Server) check() (c checked, err error) {
 	if err := errors.Join(s.checkInProcess(), s.checkLoops()); err != nil {
+		return c, err
+	}
+	if err := errors.Join(s.CheckAddresses(), s.CheckAdvertiseAddress(), s.CheckCertificateNames()); err != nil {
 		return c, err
 	}
 	if s.At != 0 && s.Storage == nil {
 		return c, errors.New("a resource version to begin with needs a Storage that has its state")
+	}
+	if err := s.checkShared(); err != nil {
+		return c, err
 	}
 	if err := s.Authentication.Check(); err != nil {
 		return c, fmt.Errorf("authentication: %w", err)
@@ -213,7 +224,7 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 	if err := s.checkFeatureGates(); err != nil {
 		return c, fmt.Errorf("feature gates: %w", err)
 	}
-	if err := s.checkTLS(log); err != nil {
+	if err := s.checkTLS(s.logOf(logCertificates)); err != nil {
 		return c, err
 	}
 	c.services, err = addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange)
@@ -239,50 +250,6 @@ func (s *Server) checkLoops() error {
 	return nil
 }
 
-// listen opens the port first: clients that connect early wait instead of being refused.
-func (s *Server) listen(ctx context.Context) (net.Listener, error) {
-	if s.Port < 0 || s.Port > 65535 {
-		return nil, fmt.Errorf("the port %d is not one: want 1 to 65535, or 0 for a free one", s.Port)
-	}
-	host := s.bindAddress()
-	if net.ParseIP(host) == nil {
-		return nil, fmt.Errorf("the address to listen on, %q, is not an IP address", host)
-	}
-	address := net.JoinHostPort(host, strconv.Itoa(s.Port))
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("port %d of %s is taken by another process: stop it, or choose another port (0 picks a free one)", s.Port, host)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
-	}
-	return l, nil
-}
-
-func (s *Server) bindAddress() string {
-	if s.BindAddress == "" {
-		return "127.0.0.1"
-	}
-	return s.BindAddress
-}
-
-// address returns the URL for clients on this machine, and the name that they
-// check the certificate against.
-func (s *Server) address(l net.Listener) (url, serverName string) {
-	a := l.Addr().(*net.TCPAddr)
-	host := a.IP.String()
-	switch {
-	case a.IP.IsUnspecified() && net.ParseIP(s.bindAddress()).To4() != nil:
-		host = "127.0.0.1"
-	case a.IP.IsUnspecified():
-		host = "::1"
-	}
-	if s.ownCertificates() {
-		serverName = loopbackName
-	}
-	return "https://" + net.JoinHostPort(host, strconv.Itoa(a.Port)), serverName
-}
-
 // packed are the collections whose large objects the stores hold compressed.
 var packed = map[string]bool{crd.Collection: true}
 
@@ -291,6 +258,9 @@ func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error
 	set, err := s.encryption(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if s.Shared != nil {
+		return s.openShared(ctx, r, set)
 	}
 	var log store.Log = &memlog.Log{Start: s.firstRevision()}
 	if s.Storage != nil {
@@ -342,23 +312,29 @@ func (s *Server) stateAt(ctx context.Context, stored *store.Store) (*store.Store
 
 // note logs messages of the store.
 func (s *Server) note(warning bool, message string, pairs ...any) {
-	switch {
-	case s.Logger == nil:
-	case warning:
-		s.Logger.Warn(message, pairs...)
-	default:
-		s.Logger.Info(message, pairs...)
+	level := slog.LevelInfo
+	if warning {
+		level = slog.LevelWarn
 	}
+	s.logOf(logStore).Log(context.Background(), level, message, pairs...)
 }
 
 // openAuthority must be called after openStore, which locks the data directory.
 func (s *Server) openAuthority(r *running, objects *store.Store) (*pki.Authority, error) {
-	hosts := []string{s.bindAddress(), loopbackName}
+	hosts := append([]string{s.bindAddress(), loopbackName}, s.CertificateNames...)
+	for _, a := range s.MoreAddresses {
+		if _, socket := socketPath(a); !socket {
+			hosts = append(hosts, a)
+		}
+	}
+	if s.AdvertiseAddress != "" {
+		hosts = append(hosts, s.AdvertiseAddress)
+	}
 	for _, ip := range addresses.First(r.configuration.services.Ranges) {
 		hosts = append(hosts, ip.String())
 	}
 	hosts = append(hosts, serviceAddresses(objects)...)
-	c := pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: r.log}
+	c := pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: s.logOf(logCertificates)}
 	if s.InProcess { // otherwise clients would trust a key that can be guessed
 		c.Random = r.root.seed.source(forKeys)
 	}
@@ -381,34 +357,17 @@ func serviceAddresses(objects *store.Store) []string {
 
 // pkiDir is the directory of keys; empty: they are not kept.
 func (s *Server) pkiDir() string {
-	if s.Storage == nil || s.Storage.Dir() == "" || s.At != 0 {
+	dir := ""
+	switch {
+	case s.Storage != nil && s.At == 0:
+		dir = s.Storage.Dir()
+	case s.Shared != nil:
+		dir = s.Shared.Dir()
+	}
+	if dir == "" {
 		return ""
 	}
-	return filepath.Join(s.Storage.Dir(), "pki")
-}
-
-// reached returns where other machines reach a listener: its address, or, if it listens on all
-// addresses, the first one that is not of this machine alone. Only the port is valid when there
-// is none.
-func reached(l net.Listener) netip.AddrPort {
-	a := l.Addr().(*net.TCPAddr).AddrPort()
-	if !a.Addr().IsUnspecified() {
-		return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
-	}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return netip.AddrPortFrom(netip.Addr{}, a.Port())
-	}
-	for _, i := range all {
-		n, ok := i.(*net.IPNet)
-		if !ok || !n.IP.IsGlobalUnicast() {
-			continue
-		}
-		if ip, ok := netip.AddrFromSlice(n.IP); ok && (ip.Unmap().Is4() || a.Addr().Is6()) {
-			return netip.AddrPortFrom(ip.Unmap(), a.Port())
-		}
-	}
-	return netip.AddrPortFrom(netip.Addr{}, a.Port())
+	return filepath.Join(dir, "pki")
 }
 
 // transportUsed returns how many bytes wait for clients of HTTP/2 connections.

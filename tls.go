@@ -93,17 +93,27 @@ func forOwn(id uint16) bool {
 // this machine select the server's own certificate by a name.
 func (s *Server) ownCertificates() bool { return s.TLSCertFile != "" || len(s.TLS.SNI) > 0 }
 
-// certificate returns the function that selects the serving certificate.
-func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
-	if !s.ownCertificates() {
-		return own.GetCertificate, nil
+// certificate returns the function that selects the serving certificate, and one that returns the certificates that
+// clients of other machines get.
+func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), each func() []*tls.Certificate, err error) {
+	issued := func() []*tls.Certificate {
+		c, err := own.GetCertificate(nil)
+		if err != nil {
+			return nil
+		}
+		return []*tls.Certificate{c}
 	}
+	if !s.ownCertificates() {
+		return own.GetCertificate, issued, nil
+	}
+	byDefault := issued
 	c := serving.CertificatesConfig{Default: own.GetCertificate, Now: s.now, Log: log}
 	if s.TLSCertFile != "" {
 		given, err := serving.Pair{CertFile: s.TLSCertFile, KeyFile: s.TLSPrivateKeyFile}.Reloaded(s.now, log)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		byDefault = func() []*tls.Certificate { return []*tls.Certificate{given.Get()} }
 		c.Default = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return given.Get(), nil }
 	}
 	for _, p := range s.TLS.SNI {
@@ -111,12 +121,13 @@ func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (func(*tls.Cl
 	}
 	all, err := serving.NewCertificates(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	each = func() []*tls.Certificate { return append(byDefault(), all.All()...) }
 	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if hello.ServerName == loopbackName {
 			return own.GetCertificate(hello)
 		}
 		return all.Get(hello)
-	}, nil
+	}, each, nil
 }

@@ -9,9 +9,9 @@ import (
 const kubernetes = "v1.36.3"
 
 // release is the version of this source tree.
-const release = "0.1.0"
+const release = "0.2.0"
 
-// Version returns the default gitVersion of /version: "v1.36.3+tidemark.0.1.0". The part
+// Version returns the default gitVersion of /version: "v1.36.3+tidemark.0.2.0". The part
 // after the plus is build metadata, which clients that compare versions (Helm, kubectl)
 // ignore.
 func Version() string { return gitVersion(release) }

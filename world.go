@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
@@ -21,6 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
+	"github.com/tidemark-dev/tidemark/internal/exposition"
 	"github.com/tidemark-dev/tidemark/internal/fault"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/inprocess"
@@ -43,6 +45,8 @@ type World struct {
 	running *running
 	fork    *fork // nil: a root world
 	seed    seed
+	clock   *Clock           // Server.Clock, or that of the fork; nil: the world follows the clock of package time
+	now     func() time.Time // of clock; nil: time.Now
 
 	// use opens the parts below, once.
 	use func() error
@@ -76,7 +80,7 @@ type World struct {
 func (w *World) openRoot(ctx context.Context) (err error) {
 	s, r := w.server, w.running
 	w.use = func() error { return nil }
-	w.custom = crd.NewSet(w.store, builtin.Catalog(), r.log)
+	w.custom = crd.NewSet(w.store, builtin.Catalog(), s.logOf(logCustomResources))
 	w.tokens = w.accounts(r.keys)
 	w.rbac = rbac.New(w.store)
 	w.metrics = admission.NewMetrics()
@@ -103,8 +107,12 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	}
 	c := w.api(credentials)
 	c.Checks = slices.Concat(c.Checks, w.loopChecks())
-	c.Mounts = []httpapi.Mount{{Path: forksPath, BodyBytes: maxForkRequest, Handler: http.HandlerFunc(r.serveForks)}}
+	c.Mounts = []httpapi.Mount{
+		{Path: forksPath, BodyBytes: maxForkRequest, Handler: http.HandlerFunc(r.serveForks)},
+		{Path: backupPath, Long: true, Handler: http.HandlerFunc(r.serveBackup)},
+	}
 	c.Metrics = w.allMetrics
+	c.Exposed = []exposition.Source{w.store, &exposed{w: w}}
 	c.Collectors = slices.Concat(r.collectors, w.metrics.Collectors(), w.webhooks.Collectors(), []prometheus.Collector{w.durations}, w.authorizer.Collectors())
 	w.handler = httpapi.New(c)
 	w.direct = w.newDirect(r.route)
@@ -118,8 +126,8 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 func (w *World) open() (credentials *authn.Credentials, err error) {
 	s, r := w.server, w.running
 	catalog := builtin.Catalog()
-	w.naming = crd.NewNaming(w.custom, s.now)
-	if w.authorizer, err = s.authorization(w, r.configuration.access, r.log); err != nil {
+	w.naming = crd.NewNaming(w.custom, w.now)
+	if w.authorizer, err = s.authorization(w, r.configuration.access, s.logOf(logAuthorization)); err != nil {
 		return nil, err
 	}
 	services := r.configuration.services
@@ -130,7 +138,7 @@ func (w *World) open() (credentials *authn.Credentials, err error) {
 		return nil, err
 	}
 	w.quotas = &quota.Ledger{
-		Quotas: catalog.Lookup("", "v1", "resourcequotas"), Uncharged: !r.configuration.plugins.On("ResourceQuota"), Now: s.now,
+		Quotas: catalog.Lookup("", "v1", "resourcequotas"), Uncharged: !r.configuration.plugins.On("ResourceQuota"), Now: w.now,
 	}
 	credentials = w.authenticator()
 	w.verbs = w.newVerbs(credentials)
@@ -187,6 +195,14 @@ func (w *World) Name() string {
 // "https://127.0.0.1:6443/fork/try" of a fork.
 func (w *World) URL() string { return w.running.url + w.prefix() }
 
+// advertisedURL is URL for clients on other machines, too.
+func (w *World) advertisedURL() string {
+	if w.server.AdvertiseAddress == "" || w.running.listeners == nil {
+		return w.URL()
+	}
+	return "https://" + w.running.reachedAt().String() + w.prefix()
+}
+
 // prefix is the beginning of the paths of the world; empty: a root world.
 func (w *World) prefix() string {
 	if w.fork == nil {
@@ -233,6 +249,11 @@ func (w *World) RESTConfigFor(user string, groups ...string) (*rest.Config, erro
 	return c, nil
 }
 
+// Clock is the clock of the world, which Advance moves: that of the server if Server.Clock is set, otherwise one of
+// the fork alone. What follows it is what follows Server.Clock, but certificates, which follow the clock of the server.
+// Nil: the root world of a server without a Clock, and a kept fork, follow the clock of package time.
+func (w *World) Clock() *Clock { return w.clock }
+
 // Kubeconfig returns a kubeconfig file with the administrator's credentials.
 func (w *World) Kubeconfig() []byte { return w.kubeconfig().YAML() }
 
@@ -242,16 +263,16 @@ func (w *World) newVerbs(credentials *authn.Credentials) *registry.Registry {
 	w.webhooks = w.newWebhooks(w.metrics.Conditions)
 	chain := admission.Chain(admission.Config{
 		Store: w.store, Enabled: c.plugins, Quotas: w.quotas, Addresses: w.addresses, Names: w.naming, NoWarnings: s.NoUnenforcedWarnings,
-		Authz: w.authorizer, RBAC: w.rbac, Catalog: w.custom.Catalog, Configuration: c.configuration, Now: s.now,
+		Authz: w.authorizer, RBAC: w.rbac, Catalog: w.custom.Catalog, Configuration: c.configuration, Now: w.now,
 		Metrics: w.metrics, Webhooks: w.webhooks,
 	})
 	if w.durations == nil {
 		w.durations = admission.NewDurations(chain)
 	}
 	verbs := &registry.Registry{
-		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: s.now, Random: w.source, Sequential: w.source != nil,
+		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: w.now, Random: w.source, Sequential: w.source != nil,
 		Virtual: virtual.New(virtual.Config{
-			Catalog: w.custom.Catalog, Review: credentials.Review, Authz: w.authorizer, Rules: w.authorizer, Tokens: w.tokens, Now: s.now,
+			Catalog: w.custom.Catalog, Review: credentials.Review, Authz: w.authorizer, Rules: w.authorizer, Tokens: w.tokens, Now: w.now,
 		}),
 	}
 	admission.ApplyNamespaceRules(verbs, c.plugins, w.custom.Catalog().Lookup("", "v1", "namespaces"))
@@ -264,7 +285,7 @@ func (w *World) newWebhooks(conditions *match.Metrics) *webhook.Webhooks {
 	c, services := &w.running.configuration.configuration, remote.Services(w.store)
 	all := webhook.Config{
 		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: w.authorizer, Conditions: conditions,
-		Audited: w.running.audit != nil, Log: w.server.Logger,
+		Audited: w.running.audit != nil, Log: w.server.logOf(logWebhooks),
 	}
 	if all.Validating = all.Mutating; c.MutatingUsers != c.ValidatingUsers {
 		all.Validating = remote.NewConnections(services, c.ValidatingUsers)
@@ -278,14 +299,14 @@ func (w *World) startLoops() (*controller.Loops, error) {
 	if w.fork != nil {
 		enabled = w.fork.controllers
 	}
-	flows, err := startup.NewFlows(startup.Config{Registry: w.verbs, Catalog: builtin.Catalog(), Now: s.now})
+	flows, err := startup.NewFlows(startup.Config{Registry: w.verbs, Catalog: builtin.Catalog(), Now: w.now})
 	if err != nil {
 		return nil, err
 	}
 	return controller.Start(controller.Config{
 		Registry: w.verbs, Flows: flows, Catalog: w.custom.Catalog, Definitions: w.custom, Naming: w.naming, Enabled: enabled, EventTTL: s.EventTTL,
-		RootCA: w.running.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Aggregated: &w.running.aggregated, Log: w.running.log,
-		Now: s.now, Clock: s.Clock,
+		RootCA: w.running.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Aggregated: &w.running.aggregated, Log: w.server.logOf(logControllers),
+		Now: w.now, Clock: w.clock,
 		Addresses: &addresses.Repair{Registry: w.verbs, Type: w.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
 	})
 }
@@ -294,6 +315,13 @@ func (w *World) startLoops() (*controller.Loops, error) {
 func (s *Server) controllers() []string {
 	if s.Controllers == nil && s.At != 0 {
 		return []string{"-*"}
+	}
+	if s.Shared != nil { // the events have leases
+		all := slices.Clone(s.Controllers)
+		if len(all) == 0 {
+			all = []string{"*"}
+		}
+		return append(all, "-event-ttl")
 	}
 	return s.Controllers
 }
@@ -306,7 +334,7 @@ func (w *World) createFirst(ctx context.Context) error {
 	}
 	return startup.Ensure(ctx, startup.Config{
 		Registry: w.verbs, Catalog: builtin.Catalog(), Clients: clients,
-		Ranges: w.addresses.Ranges(), First: w.addresses.First(), Address: w.running.reachedAt(), Now: w.server.now,
+		Ranges: w.addresses.Ranges(), First: w.addresses.First(), Address: w.running.reachedAt(), Now: w.now,
 	})
 }
 
@@ -331,14 +359,17 @@ func (w *World) api(credentials authn.Authenticator) httpapi.Config {
 		Version:             version,
 		Commit:              revision,
 		BuildDate:           at,
-		Checks:              slices.Concat(s.checks(), s.encryptionChecks(r), w.storageChecks()),
-		Now:                 s.now,
+		Checks:              slices.Concat(s.checks(), s.encryptionChecks(r), w.storageChecks(), []httpapi.Check{s.certificateCheck(r)}),
+		Now:                 w.now,
 		Random:              w.seed.source(forAudit),
 		RepresentationBytes: s.representationBytes(),
 		NoFairness:          s.Fairness.Disabled,
 		Faults:              &w.faults,
 		Limits:              httpapi.Limits{InFlight: s.Fairness.MaxRequests, MutatingInFlight: s.Fairness.MaxMutatingRequests},
-		Log:                 r.log,
+		Log:                 s.logOf(logRequests),
+		Tracer:              s.tracer(),
+		Profiling:           s.Profiling,
+		SlowRequest:         s.SlowRequest,
 	}
 }
 
@@ -361,5 +392,5 @@ func (w *World) restConfig() *rest.Config {
 
 func (w *World) kubeconfig() kubeconfig.Config {
 	r := w.running
-	return kubeconfig.Config{Server: w.URL(), CA: r.authority.CertificatePEM(), TLSServerName: r.serverName, Token: r.authority.AdminToken()}
+	return kubeconfig.Config{Server: w.advertisedURL(), CA: r.authority.CertificatePEM(), TLSServerName: r.serverName, Token: r.authority.AdminToken()}
 }

@@ -3,8 +3,10 @@
 //	FORMAT       which format the directory has
 //	LOCK         held by the process that uses it
 //	log/         the objects and their history
+//	forks/       the kept forks, each with a log of its own
 //	pki/         certificates and keys of the server
 //	kubeconfig   how an administrator reaches the server
+//	.backup/     the files of a backup under way
 //
 // The package creates and locks the directory, and opens the log in it. The server writes pki
 // and kubeconfig. docs/formats/data-directory.md describes all files.
@@ -19,6 +21,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -64,6 +68,18 @@ type Dir struct {
 
 	// Logger gets the messages of the log; nil: they are discarded.
 	Logger *slog.Logger
+
+	opened *opened // set by OpenLog
+}
+
+// opened is what OpenLog opened.
+type opened struct {
+	log   *pebblelog.Log
+	forks *forks
+	// backup is held while a backup is under way.
+	backup sync.Mutex
+	// closed is set before the lock of the directory is released.
+	closed atomic.Bool
 }
 
 // Dir returns the path of the directory. It exists once OpenLog has succeeded.
@@ -92,32 +108,48 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	var upgrade func() error
-	if format < Version && !d.ReadOnly {
-		upgrade = func() error { return writeFormat(d.Path) }
+	if format < basicFormat && !d.ReadOnly {
+		upgrade = func() error { return writeFormat(d.Path, basicFormat) }
 	}
-	log, err := pebblelog.Open(ctx, pebblelog.Options{
-		Dir:            filepath.Join(d.Path, logDir),
-		MinFreeBytes:   d.MinFreeBytes,
-		ReserveBytes:   d.ReserveBytes,
-		AcceptDataLoss: d.AcceptDataLoss,
-		ReadOnly:       d.ReadOnly,
-		Upgrade:        upgrade,
-		Logger:         d.Logger,
-	})
+	o := d.logOptions()
+	o.AcceptDataLoss, o.ReadOnly, o.Upgrade = d.AcceptDataLoss, d.ReadOnly, upgrade
+	log, err := pebblelog.Open(ctx, o)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	return &lockedLog{Log: log, lock: lock}, nil
+	if !d.ReadOnly {
+		// An interrupted backup leaves it.
+		if err := os.RemoveAll(filepath.Join(d.Path, backupDir)); err != nil {
+			return nil, errors.Join(err, log.Close(), lock.Close())
+		}
+	}
+	d.opened = &opened{log: log, forks: newForks(d)}
+	return &lockedLog{Log: log, opened: d.opened, lock: lock}, nil
+}
+
+// logOptions are those of the log of the server.
+func (d *Dir) logOptions() pebblelog.Options {
+	return pebblelog.Options{
+		Dir:          filepath.Join(d.Path, logDir),
+		MinFreeBytes: d.MinFreeBytes,
+		ReserveBytes: d.ReserveBytes,
+		Logger:       d.Logger,
+	}
 }
 
 // lockedLog is a log with the lock of its directory.
 type lockedLog struct {
 	*pebblelog.Log
-	lock *lock
+	opened *opened
+	lock   *lock
 }
 
 // Close closes the log, then releases the lock.
-func (l *lockedLog) Close() error { return errors.Join(l.Log.Close(), l.lock.Close()) }
+func (l *lockedLog) Close() error {
+	err := l.Log.Close()
+	l.opened.closed.Store(true)
+	return errors.Join(err, l.lock.Close())
+}
 
 // prepare creates the directory or checks the existing one.
 func (d *Dir) prepare() error {

@@ -199,7 +199,7 @@ func TestFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	for content, says := range map[string]string{
-		"tidemark data directory, format 3\n":          "format 3, this program knows the formats up to 2",
+		"tidemark data directory, format 4\n":          "format 4, this program knows the formats up to 3",
 		"tidemark data directory, format 2000000000\n": "format 2000000000",
 		"tidemark data directory, format 01\n":         "no format version",
 		"tidemark data directory, format 1":            "no format version",

@@ -13,12 +13,17 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 )
 
-// Version is the format of data directories that this program writes. It reads all formats up to
-// this one, and makes them this one:
+// Version is the newest format of data directories that this program writes. It reads all formats up to
+// this one:
 //
 //	1  changes have no origin
 //	2  changes have the time, the verb, the actor and the audit ID
-const Version = 2
+//	3  there may be kept forks
+const Version = 3
+
+// A new directory has basicFormat, and an older one gets it when it is opened. It becomes Version with the first
+// kept fork, so that programs that know no kept forks open it until then.
+const basicFormat = 2
 
 // formatHead begins the FORMAT file; a version in decimal and a newline follow.
 const formatHead = "tidemark data directory, format "
@@ -36,7 +41,7 @@ func ensureFormat(dir string) (int, error) {
 		if err := atomicfile.MakeDir(filepath.Join(dir, logDir)); err != nil {
 			return 0, err
 		}
-		return Version, writeFormat(dir)
+		return basicFormat, writeFormat(dir, basicFormat)
 	}
 	if err != nil {
 		return 0, err
@@ -58,9 +63,9 @@ func ensureFormat(dir string) (int, error) {
 	return v, nil
 }
 
-// writeFormat writes the FORMAT file of this program.
-func writeFormat(dir string) error {
-	return atomicfile.Write(filepath.Join(dir, formatFile), fmt.Appendf(nil, "%s%d\n", formatHead, Version), 0o600)
+// writeFormat writes a FORMAT file.
+func writeFormat(dir string, format int) error {
+	return atomicfile.Write(filepath.Join(dir, formatFile), fmt.Appendf(nil, "%s%d\n", formatHead, format), 0o600)
 }
 
 // parseFormat reads a FORMAT file.

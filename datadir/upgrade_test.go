@@ -1,64 +1,21 @@
 package datadir_test
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
-// unpack writes testdata/format1.tar.gz into a new directory: a data directory as the last program
-// wrote it that knew format 1 alone, after a restart and a clean stop.
-func unpack(t *testing.T) string {
-	t.Helper()
-	f, err := os.Open("testdata/format1.tar.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := t.TempDir()
-	if err := os.Chmod(root, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return root
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(root, filepath.FromSlash(h.Name))
-		if h.Typeflag == tar.TypeDir {
-			err = os.MkdirAll(path, 0o700)
-		} else {
-			var content []byte
-			if content, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(path, content, 0o600)
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// oldChanges are the changes in testdata/format1.tar.gz.
+// oldChanges are the changes in testdata/format1.tar.gz: a data directory as the last program wrote it that knew
+// format 1 alone, after a restart and a clean stop.
 var oldChanges = []string{
 	"1 default/a: - one", "2 default/b: - two", "3 default/a: one three",
 	"4 default/b: two -", "5 default/a: three four", "6 default/c: - five",
@@ -97,7 +54,7 @@ func changeTexts(t *testing.T, s *store.Store) (texts []string, origins []store.
 // there, without origins. The log goes on in format 2.
 func TestFormat1(t *testing.T) {
 	for _, head := range []string{"tidehd2\n", "tidehd1\n"} {
-		dir := unpack(t)
+		dir := storetest.Unpack(t, "testdata/format1.tar.gz")
 		headFile := filepath.Join(dir, "log", "HEAD")
 		b, err := os.ReadFile(headFile)
 		if err != nil || !bytes.HasPrefix(b, []byte("tidehd2\n")) {
@@ -132,7 +89,7 @@ func TestFormat1(t *testing.T) {
 		if b, err := os.ReadFile(headFile); err != nil || !bytes.HasPrefix(b, []byte("tidehd3\n")) {
 			t.Errorf("HEAD afterwards: %q, %v", b, err)
 		}
-		if b, err := os.ReadFile(filepath.Join(dir, "FORMAT")); err != nil || string(b) != fmt.Sprintf("tidemark data directory, format %d\n", datadir.Version) {
+		if b, err := os.ReadFile(filepath.Join(dir, "FORMAT")); err != nil || string(b) != "tidemark data directory, format 2\n" {
 			t.Errorf("FORMAT afterwards: %q, %v", b, err)
 		}
 
@@ -159,7 +116,7 @@ func TestFormat1(t *testing.T) {
 // TestFormat1Refused: a directory of format 1 whose log is refused keeps its format, so that the
 // program that wrote it can still open it.
 func TestFormat1Refused(t *testing.T) {
-	dir := unpack(t)
+	dir := storetest.Unpack(t, "testdata/format1.tar.gz")
 	if err := os.Remove(filepath.Join(dir, "log", "HEAD")); err != nil {
 		t.Fatal(err)
 	}

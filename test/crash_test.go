@@ -60,6 +60,8 @@ func TestKill(t *testing.T) {
 type process struct {
 	t      *testing.T
 	dir    string
+	disk   string   // the size of a file system of its own for the data, as mount has it; empty: none
+	args   []string // further flags
 	cmd    *exec.Cmd
 	client *http.Client
 	base   string
@@ -68,7 +70,7 @@ type process struct {
 func (p *process) start() {
 	p.t.Helper()
 	config := filepath.Join(p.dir, "admin.kubeconfig")
-	p.cmd = exec.Command(binary(p.t), "serve", "--data-dir", filepath.Join(p.dir, "data"), "--secure-port", "0", "--kubeconfig-out", config)
+	p.cmd = p.command(append([]string{"serve", "--data-dir", p.data(), "--secure-port", "0", "--kubeconfig-out", config}, p.args...)...)
 	var log bytes.Buffer
 	p.cmd.Stderr = &log
 	out, err := p.cmd.StdoutPipe()
@@ -88,6 +90,17 @@ func (p *process) start() {
 	if p.connect(c); p.get(context.Background(), "/readyz") != http.StatusOK {
 		p.t.Fatalf("the server is not ready:\n%s", log.String())
 	}
+}
+
+func (p *process) data() string { return filepath.Join(p.dir, "data") }
+
+// command returns the program with arguments, with its disk if it has one.
+func (p *process) command(args ...string) *exec.Cmd {
+	if p.disk == "" {
+		return exec.Command(binary(p.t), args...)
+	}
+	const mount = `mkdir -p -m 700 "$1" && mount -t tmpfs -o size="$0",mode=700 tidemark "$1" && shift && exec "$@"`
+	return exec.Command("unshare", append([]string{"--mount", "sh", "-c", mount, p.disk, p.data(), binary(p.t)}, args...)...)
 }
 
 func (p *process) connect(c *rest.Config) {

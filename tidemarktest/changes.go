@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -120,7 +119,7 @@ func (e *Env) history(ctx context.Context, after, upTo uint64) ([]Change, error)
 	if upTo != 0 {
 		path += fmt.Sprintf("&upTo=%d", upTo)
 	}
-	answer, err := e.session.control.open(ctx, http.MethodGet, path, nil)
+	answer, err := e.session.control.open(ctx, "GET", path, nil)
 	if err != nil {
 		return nil, err
 	}

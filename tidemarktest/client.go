@@ -1,24 +1,23 @@
 package tidemarktest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 )
 
 // Host is a server with worlds. A World uses the process that the tests share, or the Host that it
 // names.
+//
+// Clients reach the Kubernetes API at the URL of a world by the network, with TLS. A Host in the process of the
+// test has another way: it is a nethttp.Host.
 type Host interface {
-	// Control carries requests to the control API. Only their paths count, which begin with
-	// /control/v1.
-	Control() http.RoundTripper
-	// API carries requests to the Kubernetes API of any world, by the URL of the world. Nil: the
-	// network does, with TLS.
-	API() http.RoundTripper
+	// Control sends a request to the control API: a path that begins with /control/v1, with its query, and a
+	// body in JSON, which may be empty. It returns the status code and the body of the answer, which the caller
+	// closes. The context ends the request, also while the answer is read.
+	Control(ctx context.Context, method, path string, body []byte) (status int, answer io.ReadCloser, err error)
 }
 
 // worldInfo is a world as the control API describes it.
@@ -80,34 +79,32 @@ type StatusError struct {
 func (e *StatusError) Error() string { return e.Message }
 
 // control is a client of the control API.
-type control struct{ transport http.RoundTripper }
+type control struct{ host Host }
+
+// maxErrorBytes limits what is read of an answer that is an error.
+const maxErrorBytes = 1 << 20
 
 // open sends a request and returns the answer's body if it is a success. The caller closes it.
 func (c control) open(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
-	text := []byte{}
+	var text []byte
 	if body != nil {
 		var err error
 		if text, err = json.Marshal(body); err != nil {
 			return nil, err
 		}
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://control/control/v1/"+path, bytes.NewReader(text))
+	code, answer, err := c.host.Control(ctx, method, "/control/v1/"+path, text)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the control API of tidemark: %s %s: %w", method, path, err)
 	}
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := (&http.Client{Transport: c.transport}).Do(r)
-	if err != nil {
-		return nil, fmt.Errorf("the control API of tidemark: %w", err)
+	if code/100 == 2 {
+		return answer, nil
 	}
-	if answer.StatusCode/100 == 2 {
-		return answer.Body, nil
-	}
-	defer answer.Body.Close()
-	wrong := &StatusError{Code: answer.StatusCode}
-	text, err = io.ReadAll(answer.Body)
+	defer answer.Close()
+	wrong := &StatusError{Code: code}
+	text, err = io.ReadAll(io.LimitReader(answer, maxErrorBytes))
 	if err != nil || json.Unmarshal(text, wrong) != nil || wrong.Message == "" {
-		wrong.Message = fmt.Sprintf("%s %s is answered %s: %s", method, path, answer.Status, text)
+		wrong.Message = fmt.Sprintf("%s %s is answered %d: %s", method, path, code, text)
 	}
 	return nil, wrong
 }

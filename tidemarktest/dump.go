@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -135,7 +134,7 @@ func fileName(name string) string {
 func (e *Env) save(what, path string) error {
 	ctx, cancel := callContext()
 	defer cancel()
-	answer, err := e.session.control.open(ctx, http.MethodGet, worldPath(e.world.Name, what), nil)
+	answer, err := e.session.control.open(ctx, "GET", worldPath(e.world.Name, what), nil)
 	if err != nil {
 		return err
 	}
@@ -156,7 +155,7 @@ func (e *Env) lastChanges() ([]string, error) {
 	ctx, cancel := callContext()
 	defer cancel()
 	path := fmt.Sprintf("%s?after=%d", worldPath(e.world.Name, "history"), e.world.Revision)
-	answer, err := e.session.control.open(ctx, http.MethodGet, path, nil)
+	answer, err := e.session.control.open(ctx, "GET", path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,14 +24,14 @@ type Env struct {
 	users      map[string]*Env // of World.Users, by name; not changed after Open
 	via        *replicaInfo    // where the API is; nil: at the address of the world
 
-	clientOnce sync.Once
-	clientMade *http.Client
-	closeOnce  sync.Once
-	// connection is that of all clients of the cluster; nil: there is none, or this Env is not the owner.
-	connection  atomic.Pointer[connection]
-	connectOnce sync.Once
-	closeErr    error
-	owner       *Env // whose Close ends the world; nil: this one
+	owner     *Env // whose Close ends the world; nil: this one
+	closeOnce sync.Once
+	closeErr  error
+	closing   struct { // of the owner
+		sync.Mutex
+		begun bool
+		calls []func() // of OnClose
+	}
 
 	controllers []string      // World.Controllers
 	seed        uint64        // World.Seed
@@ -78,8 +78,8 @@ func (e *Env) ServerName() string { return e.world.ServerName }
 // Token is the user's bearer token.
 func (e *Env) Token() string { return e.token }
 
-// Transport carries requests to the API in the process of the test. Nil: the network does.
-func (e *Env) Transport() http.RoundTripper { return e.session.api }
+// Host is the server of the cluster: that of World.Host, or the process that the tests share.
+func (e *Env) Host() Host { return e.session.control.host }
 
 // KubeconfigData is a kubeconfig file of the user.
 func (e *Env) KubeconfigData() []byte {
@@ -94,44 +94,6 @@ func (e *Env) Kubeconfig(t TB) string {
 		t.Fatalf("tidemarktest: %v", err)
 	}
 	return path
-}
-
-// Client returns an HTTP client that authenticates as the user. All calls return the same one.
-func (e *Env) Client() *http.Client {
-	e.clientOnce.Do(func() {
-		transport := e.session.api
-		if transport == nil {
-			transport = e.root().connect()
-		}
-		e.clientMade = &http.Client{Transport: &bearer{transport, e.token}}
-	})
-	return e.clientMade
-}
-
-// connect returns the connection of all clients of the cluster.
-func (e *Env) connect() *connection {
-	e.connectOnce.Do(func() { e.connection.Store(e.session.connect(peer{e.world.CA, e.world.ServerName})) })
-	return e.connection.Load()
-}
-
-// bearer adds a token to requests.
-type bearer struct {
-	next  http.RoundTripper
-	token string
-}
-
-// RoundTrip implements http.RoundTripper.
-func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+b.token)
-	return b.next.RoundTrip(r)
-}
-
-// CloseIdleConnections is for http.Client.CloseIdleConnections.
-func (b *bearer) CloseIdleConnections() {
-	if c, ok := b.next.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
 }
 
 // As returns the same cluster, seen by a user. The user has the rights that roles and bindings give.
@@ -161,7 +123,7 @@ func (e *Env) addUser(ctx context.Context, u User) (*Env, error) {
 		Groups []string `json:"groups,omitempty"`
 	}(u)
 	var c credentials
-	if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "users"), body, &c); err != nil {
+	if err := e.session.control.call(ctx, "POST", worldPath(e.world.Name, "users"), body, &c); err != nil {
 		return nil, err
 	}
 	return e.seenBy(c.Token, c.Kubeconfig), nil
@@ -194,12 +156,38 @@ func (e *Env) apply(ctx context.Context, manifests []manifest, webhook *WebhookS
 	if webhook != nil {
 		body.Webhooks = &webhookTarget{URL: webhook.URL(), CABundle: string(webhook.CAData)}
 	}
-	return e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "apply"), body, nil)
+	return e.session.control.call(ctx, "POST", worldPath(e.world.Name, "apply"), body, nil)
 }
 
 // Webhooks is the address and the certificate that the webhooks under test must serve with; nil if
 // World.Webhooks is empty.
 func (e *Env) Webhooks() *WebhookServer { return e.webhook }
+
+// OnClose calls a function when the cluster is about to be deleted, the last one first. Without a cluster, it calls
+// the function at once. For an Env of As or of a Replica, the cluster is that of the Env it comes from.
+func (e *Env) OnClose(f func()) {
+	c := &e.root().closing
+	c.Lock()
+	begun := c.begun
+	if !begun {
+		c.calls = append(c.calls, f)
+	}
+	c.Unlock()
+	if begun {
+		f()
+	}
+}
+
+// callOnClose calls the functions of OnClose.
+func (e *Env) callOnClose() {
+	e.closing.Lock()
+	e.closing.begun = true
+	calls := e.closing.calls
+	e.closing.Unlock()
+	for _, f := range slices.Backward(calls) {
+		f()
+	}
+}
 
 // Close deletes the cluster. It is idempotent. For an Env of As or of a Replica it does nothing.
 func (e *Env) Close() error {
@@ -209,10 +197,8 @@ func (e *Env) Close() error {
 	e.closeOnce.Do(func() {
 		ctx, cancel := callContext()
 		defer cancel()
-		if c := e.connection.Load(); c != nil {
-			e.session.disconnect(c)
-		}
-		e.closeErr = errors.Join(e.webhook.close(), e.session.control.call(ctx, http.MethodDelete, worldPath(e.world.Name), nil, nil))
+		e.callOnClose()
+		e.closeErr = errors.Join(e.webhook.close(), e.session.control.call(ctx, "DELETE", worldPath(e.world.Name), nil, nil))
 	})
 	return e.closeErr
 }

@@ -3,7 +3,6 @@ package tidemarktest
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +11,8 @@ import (
 const (
 	// faultDelay is the latency of a request.
 	faultDelay = 200 * time.Millisecond
-	// watchFaultQuiet is how long a run with a fault of a list or watch must be quiet: client-go waits about a
-	// second before it lists and watches again.
+	// watchFaultQuiet is how long a run with a fault of a list or watch, or with Retry-After, must be quiet: client-go
+	// waits about a second before it sends such a request again.
 	watchFaultQuiet = 2 * time.Second
 )
 
@@ -31,6 +30,11 @@ func EveryFault(t TB, env *Env, run func(ctx context.Context, env *Env), checks 
 //	watch                             500, 410 for a resource version, a connection that breaks after an event, latency
 //	create, delete, deletecollection  500, an answer that is lost after the write, latency
 //	update, patch                     409, 500, an answer that is lost after the write, latency
+//
+// The first request with each verb for each resource is also answered once with 429 and Retry-After, as by a server
+// that is overloaded. A client of client-go sends it again by itself, as it does after a 503 with Retry-After, so the
+// controller sees latency; other clients see the error. In a world with World.Webhooks, writes also fail once because
+// a webhook does not answer in time.
 //
 // A fault selects its request by verb, resource, namespace, name and User-Agent, and by the number of such requests
 // before. If a run has no such request, because it sends other ones, the fault does not happen; the test log has
@@ -53,7 +57,14 @@ func (s *search) faults() []disturbance {
 		}
 		k := kind{q.Verb, q.collection(), q.Subresource}
 		same[k] = append(same[k], q)
-		for _, f := range faultsOf(q) {
+		kinds := faultsOf(q)
+		if len(same[k]) == 1 {
+			kinds = append(kinds, Fault{}.Status(429, time.Second))
+		}
+		if s.origin.webhook != nil && slices.Contains(faultWrites, q.Verb) {
+			kinds = append(kinds, Fault{}.WebhookTimeout(""))
+		}
+		for _, f := range kinds {
 			all = append(all, s.faultOf(same[k], f))
 		}
 	}
@@ -85,10 +96,13 @@ func (q *request) String() string {
 	return strings.Join(words, " ")
 }
 
-// faultsOf returns the faults that can happen to a request.
+// faultWrites are the verbs that call admission webhooks.
+var faultWrites = []string{"create", "update", "patch", "delete", "deletecollection"}
+
+// faultsOf returns the faults that can happen to each request.
 func faultsOf(q *request) []Fault {
 	var f Fault
-	failed, lost, slow := f.Status(http.StatusInternalServerError, 0), f.LostAnswer(), f.Latency(faultDelay)
+	failed, lost, slow := f.Status(500, 0), f.LostAnswer(), f.Latency(faultDelay)
 	var all []Fault
 	switch q.Verb {
 	case "get":
@@ -110,7 +124,8 @@ func faultsOf(q *request) []Fault {
 
 // faultNames has the faults as messages name them.
 var faultNames = map[string]string{
-	"conflict": "a conflict", "status": "an error 500", "lostAnswer": "a lost answer", "latency": "latency", "drop": "a broken connection", "gone": "an error 410",
+	"conflict": "a conflict", "status": "an error", "lostAnswer": "a lost answer", "latency": "latency", "drop": "a broken connection", "gone": "an error 410",
+	"webhookTimeout": "a time-out of a webhook",
 }
 
 // faultOf returns a fault of the last of some requests with the same verb and resource.
@@ -126,12 +141,16 @@ func (s *search) faultOf(same []*request, f Fault) disturbance {
 	n := r.selected(same)
 	r.After, r.Times = n-1, 1
 	client, _, _ := strings.Cut(q.UserAgent, " ")
+	name, dir := faultNames[r.Fault], r.Fault
+	if r.Code != 0 {
+		name, dir = fmt.Sprintf("%s %d", name, r.Code), fmt.Sprintf("%s-%d", dir, r.Code)
+	}
 	d := disturbance{
-		name: fmt.Sprintf("%s for request %d %q by %s", faultNames[r.Fault], n, q, client),
-		dir:  fmt.Sprintf("%s-%s-%d", r.Fault, q, n),
+		name: fmt.Sprintf("%s for request %d %q by %s", name, n, q, client),
+		dir:  fmt.Sprintf("%s-%s-%d", dir, q, n),
 		from: moment{at: s.base()},
 	}
-	if slices.Contains([]string{"list", "watch"}, q.Verb) {
+	if r.RetryAfterSeconds > 0 || slices.Contains([]string{"list", "watch"}, q.Verb) {
 		d.quiet = watchFaultQuiet
 	}
 	d.start = func(ctx context.Context, world *Env) (effect, error) {

@@ -3,7 +3,6 @@ package tidemarktest
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"time"
 )
@@ -166,7 +165,7 @@ func (e *Env) Fault(t TB, f Fault) *ActiveFault {
 
 func (e *Env) addFault(ctx context.Context, r faultRule) (*ActiveFault, error) {
 	var added struct{ ID string }
-	err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "faults"), r, &added)
+	err := e.session.control.call(ctx, "POST", worldPath(e.world.Name, "faults"), r, &added)
 	return &ActiveFault{e, added.ID}, err
 }
 
@@ -188,7 +187,7 @@ func (a *ActiveFault) fired(ctx context.Context) (uint64, error) {
 			Fired uint64
 		}
 	}
-	if err := a.env.session.control.call(ctx, http.MethodGet, worldPath(a.env.world.Name, "faults"), nil, &all); err != nil {
+	if err := a.env.session.control.call(ctx, "GET", worldPath(a.env.world.Name, "faults"), nil, &all); err != nil {
 		return 0, err
 	}
 	for _, f := range all.Faults {
@@ -204,8 +203,8 @@ func (a *ActiveFault) Remove(t TB) {
 	t.Helper()
 	ctx, cancel := callContext()
 	defer cancel()
-	err := a.env.session.control.call(ctx, http.MethodDelete, worldPath(a.env.world.Name, "faults", a.id), nil, nil)
-	if wrong, ok := err.(*StatusError); ok && wrong.Code == http.StatusNotFound {
+	err := a.env.session.control.call(ctx, "DELETE", worldPath(a.env.world.Name, "faults", a.id), nil, nil)
+	if wrong, ok := err.(*StatusError); ok && wrong.Code == 404 {
 		return
 	}
 	if err != nil {
@@ -227,7 +226,7 @@ type request struct {
 
 // record lets the world record the requests for resources from now on.
 func (e *Env) record(ctx context.Context) error {
-	return e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "requests"), nil, nil)
+	return e.session.control.call(ctx, "POST", worldPath(e.world.Name, "requests"), nil, nil)
 }
 
 // requests returns the requests that the world has recorded, and how many more there were.
@@ -236,6 +235,6 @@ func (e *Env) requests(ctx context.Context) (list []request, missed uint64, err 
 		Requests []request
 		Missed   uint64
 	}
-	err = e.session.control.call(ctx, http.MethodGet, worldPath(e.world.Name, "requests"), nil, &all)
+	err = e.session.control.call(ctx, "GET", worldPath(e.world.Name, "requests"), nil, &all)
 	return all.Requests, all.Missed, err
 }

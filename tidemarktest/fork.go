@@ -2,7 +2,6 @@ package tidemarktest
 
 import (
 	"context"
-	"net/http"
 	"strings"
 )
 
@@ -21,7 +20,7 @@ type moment struct {
 func (e *Env) forkAt(ctx context.Context, m moment) (*Env, error) {
 	f := &Env{session: e.session, token: e.token, webhook: e.webhook, controllers: e.controllers, seed: e.seed}
 	body := createRequest{Parent: e.world.Name, Revision: m.at, Since: m.since, Controllers: e.controllers, Lease: e.session.lease, Seed: e.seed}
-	if err := e.session.control.call(ctx, http.MethodPost, "worlds", body, &f.world); err != nil {
+	if err := e.session.control.call(ctx, "POST", "worlds", body, &f.world); err != nil {
 		return nil, err
 	}
 	if m.at != 0 {

@@ -1,6 +1,11 @@
 package tidemarktest
 
-import "testing"
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"testing"
+)
 
 // TestForkSince: a replica of a copy with a history can be older than the copy, and moves through that history.
 func TestForkSince(t *testing.T) {
@@ -18,8 +23,17 @@ func TestForkSince(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(env.CAData())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: env.ServerName()}}
+	defer transport.CloseIdleConnections()
 	code := func(name string) int {
-		answer, err := r.Client().Get(r.URL() + "/api/v1/namespaces/default/configmaps/" + name + "?resourceVersion=0")
+		request, err := http.NewRequestWithContext(ctx, "GET", r.URL()+"/api/v1/namespaces/default/configmaps/"+name+"?resourceVersion=0", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+r.Token())
+		answer, err := transport.RoundTrip(request)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package tidemarktest
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ const (
 func (e *Env) checkLeaks(t TB) {
 	t.Helper()
 	watches, err := e.watchesLeft()
-	if closed, ok := err.(*StatusError); ok && closed.Code == http.StatusNotFound {
+	if closed, ok := err.(*StatusError); ok && closed.Code == 404 {
 		return // by the test
 	}
 	if err == nil && len(watches) > 0 {
@@ -45,7 +44,7 @@ func (e *Env) watchesLeft() ([]string, error) {
 	defer cancel()
 	var all struct{ Watches []request }
 	for deadline := time.Now().Add(leakGrace); ; {
-		if err := e.session.control.call(ctx, http.MethodGet, worldPath(e.world.Name, "watches"), nil, &all); err != nil {
+		if err := e.session.control.call(ctx, "GET", worldPath(e.world.Name, "watches"), nil, &all); err != nil {
 			return nil, err
 		}
 		if len(all.Watches) == 0 || time.Now().After(deadline) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
+	"github.com/tidemark-dev/tidemark/tidemarktest/nethttp"
 )
 
 // The shop operator makes the objects of shops: for each ConfigMap with the label role=shop six ConfigMaps
@@ -174,7 +175,7 @@ func (o *shopOperator) open(ctx context.Context, method, path string, body any) 
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "shop-operator")
-	answer, err := o.env.Client().Do(r)
+	answer, err := nethttp.Client(o.env).Do(r)
 	if err != nil {
 		return nil, err
 	}

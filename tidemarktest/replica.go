@@ -2,7 +2,6 @@ package tidemarktest
 
 import (
 	"context"
-	"net/http"
 )
 
 // Replica is another address of a cluster, which behaves like a second API server whose watch cache is behind. A
@@ -51,7 +50,7 @@ func (e *Env) Replica(t TB, o ReplicaOption) *Replica {
 func (e *Env) replica(ctx context.Context, o ReplicaOption) (*Replica, error) {
 	body := map[string]uint64{"lag": o.lag, "at": o.at}
 	r := new(Replica)
-	if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "replicas"), body, &r.info); err != nil {
+	if err := e.session.control.call(ctx, "POST", worldPath(e.world.Name, "replicas"), body, &r.info); err != nil {
 		return nil, err
 	}
 	r.Env = e.seenBy(e.token, e.kubeconfig)
@@ -75,7 +74,7 @@ func (r *Replica) Revision(t TB) uint64 {
 
 func (r *Replica) revision(ctx context.Context) (uint64, error) {
 	var now replicaInfo
-	err := r.call(ctx, http.MethodGet, nil, &now)
+	err := r.call(ctx, "GET", nil, &now)
 	return now.Revision, err
 }
 
@@ -86,7 +85,7 @@ func (r *Replica) Advance(t TB, changes uint64) {
 }
 
 func (r *Replica) advance(ctx context.Context, changes uint64) error {
-	return r.call(ctx, http.MethodPost, map[string]uint64{"changes": changes}, nil, "advance")
+	return r.call(ctx, "POST", map[string]uint64{"changes": changes}, nil, "advance")
 }
 
 // CatchUp ends the lag of the replica: from now on it is like the cluster.
@@ -96,7 +95,7 @@ func (r *Replica) CatchUp(t TB) {
 }
 
 func (r *Replica) catchUp(ctx context.Context) error {
-	return r.call(ctx, http.MethodPost, nil, nil, "catchup")
+	return r.call(ctx, "POST", nil, nil, "catchup")
 }
 
 // Close ends the replica and its watches. It is idempotent.
@@ -104,10 +103,7 @@ func (r *Replica) Close() error {
 	r.closeOnce.Do(func() {
 		ctx, cancel := callContext()
 		defer cancel()
-		if r.clientMade != nil {
-			r.clientMade.CloseIdleConnections()
-		}
-		r.closeErr = r.call(ctx, http.MethodDelete, nil, nil)
+		r.closeErr = r.call(ctx, "DELETE", nil, nil)
 	})
 	return r.closeErr
 }

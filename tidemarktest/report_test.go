@@ -25,12 +25,12 @@ func (r *reported) Logf(format string, a ...any) { r.log = append(r.log, fmt.Spr
 func TestReport(t *testing.T) {
 	r := &reported{TB: t}
 	s := &search{t: r, name: "EveryFault"}
-	all := []disturbance{{}, {name: "one"}, {name: "two"}, {name: "three"}, {name: "four"}}
-	s.report(all, []outcome{{tried: true}, {tried: true, missed: true}, {tried: true, missed: true, err: errors.New("lost")}, {tried: true, err: errors.New("wrong")}, {}})
-	if len(r.errors) != 2 || !strings.Contains(r.errors[0], "two:\nlost") || !strings.Contains(r.errors[1], "three:\nwrong") {
+	all := []disturbance{{}, {name: "one"}, {name: "two"}, {name: "three"}, {name: "four"}, {name: "five"}}
+	s.report(all, []outcome{{tried: true}, {tried: true, missed: true}, {tried: true, missed: true, err: errors.New("lost")}, {tried: true, err: errors.New("wrong")}, {}, {tried: true, err: errors.New("wrong")}})
+	if len(r.errors) != 2 || !strings.Contains(r.errors[0], "two:\nlost") || !strings.Contains(r.errors[1], "three:\nwrong\n  the same error with 1 more:\n    five") {
 		t.Errorf("the errors are %q", r.errors)
 	}
-	if len(r.log) != 2 || !strings.Contains(r.log[0], "1 of 4 disturbances did not happen") || !strings.Contains(r.log[1], "before 1 of 5 runs") {
+	if len(r.log) != 3 || !strings.Contains(r.log[0], "3 of 5 runs failed, in 2 ways") || !strings.Contains(r.log[1], "1 of 5 disturbances did not happen") || !strings.Contains(r.log[2], "before 1 of 6 runs") {
 		t.Errorf("the log is %q", r.log)
 	}
 }

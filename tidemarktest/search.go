@@ -406,10 +406,13 @@ func (s *search) check(r *Run) error {
 	return nil
 }
 
-// report fails the test for the outcomes with errors, in the order of the disturbances.
+// report fails the test for the outcomes with errors, in the order of the disturbances: once for those with the same
+// error, since one bug has many.
 func (s *search) report(all []disturbance, outcomes []outcome) {
 	s.t.Helper()
-	left, missed := 0, 0
+	left, missed, failed := 0, 0, 0
+	same := map[string][]int{} // the outcomes with an error
+	var ways []string          // the errors, in the order of their first outcomes
 	for i, o := range outcomes {
 		switch d := &all[i]; {
 		case !o.tried:
@@ -421,12 +424,19 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 			s.t.Errorf("tidemarktest: %s: a second run without a disturbance fails, so disturbances cannot be judged: %v%s", s.name, o.err, o.hint)
 			return
 		default:
-			last := ""
-			if d.last != nil {
-				last = "\n" + strings.TrimSuffix(describe([]Change{*d.last}), "\n")
+			failed++
+			text := o.err.Error()
+			if same[text] == nil {
+				ways = append(ways, text)
 			}
-			s.t.Errorf("tidemarktest: %s: %s:%s\n%v%s", s.name, d.name, last, o.err, o.hint)
+			same[text] = append(same[text], i)
 		}
+	}
+	for _, text := range ways {
+		s.t.Errorf("tidemarktest: %s: %s", s.name, describeSame(all, outcomes, same[text]))
+	}
+	if failed > 1 {
+		s.t.Logf("tidemarktest: %s: %d of %d runs failed, in %d ways", s.name, failed, len(all)-left, len(ways))
 	}
 	if missed > 0 {
 		s.t.Logf("tidemarktest: %s: %d of %d disturbances did not happen, because those runs sent other requests", s.name, missed, len(all)-1)
@@ -434,6 +444,30 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 	if left > 0 {
 		s.t.Logf("tidemarktest: %s: the budget of %v ended before %d of %d runs began; Search.Budget sets a larger one", s.name, s.Budget, left, len(all))
 	}
+}
+
+// maxListed limits the disturbances that a failure lists beside the first one.
+const maxListed = 10
+
+// describeSame describes some disturbances that had the same error: the first one in full, the others by their names.
+func describeSame(all []disturbance, outcomes []outcome, same []int) string {
+	d, o := &all[same[0]], &outcomes[same[0]]
+	var b strings.Builder
+	b.WriteString(d.name + ":\n")
+	if d.last != nil {
+		b.WriteString(describe([]Change{*d.last}))
+	}
+	b.WriteString(o.err.Error() + o.hint)
+	if more := same[1:]; len(more) > 0 {
+		fmt.Fprintf(&b, "\n  the same error with %d more:", len(more))
+		for _, i := range more[:min(len(more), maxListed)] {
+			b.WriteString("\n    " + all[i].name)
+		}
+		if n := len(more) - maxListed; n > 0 {
+			fmt.Fprintf(&b, "\n    and %d more", n)
+		}
+	}
+	return b.String()
 }
 
 // dump saves the state and the history of a run that failed if TIDEMARK_DUMP names a directory. It returns how to

@@ -2,6 +2,7 @@ package tidemarktest_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
+	"github.com/tidemark-dev/tidemark/tidemarktest/nethttp"
 )
 
 // steps are the objects that the controllers of these tests create, in this order.
@@ -27,7 +29,7 @@ func send(ctx context.Context, e *tidemarktest.Env, method, path, body string) i
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "steps-controller")
-	answer, err := e.Client().Do(r)
+	answer, err := nethttp.Client(e).Do(r)
 	if err != nil {
 		return 0
 	}
@@ -134,23 +136,25 @@ func TestEveryFault(t *testing.T) {
 
 	r := &recording{TB: t}
 	tidemarktest.EveryFault(r, env, levelTriggered, tidemarktest.SameEnd())
-	var want [][2]string
+	var want [][]string // one failure for each way to fail
 	for i, name := range steps {
-		lost := "- configmaps default/" + name
-		want = append(want, [2]string{fmt.Sprintf(`an error 500 for request 1 "get configmaps default/%s" by steps-controller:`, name), lost},
-			[2]string{fmt.Sprintf(`an error 500 for request %d "create configmaps in default" by steps-controller:`, i+1), lost})
+		want = append(want, []string{
+			fmt.Sprintf(`an error 500 for request 1 "get configmaps default/%s" by steps-controller:`, name), "- configmaps default/" + name,
+			fmt.Sprintf(`an error 500 for request %d "create configmaps in default" by steps-controller`, i+1),
+		})
 	}
+	want[0] = append(want[0], "the same error with 3 more:", `an error 429 for request 1 "get`, `an error 429 for request 1 "create`)
 	if len(r.errors) != len(want) {
 		t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
 	}
 	for i, parts := range want {
-		for _, part := range append(parts[:], "tidemark serve "+dir, "/TestEveryFault/status-") {
+		for _, part := range append(parts, "tidemark serve "+dir, "/TestEveryFault/status-500-") {
 			if !strings.Contains(r.errors[i], part) {
 				t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
 			}
 		}
 	}
-	if !strings.Contains(r.log.String(), "13 of 13 runs, 6 failed") {
+	if !strings.Contains(r.log.String(), "15 of 15 runs, 8 failed") {
 		t.Errorf("the progress:\n%s", &r.log)
 	}
 }
@@ -177,17 +181,35 @@ func TestEveryFaultNumbers(t *testing.T) {
 	env := tidemarktest.Start(t)
 	r := &recording{TB: t}
 	tidemarktest.EveryFault(r, env, exactRead, tidemarktest.SameEnd())
-	want := []string{`an error 500 for request 2 "list configmaps" by`, `an error 410 for request 1 "list configmaps" by`, `an error 500 for request 1 "create configmaps in default" by`}
-	if len(r.errors) != len(want) {
-		t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
+	if len(r.errors) != 1 {
+		t.Fatalf("%d failures, want 1:\n%s", len(r.errors), strings.Join(r.errors, "\n"))
 	}
-	for i, part := range want {
-		if !strings.Contains(r.errors[i], part) {
-			t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
+	for _, part := range []string{`an error 500 for request 2 "list configmaps" by`, `an error 410 for request 1 "list configmaps" by`, `an error 500 for request 1 "create configmaps in default" by`} {
+		if !strings.Contains(r.errors[0], part) {
+			t.Errorf("the failure lacks %q:\n%s", part, r.errors[0])
 		}
 	}
 	if log := r.log.String(); strings.Contains(log, "did not happen") {
 		t.Errorf("the log is\n%s", log)
+	}
+}
+
+// TestEveryFaultWebhook: where there are webhooks, one does not answer in time.
+func TestEveryFaultWebhook(t *testing.T) {
+	world := tidemarktest.World{Webhooks: tidemarktest.Webhooks{Paths: []string{"testdata/webhook"}}}
+	env := world.Fork(t)
+	nethttp.Serve(t, env.Webhooks(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review struct{ Request struct{ UID string } }
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":true}}`, review.Request.UID)
+	}))
+	tidemarktest.EveryFault(t, env, retrying, tidemarktest.SameEnd())
+	r := &recording{TB: t}
+	tidemarktest.EveryFault(r, env, levelTriggered, tidemarktest.SameEnd())
+	if all := strings.Join(r.errors, "\n"); !strings.Contains(all, `a time-out of a webhook for request 1 "create configmaps in default"`) || strings.Contains(all, `a time-out of a webhook for request 1 "get`) {
+		t.Errorf("the failures are\n%s", all)
 	}
 }
 
@@ -213,7 +235,7 @@ func read(ctx context.Context, e *tidemarktest.Env, path string, f func(body str
 	if err != nil {
 		return
 	}
-	answer, err := e.Client().Do(r)
+	answer, err := nethttp.Client(e).Do(r)
 	if err != nil {
 		return
 	}

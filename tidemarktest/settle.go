@@ -3,7 +3,6 @@ package tidemarktest
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 )
 
@@ -83,7 +82,7 @@ func (e *Env) settleOnce(ctx context.Context, quiet time.Duration) (s settled, e
 		limit = max(time.Millisecond, time.Until(deadline)-settleMargin)
 	}
 	body := map[string]int64{"quietMilliseconds": quiet.Milliseconds(), "timeoutMilliseconds": limit.Milliseconds()}
-	if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "settle"), body, &s); err != nil {
+	if err := e.session.control.call(ctx, "POST", worldPath(e.world.Name, "settle"), body, &s); err != nil {
 		return s, fmt.Errorf("the world does not settle: %w", err)
 	}
 	return s, nil

@@ -1,12 +1,13 @@
 package tidemarktest_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"testing/fstest"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
+	"github.com/tidemark-dev/tidemark/tidemarktest/nethttp"
 )
 
 var world = tidemarktest.World{
@@ -34,7 +36,7 @@ func request(t *testing.T, e *tidemarktest.Env, method, path, body string) (int,
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := e.Client().Do(r)
+	answer, err := nethttp.Client(e).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +119,7 @@ func TestWebhooks(t *testing.T) {
 	for range 2 {
 		env := hooks.Fork(t)
 		var calls atomic.Int32
-		env.Webhooks().Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		nethttp.Serve(t, env.Webhooks(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			calls.Add(1)
 			var review struct {
 				Request struct {
@@ -136,6 +138,21 @@ func TestWebhooks(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(env.Webhooks().CertDir(t), "tls.key")); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestWebhookHost: webhooks are served on an IP address, or on localhost.
+func TestWebhookHost(t *testing.T) {
+	t.Parallel()
+	hooks := tidemarktest.Webhooks{Paths: []string{"testdata/webhook"}, LocalServingHost: "localhost"}
+	env := (&tidemarktest.World{Webhooks: hooks}).Fork(t)
+	nethttp.Serve(t, env.Webhooks(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	if code, text := request(t, env, "POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"c"}}`); code != 500 || !strings.Contains(text, "418") {
+		t.Errorf("%d %s", code, text)
+	}
+	hooks.LocalServingHost = "hook.example.com"
+	if _, err := (&tidemarktest.World{Webhooks: hooks}).Open(t.Context()); err == nil || !strings.Contains(err.Error(), `"hook.example.com": want an IP address or localhost`) {
+		t.Errorf("a name: %v", err)
 	}
 }
 
@@ -191,8 +208,13 @@ func TestErrors(t *testing.T) {
 // inProcess is a Host whose requests reach a handler without a network.
 type inProcess struct{ handler http.Handler }
 
-func (h inProcess) Control() http.RoundTripper { return h }
-func (h inProcess) API() http.RoundTripper     { return h }
+func (h inProcess) Control(ctx context.Context, method, path string, body []byte) (int, io.ReadCloser, error) {
+	w := httptest.NewRecorder()
+	h.handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, bytes.NewReader(body)))
+	return w.Code, io.NopCloser(w.Body), nil
+}
+
+func (h inProcess) API() http.RoundTripper { return h }
 
 func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
@@ -213,7 +235,7 @@ func TestHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, _ := request(t, env, "GET", "/version", ""); code != 200 || env.Transport() == nil {
+	if code, _ := request(t, env, "GET", "/version", ""); code != 200 || nethttp.Transport(env) == nil {
 		t.Errorf("%d", code)
 	}
 	if err := env.Close(); err != nil {
@@ -251,7 +273,7 @@ func TestLeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("User-Agent", "forgotten")
-	answer, err := env.Client().Do(r)
+	answer, err := nethttp.Client(env).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,41 +292,4 @@ func TestLeaks(t *testing.T) {
 	if len(e.errors) > 0 || e.log.Len() > 0 {
 		t.Errorf("a test without leaks: %q, %q", e.errors, &e.log)
 	}
-}
-
-// TestConnection: the clients of Envs share a connection, which outlives each of them.
-func TestConnection(t *testing.T) {
-	world := new(tidemarktest.World)
-	first, err := world.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
-	if code, text := request(t, first, "GET", "/version", ""); code != 200 {
-		t.Fatalf("%d %s", code, text)
-	}
-	second := world.Fork(t)
-	shared := func(env *tidemarktest.Env) {
-		t.Helper()
-		reused := false
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
-		r, err := http.NewRequestWithContext(ctx, "GET", env.URL()+"/version", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := env.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
-		if answer.StatusCode != 200 || !reused {
-			t.Errorf("the answer is %d, on a connection that exists: %t", answer.StatusCode, reused)
-		}
-	}
-	shared(second)
-	shared(second.As("alice"))
-	if err := first.Close(); err != nil {
-		t.Error(err)
-	}
-	shared(second)
 }

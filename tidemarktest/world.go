@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -99,7 +98,7 @@ func (w *World) Open(ctx context.Context) (*Env, error) {
 	}
 	env := &Env{session: w.host, controllers: w.Controllers, seed: w.Seed}
 	body := createRequest{Parent: w.prepared.Name, Controllers: w.Controllers, Lease: w.host.lease, Seed: w.Seed}
-	if err := w.host.control.call(ctx, http.MethodPost, "worlds", body, &env.world); err != nil {
+	if err := w.host.control.call(ctx, "POST", "worlds", body, &env.world); err != nil {
 		return nil, err
 	}
 	env.token, env.kubeconfig = env.world.Token, env.world.Kubeconfig
@@ -128,14 +127,14 @@ func (w *World) complete(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	if env.webhook, err = w.Webhooks.server(); err != nil {
+	if env.webhook, err = w.Webhooks.server(ctx, w.host.control); err != nil {
 		return err
 	}
 	if err := env.apply(ctx, manifests, env.webhook); err != nil {
 		return err
 	}
 	// The history of the test begins after these writes.
-	return w.host.control.call(ctx, http.MethodGet, worldPath(env.world.Name), nil, &env.world)
+	return w.host.control.call(ctx, "GET", worldPath(env.world.Name), nil, &env.world)
 }
 
 // applyTimeout limits the preparation of a world.
@@ -162,11 +161,11 @@ func (w *World) prepare(ctx context.Context) error {
 		return nil
 	}
 	body := createRequest{Controllers: w.Controllers, Lease: w.host.lease, Seed: w.Seed}
-	if err := w.host.control.call(ctx, http.MethodPost, "worlds", body, &w.prepared); err != nil {
+	if err := w.host.control.call(ctx, "POST", "worlds", body, &w.prepared); err != nil {
 		return err
 	}
 	all := applyRequest{Manifests: append(definitions, fixtures...)}
-	return w.host.control.call(ctx, http.MethodPost, worldPath(w.prepared.Name, "apply"), all, nil)
+	return w.host.control.call(ctx, "POST", worldPath(w.prepared.Name, "apply"), all, nil)
 }
 
 // isManifest reports whether a file has objects, by its name.

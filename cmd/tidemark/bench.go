@@ -104,6 +104,7 @@ func (f *benchFlags) register(c *cobra.Command) {
 	flags.IntVar(&o.Clients, "clients", 0, "number of concurrent clients (default: set by the scenario)")
 	flags.IntVar(&o.Connections, "connections", o.Connections, "number of HTTP/2 connections that the clients share")
 	flags.Float64Var(&o.Rate, "rate", 0, "requests per second, in an open loop (default: a closed loop)")
+	flags.IntVar(&o.LinkMbit, "link-mbit", 0, "megabits per second that the clients of overload receive together, as if through a link (default: no limit)")
 	flags.Int64Var(&o.MaxOps, "max-ops", o.MaxOps, "maximum number of operations per round")
 	flags.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the generated objects; equal seeds give equal objects")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the created objects, to inspect them or to start a server with them")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/control"
+	"github.com/tidemark-dev/tidemark/internal/serving"
 )
 
 // controlServer serves the control API.
@@ -44,7 +45,7 @@ func (f *controlFlags) startControl(s *tidemark.Server) (*controlServer, error) 
 	if tcp == "" {
 		if address, err = filepath.Abs(f.address); err == nil {
 			made = missing(filepath.Dir(address))
-			listener, err = listenSocket(address)
+			listener, err = serving.ListenUnix(address)
 		}
 	} else {
 		var token string
@@ -88,31 +89,6 @@ func missing(dir string) string {
 		return dir
 	}
 	return ""
-}
-
-// listenSocket listens on a unix socket that only this user can connect to. It makes a missing
-// directory, and replaces the socket of a server that was killed.
-func listenSocket(path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
-	}
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, err
-	case info.Mode()&fs.ModeSocket == 0:
-		return nil, fmt.Errorf("%s exists and is no socket", path)
-	default:
-		if c, err := net.Dial("unix", path); err == nil {
-			c.Close()
-			return nil, fmt.Errorf("another process serves %s", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	return listenPrivate(path)
 }
 
 // maxTokenBytes limits the file of the token.

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/serving"
 )
 
 // driven starts a command whose standard output begins with the line of --ready-fd=1. It runs in dir.
@@ -101,7 +103,7 @@ func TestControlSocket(t *testing.T) {
 }
 
 func listenAgain(path string) error {
-	l, err := listenSocket(path)
+	l, err := serving.ListenUnix(path)
 	if err == nil {
 		l.Close()
 	}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tidemark-dev/tidemark"
@@ -86,37 +85,6 @@ func gatesUsage() string {
 		all = append(all, fmt.Sprintf("%s=true|false (default=%t)", name, known[name]))
 	}
 	return "feature gates of kube-apiserver to turn on or off: " + strings.Join(all, ", ")
-}
-
-// environment is the annotation of a flag that names its environment variable.
-const environment = "environment"
-
-// allowEnvironment lets a flag default to an environment variable, and adds the variable
-// to its help.
-func allowEnvironment(f *pflag.Flag) {
-	name := "TIDEMARK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-	f.Annotations = map[string][]string{environment: {name}}
-	f.Usage += " (env " + name + ")"
-}
-
-// fromEnvironment sets flags that are not on the command line from their variables.
-func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
-	var errs []error
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || len(f.Annotations[environment]) == 0 {
-			return
-		}
-		name := f.Annotations[environment][0]
-		value, ok := lookup(name)
-		if !ok || value == "" {
-			return
-		}
-		// FlagSet.Set would mark the flag as given on the command line.
-		if err := f.Value.Set(value); err != nil {
-			errs = append(errs, fmt.Errorf("%s=%q: %w", name, value, err))
-		}
-	})
-	return errors.Join(errs...)
 }
 
 // dataHome returns the directory for the user's data.

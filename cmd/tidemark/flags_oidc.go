@@ -34,7 +34,7 @@ func (f *serveFlags) registerOIDC(flags *pflag.FlagSet) {
 func (f *serveFlags) checkOIDC(flags *pflag.FlagSet) error {
 	a := &f.server.Authentication
 	given := false
-	flags.Visit(func(one *pflag.Flag) { given = given || strings.HasPrefix(one.Name, oidcFlags) })
+	flags.VisitAll(func(one *pflag.Flag) { given = given || one.Changed && strings.HasPrefix(one.Name, oidcFlags) })
 	if !given {
 		a.OIDC.UsernameClaim, a.OIDC.SigningAlgs = "", nil
 	}

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/forkapi"
 )
 
@@ -49,7 +52,8 @@ func newFork() *cobra.Command {
 		Long: `Fork makes a world of its own inside a running server, which begins with the state of
 the server. It shares all objects, so that it takes about a millisecond however many there
 are. Then both change alone. The fork is at the path /fork/NAME of the server. It ends
-with --delete, or with the server.
+with --delete, or with the server. With --keep it is copied into the data directory of the
+server, and is there after a restart.
 
 The command writes a kubeconfig for the fork with the credentials of the current one.
 Users have the permissions in the fork that they have in the server, until the fork
@@ -61,6 +65,9 @@ changes them.`,
 
   # A fork of the state at a resource version
   tidemark fork --name=yesterday --at=1790123456789012
+
+  # A fork that survives restarts of the server
+  tidemark fork --name=staging --keep
 
   # What there is
   tidemark fork --list`,
@@ -79,7 +86,8 @@ changes them.`,
 	flags.StringVar(&f.request.From, "from", "", "fork to fork (default: the server's own state)")
 	flags.StringVar(&f.request.ResourceVersion, "at", "", "resource version of the state that the fork begins with (default: the newest)")
 	flags.StringSliceVar(&f.request.Controllers, "controllers", nil, "controllers of the fork, as in tidemark serve --controllers (default: those of the server)")
-	flags.StringVarP(&f.out, "output-kubeconfig", "o", "", "file to write the kubeconfig of the fork to; it must not exist (default NAME.kubeconfig in the current directory)")
+	flags.BoolVar(&f.request.Keep, "keep", false, "keep the fork in the data directory of the server, so that it survives restarts; all objects are copied")
+	flags.StringVarP(&f.out, "output-kubeconfig", "o", "", "file to write the kubeconfig of the fork to; a file that exists is replaced only if it is that of a fork with the same address (default NAME.kubeconfig in the current directory)")
 	flags.BoolVar(&f.list, "list", false, "list the forks")
 	flags.StringVar(&f.delete, "delete", "", "delete the fork with this name")
 	return c
@@ -87,21 +95,21 @@ changes them.`,
 
 // check returns an error for flags that contradict each other.
 func (f *forkFlags) check() error {
-	creates := f.request.Name != "" || f.request.From != "" || f.request.ResourceVersion != "" || f.request.Controllers != nil || f.out != ""
+	creates := f.request.Name != "" || f.request.From != "" || f.request.ResourceVersion != "" || f.request.Controllers != nil || f.request.Keep || f.out != ""
 	if f.list && (creates || f.delete != "") || f.delete != "" && creates {
 		return errors.New("--list, --delete and the flags of a new fork exclude each other")
+	}
+	if at := f.request.ResourceVersion; at != "" {
+		if v, err := strconv.ParseUint(at, 10, 64); err != nil || v == 0 {
+			return fmt.Errorf("--at=%s: want a resource version, a number above zero such as the metadata.resourceVersion of a list", at)
+		}
 	}
 	return nil
 }
 
 func (f *forkFlags) run(ctx context.Context, out io.Writer) error {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
-	config, err := loaded.ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return errors.New("there is no kubeconfig, or none with a cluster: name one with --kubeconfig or in $KUBECONFIG")
-	}
+	loaded := loadKubeconfig(f.kubeconfig, f.context)
+	config, err := restConfig(loaded)
 	if err != nil {
 		return err
 	}
@@ -122,10 +130,32 @@ func (f *forkFlags) run(ctx context.Context, out io.Writer) error {
 	return f.create(ctx, config, &raw, out)
 }
 
+// loadKubeconfig finds the kubeconfig as kubectl does.
+func loadKubeconfig(path, context string) clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+}
+
+// restConfig reads the kubeconfig.
+func restConfig(loaded clientcmd.ClientConfig) (*rest.Config, error) {
+	config, err := loaded.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("there is no kubeconfig, or none with a cluster: name one with --kubeconfig or in $KUBECONFIG")
+	}
+	return config, err
+}
+
 // create makes the fork, and writes its kubeconfig.
 func (f *forkFlags) create(ctx context.Context, config *rest.Config, raw *clientcmdapi.Config, out io.Writer) error {
-	if err := absent(cmp.Or(f.out, kubeconfigOf(f.request.Name))); err != nil {
-		return err
+	if file := cmp.Or(f.out, kubeconfigOf(f.request.Name)); file != "" {
+		address := ""
+		if f.request.Name != "" {
+			address = addressBelow(config.Host, "/fork/"+f.request.Name)
+		}
+		if err := replaceable(file, address); err != nil {
+			return err
+		}
 	}
 	var made forkapi.Fork
 	if err := callForks(ctx, config, http.MethodPost, "", &f.request, &made); err != nil {
@@ -147,15 +177,23 @@ func kubeconfigOf(name string) string {
 	return name + ".kubeconfig"
 }
 
-// absent returns an error if the file exists.
-func absent(path string) error {
-	if path == "" {
+// addressBelow returns the address of a path below the address of a server.
+func addressBelow(host, path string) string { return strings.TrimSuffix(host, "/") + path }
+
+// replaceable returns an error if the file exists, unless it is a kubeconfig with one cluster, that of the
+// address: an earlier fork of the same name has left it.
+func replaceable(path, address string) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("the file %s exists: name another one with --output-kubeconfig, or remove it", path)
+	if c, err := clientcmd.LoadFromFile(path); err == nil && address != "" && len(c.Clusters) == 1 && len(c.Contexts) == 1 {
+		for _, cluster := range c.Clusters {
+			if cluster.Server == address {
+				return nil
+			}
+		}
 	}
-	return nil
+	return fmt.Errorf("the file %s exists: name another one with --output-kubeconfig, or remove it", path)
 }
 
 // writeForkConfig writes the current context of a kubeconfig with the path of the fork in its server's
@@ -172,7 +210,10 @@ func writeForkConfig(path string, raw *clientcmdapi.Config, context string, made
 		return err
 	}
 	for _, cluster := range raw.Clusters {
-		cluster.Server = strings.TrimSuffix(cluster.Server, "/") + made.Path
+		cluster.Server = addressBelow(cluster.Server, made.Path)
+		if err := replaceable(path, cluster.Server); err != nil {
+			return err
+		}
 		cluster.Extensions = nil // a file of the server's own is one that the server may replace
 	}
 	b, err := clientcmd.Write(*raw)
@@ -182,12 +223,7 @@ func writeForkConfig(path string, raw *clientcmdapi.Config, context string, made
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(b)
-	return errors.Join(err, file.Close())
+	return atomicfile.Write(path, b, 0o600)
 }
 
 func (f *forkFlags) printList(ctx context.Context, config *rest.Config, out io.Writer) error {
@@ -196,11 +232,26 @@ func (f *forkFlags) printList(ctx context.Context, config *rest.Config, out io.W
 		return err
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "NAME\tFROM\tCREATED\tBASE\tRESOURCE VERSION\tBYTES\tPATH")
+	fmt.Fprintln(t, "NAME\tFROM\tCREATED\tBASE\tRESOURCE VERSION\tBYTES\tKEPT\tPATH")
 	for _, k := range all.Forks {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", k.Name, cmp.Or(k.Parent, "-"), k.Created.UTC().Format(time.RFC3339), k.Base, k.ResourceVersion, k.Bytes, k.Path)
+		bytes, kept := strconv.FormatInt(k.Bytes, 10), "no"
+		if k.ResourceVersion == "" {
+			bytes = "-"
+		}
+		if k.Kept {
+			kept = "yes"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.Name, cmp.Or(k.Parent, "-"), k.Created.UTC().Format(time.RFC3339), k.Base, cmp.Or(k.ResourceVersion, "-"), bytes, kept, k.Path)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, k := range all.Forks {
+		if k.Error != "" {
+			fmt.Fprintf(out, "\nThe fork %s is not usable: %s\n", k.Name, oneLine(errors.New(k.Error)))
+		}
+	}
+	return nil
 }
 
 // callForks sends a request about forks, and decodes the answer.

@@ -4,12 +4,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -35,6 +37,7 @@ func TestFork(t *testing.T) {
 	want(exitOK, "kubectl --kubeconfig="+path, "--name=try", "-o", path)
 	want(exitFailed, "exists: name another one", "--name=other", "-o", path)
 	want(exitFailed, `forks "try" already exists`, "--name=try", "-o", filepath.Join(dir, "again"))
+	want(exitFailed, `forks "try" already exists`, "--name=try", "-o", path)
 	want(exitFailed, "is gone", "--name=old", "--at=1", "-o", filepath.Join(dir, "old"))
 	want(exitOK, "/fork/try", "--list")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -49,6 +52,44 @@ func TestFork(t *testing.T) {
 	want(exitOK, "The fork try is deleted", "--delete=try")
 	want(exitFailed, `forks "try" not found`, "--delete=try")
 	servertest.WantCode(t, c, "/api/v1/namespaces/default", http.StatusNotFound, "")
+	want(exitOK, "kubectl --kubeconfig="+path, "--name=try", "-o", path) // replaces the file of the fork before
+	servertest.WantCode(t, c, "/api/v1/namespaces/default", http.StatusOK, "")
+	want(exitFailed, "in memory only", "--name=kept", "--keep", "-o", filepath.Join(dir, "kept"))
 	want(exitUsage, "exclude each other", "--list", "--delete=try")
 	want(exitUsage, "exclude each other", "--delete=try", "--name=x")
+}
+
+// TestForkKeep keeps a fork over a restart, as a user sees it.
+func TestForkKeep(t *testing.T) {
+	dir := t.TempDir()
+	kubeconfig, path := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "try.kubeconfig")
+	start := func() *tidemark.Server {
+		s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: filepath.Join(dir, "data")}})
+		if err := s.WriteKubeconfig(kubeconfig); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	list := func(want string) {
+		t.Helper()
+		code, out, errs := command("fork", "--list", "--kubeconfig="+kubeconfig)
+		if code != exitOK || !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("%d %s%s, want %s", code, out, errs, want)
+		}
+	}
+	s := start()
+	if code, out, errs := command("fork", "--name=try", "--keep", "--kubeconfig="+kubeconfig, "-o", path); code != exitOK {
+		t.Fatal(code, out, errs)
+	}
+	list(`try +- .* [0-9]{5,} +yes +/fork/try`)
+	servertest.Stop(t, s)
+	s = start()
+	list(`try +- .* - +- +yes +/fork/try`)
+	c, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Host = s.URL() + "/fork/try" // the port is another one
+	servertest.WantCode(t, c, "/api/v1/namespaces/default", http.StatusOK, "")
+	list(`try +- .* [0-9]{5,} +yes +/fork/try`)
 }

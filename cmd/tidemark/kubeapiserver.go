@@ -110,7 +110,7 @@ func (a *apiServer) flags() *pflag.FlagSet {
 			flags.AddFlag(&pflag.Flag{Name: row.name, Value: i, DefValue: row.value, NoOptDefVal: row.alone, Usage: "accepted; has no effect"})
 		}
 	}
-	for name, value := range map[string]string{"bind-address": "0.0.0.0", "service-cluster-ip-range": "10.0.0.0/24"} {
+	for name, value := range map[string]string{"bind-address": "0.0.0.0", "service-cluster-ip-range": "10.0.0.0/24", "profiling": "true"} {
 		one := flags.Lookup(name)
 		if err := one.Value.Set(value); err != nil {
 			panic(fmt.Sprintf("the default of --%s: %v", name, err))
@@ -124,7 +124,7 @@ func (a *apiServer) flags() *pflag.FlagSet {
 // run runs the server until a signal arrives.
 func (a *apiServer) run(flags *pflag.FlagSet, getenv func(string) string, stderr io.Writer) error {
 	f := &a.serve
-	f.server.Logger = f.logger(stderr)
+	f.server.Logger = f.logging.logger(stderr)
 	if len(a.etcdServers) == 0 {
 		return errors.New("--etcd-servers must be specified")
 	}
@@ -237,6 +237,11 @@ func untilStopped(getenv func(string) string) (ctx context.Context, stop func(),
 func (a *apiServer) serveUntil(ctx context.Context) (err error) {
 	begin := time.Now()
 	s := &a.serve.server
+	closeTracing, err := a.serve.openTracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeTracing()
 	if err := s.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // interrupted during the start

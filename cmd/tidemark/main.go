@@ -7,9 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes. They are part of the interface: docs/operations.md.
@@ -42,7 +44,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "Error: %s\n", oneLine(err))
+	printError(stderr, err)
 	var unable couldNotRun
 	if errors.As(err, &unable) {
 		return exitUsage
@@ -62,12 +64,38 @@ type usageError struct{ error }
 // not conform.
 type couldNotRun struct{ error }
 
-// oneLine puts joined errors, and cobra's suggestions for an unknown command, on one line.
+// oneLine puts joined errors on one line.
 func oneLine(err error) string {
-	if text, suggested, ok := strings.Cut(err.Error(), "\n\nDid you mean this?\n"); ok {
-		return text + ": did you mean " + strings.Join(strings.Fields(suggested), " or ") + "?"
-	}
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+}
+
+// valueError says what a flag accepts that got a value which is no number, or no boolean.
+func valueError(err error) error {
+	var invalid *pflag.InvalidValueError
+	var cause *strconv.NumError
+	if !errors.As(err, &invalid) || !errors.As(err, &cause) {
+		return err
+	}
+	flag, want := invalid.GetFlag(), ""
+	switch kind := flag.Value.Type(); {
+	case kind == "bool":
+		want = "true or false"
+	case strings.HasPrefix(kind, "uint"):
+		want = "a whole number, 0 or more"
+	case strings.HasPrefix(kind, "int"):
+		want = "a whole number"
+	case strings.HasPrefix(kind, "float"):
+		want = "a number"
+	default:
+		return err
+	}
+	if errors.Is(cause, strconv.ErrRange) {
+		want = "a smaller number"
+		if strings.HasPrefix(invalid.GetValue(), "-") {
+			want = "a number closer to 0"
+		}
+	}
+	return fmt.Errorf("--%s=%s: want %s: %s", flag.Name, invalid.GetValue(), want, flag.Usage)
 }
 
 // newRoot returns the command tree. *ran becomes true when cobra has parsed the command
@@ -90,7 +118,21 @@ of Kubernetes v1.36 without etcd, kubelets, or controllers that run workloads.`,
 		SilenceUsage:     true,
 		PersistentPreRun: func(*cobra.Command, []string) { *ran = true },
 	}
-	root.SetVersionTemplate("tidemark {{.Version}}\n")
-	root.AddCommand(newServe(), newFork(), newAssets(), newBench(), newConformance(), newVersion())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return valueError(err) })
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"run", "Run a server:", []*cobra.Command{newServe(), newFork()}},
+		{"operate", "Operate it:", []*cobra.Command{newBackup(), newRestore(), newCheck()}},
+		{"test", "Test and measure:", []*cobra.Command{newAssets(), newBench(), newConformance()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(newVersion())
 	return root, ran
 }

@@ -41,9 +41,9 @@ func TestVersion(t *testing.T) {
 	if v.GitVersion != "v1.36.3+tidemark."+v.Version || v.Kubernetes != "v1.36.3" || v.GoVersion == "" {
 		t.Errorf("%+v", v)
 	}
-	for _, args := range [][]string{{"version"}, {"--version"}} {
-		if code, out, _ := command(args...); code != exitOK || !strings.HasPrefix(out, "tidemark "+v.Version) || strings.Count(out, "\n") != 1 {
-			t.Errorf("%v: %d %q", args, code, out)
+	for arg, want := range map[string]string{"version": "tidemark " + v.Version + ", serving", "--version": "tidemark version " + v.Version} {
+		if code, out, _ := command(arg); code != exitOK || !strings.HasPrefix(out, want) || strings.Count(out, "\n") != 1 {
+			t.Errorf("%s: %d %q", arg, code, out)
 		}
 	}
 }
@@ -68,7 +68,9 @@ var wrongLines = map[string]string{
 	"serve --in-memory --at=1":                                 "--at is for a directory",
 	"serve --at=0":                                             "above zero",
 	"serve --at=1 --accept-data-loss":                          "exclude each other",
-	"serve --bind-address=nowhere":                             "--bind-address=nowhere is not an IP address",
+	"serve --bind-address=127.0.0.1,unix:":                     `"unix:", has no path`,
+	"serve --bind-address=::1,127.0.0.1,::1":                   `"::1", is there twice`,
+	"serve --bind-address=nowhere":                             `"nowhere", is not an IP address`,
 	"serve --controllers=":                                     "-* none",
 
 	"serve --enable-priority-and-fairness=perhaps":                       "perhaps",
@@ -107,6 +109,11 @@ var wrongLines = map[string]string{
 	"serve --authorization-webhook-version=v2":                           `unsupported webhook authorizer version "v2"`,
 	"serve --authorization-webhook-cache-authorized-ttl=long":            "long",
 	"serve --authorization-webhook-cache-unauthorized-ttl=1":             "missing unit",
+	"serve --at=yesterday":                                               "--at=yesterday: want a whole number, 0 or more: resource version",
+	"serve --port=abc":                                                   "port=abc: want a whole number: ",
+	"serve --port=99999999999999999999":                                  "want a smaller number",
+	"fork --at=yesterday":                                                "--at=yesterday: want a resource version",
+	"fork --list --keep":                                                 "exclude each other",
 	"serve --max-forks=-1":                                               "--max-forks is negative",
 	"serve --max-forks=many":                                             "many",
 	"serve --fork-max-bytes=0":                                           "--fork-max-bytes",
@@ -121,6 +128,15 @@ var wrongLines = map[string]string{
 	"serve --exit-with-parent=perhaps":                                   "perhaps",
 	"serve --data-dir-permissions=all":                                   "owner or group",
 	"serve --v=-1":                                                       "--v=-1",
+	"serve --vmodule=requests":                                           "such as requests=4",
+	"serve --logging-format=xml":                                         "want text or json",
+	"serve --trace-slow=-1s":                                             "--trace-slow is negative",
+	"serve --advertise-address=0.0.0.0":                                  "not the IP address of a machine",
+	"serve --tls-san=a_b":                                                "neither a DNS name nor an IP address",
+	"serve --config=/nowhere":                                            "--config=/nowhere: no such file",
+	"serve --tracing-config-file=/nowhere.yaml":                          "--tracing-config-file: open /nowhere.yaml",
+	"serve --dry-run=perhaps":                                            "perhaps",
+	"serve --profiling=perhaps":                                          "perhaps",
 	"serve --in-memory=perhaps":                                          "perhaps",
 	"serve --anonymous-auth=perhaps":                                     "perhaps",
 	"serve --warn-unenforced=perhaps":                                    "perhaps",
@@ -129,6 +145,8 @@ var wrongLines = map[string]string{
 	"serve --history-retention=long":                                     "long",
 	"serve --history-max-disk-bytes=-1":                                  "above zero",
 	"serve --representation-cache-bytes=1Ti":                             "--history-max-bytes=128Mi",
+	"serve --shutdown-delay-duration=-1s":                                "want 0 or more",
+	"serve --shutdown-send-retry-after=perhaps":                          "perhaps",
 	"serve --event-ttl=0s":                                               "--event-ttl",
 	"serve --controllers=nothing":                                        "nothing",
 
@@ -174,13 +192,29 @@ var wrongLines = map[string]string{
 	"serve --oidc-required-claim=x=y":                                                "specified together",
 	"serve --oidc-issuer-url=https://x --oidc-client-id=x --oidc-signing-algs=HS256": `oidc: unsupported signing alg: "HS256"`,
 
+	"serve --etcd-servers=127.0.0.1:2379":                               "want http://host:port or https://host:port",
+	"serve --etcd-servers=http://127.0.0.1":                             "has no port",
+	"serve --etcd-servers=http://a:1,https://b:1":                       "want one of them",
+	"serve --etcd-servers=http://a:1 --in-memory":                       "exclude each other",
+	"serve --etcd-servers=http://a:1 --at=1":                            "--at is for a data directory",
+	"serve --etcd-servers=https://a:1 --etcd-cafile=/nowhere":           "open /nowhere",
+	"serve --etcd-servers=https://a:1 --etcd-certfile=x":                "its file and that of its key",
+	"serve --etcd-servers=https://a:1 --etcd-keyfile=x":                 "its file and that of its key",
+	"serve --etcd-servers=http://a:1 --etcd-compaction-interval=-1s":    "above zero",
+	"serve --etcd-servers=http://a:1 --etcd-db-metric-poll-interval=0s": "above zero",
+	"serve --etcd-servers=http://a:1 --lease-reuse-duration-seconds=0":  "above zero",
+	"serve --etcd-count-metric-poll-period=long":                        "long",
+	"serve --etcd-healthcheck-timeout=long":                             "long",
+	"serve --etcd-readycheck-timeout=long":                              "long",
+	"serve --etcd-servers-overrides=/events#http://a:1":                 "one clock",
+
 	"envtest-assets":                        "accepts 1 arg(s), received 0",
 	"envtest-assets --archive x":            "--archive needs --url",
 	"envtest-assets --url=https://x x":      "--url is for --archive",
 	"envtest-assets --platform=linux x":     "want OS/ARCH",
 	"envtest-assets --platform=plan9/386 x": "--platform=plan9/386 needs --program",
 
-	"serv":               `unknown command "serv" for "tidemark": did you mean serve?`,
+	"serv":               `unknown command "serv" for "tidemark"`,
 	"version -o yaml":    "yaml",
 	"version --nonsense": "--nonsense",
 }
@@ -203,6 +237,7 @@ var takesAnything = []string{
 	"client-ca-file",
 	"data-dir",
 	"encryption-provider-config",
+	"etcd-prefix",
 	"help",
 	"kubeconfig-out",
 	"requestheader-client-ca-file",
@@ -305,7 +340,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	variables := map[string]string{"TIDEMARK_DATA_DIR": "/from/env", "TIDEMARK_HISTORY_MAX_BYTES": "1Gi", "TIDEMARK_SECURE_PORT": "1", "TIDEMARK_IN_MEMORY": ""}
+	variables := map[string]string{"TIDEMARK_DATA_DIR": "/from/env", "TIDEMARK_HISTORY_MAX_BYTES": "1Gi", "TIDEMARK_SECURE_PORT": "1", "TIDEMARK_IN_MEMORY": "", "TIDEMARK_CONTROLLERS": "*,-job"}
 	lookup := func(name string) (string, bool) { v, ok := variables[name]; return v, ok }
 	flags := newServe().Flags()
 	if err := flags.Parse([]string{"--history-max-bytes=2Gi"}); err != nil {
@@ -314,7 +349,7 @@ func TestEnvironment(t *testing.T) {
 	if err := fromEnvironment(flags, lookup); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"data-dir": "/from/env", "history-max-bytes": "2Gi", "secure-port": "6443", "in-memory": "false"} {
+	for name, want := range map[string]string{"data-dir": "/from/env", "history-max-bytes": "2Gi", "secure-port": "1", "in-memory": "false", "controllers": "[*,-job]"} {
 		if got := flags.Lookup(name).Value.String(); got != want {
 			t.Errorf("--%s is %s, want %s", name, got, want)
 		}

@@ -170,10 +170,22 @@ func TestReferenceMetrics(t *testing.T) {
 	get("/api/v1/namespaces?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1")
 	get("/api/v1/namespaces?resourceVersion=9000000000000000000&timeout=1ms")
 	get("/api/v1/namespaces?timeout=1ns") // ended by the server
+	get("/api/v1/endpoints")              // deprecated
+	get("/api/v1/namespaces?labelSelector=a")
+	get("/readyz")
+	post := func(path, body string) {
+		t.Helper()
+		answer, err := client.Post(s.URL()+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", failingWebhooks)
+	post("/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"refused"}}`)
 
-	type metric struct{ kind, help, labels string }
 	metrics := map[string]*metric{}
-	lines := bufio.NewScanner(strings.NewReader(get("/metrics")))
+	lines := bufio.NewScanner(strings.NewReader(get("/metrics") + get("/metrics/slis")))
 	last := ""
 	for lines.Scan() {
 		line := lines.Text()
@@ -193,6 +205,9 @@ func TestReferenceMetrics(t *testing.T) {
 			metrics[last].labels = strings.Join(names, ", ")
 		}
 	}
+	for name, m := range rareMetrics {
+		metrics[name] = &m
+	}
 	var names []string
 	for name := range metrics {
 		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") {
@@ -201,14 +216,54 @@ func TestReferenceMetrics(t *testing.T) {
 	}
 	slices.Sort(names)
 	var b strings.Builder
-	b.WriteString("# Metrics\n\n" + generated +
-		"`/metrics` has these metrics, and those of the Go runtime and of the process (`go_*`, `process_*`). Where kube-apiserver has a metric of that meaning, it has that name; others begin with `tidemark_`.\n" +
-		"Clients choose no values of labels but names of objects: a metric has series for the FlowSchemas and priority levels that exist, and at most 1,000 series for admission policies, bindings and webhooks, those that were used last.\n" +
-		"The metrics `apiserver_audit_*` are there if requests are audited.\n" +
-		"`apiserver_request_terminations_total` is there once the server has ended a request: because its time was over (504), or because too many were under way (429).\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	b.WriteString("# Metrics\n\n" + generated + metricsText + "| metric | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, name := range names {
 		m := metrics[name]
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, m.kind, m.labels, cell(m.help))
 	}
 	reference(t, "metrics.md", b.String())
 }
+
+// metric is a metric of the page.
+type metric struct{ kind, help, labels string }
+
+// rareMetrics are those that no request of the test makes.
+var rareMetrics = map[string]metric{
+	"apiserver_flowcontrol_rejected_requests_total":  {"counter", "Requests rejected, by reason.", "`flow_schema`, `priority_level`, `reason`"},
+	"apiserver_request_aborts_total":                 {"counter", "Requests whose answer was broken off.", "`group`, `resource`, `scope`, `subresource`, `verb`, `version`"},
+	"apiserver_storage_list_evaluated_objects_total": {"counter", "Objects of the log that lists have compared with a selector.", "`group`, `resource`"},
+	"apiserver_storage_list_fetched_objects_total":   {"counter", "Objects that lists have read from the log.", "`group`, `resource`"},
+	"apiserver_storage_list_returned_objects_total":  {"counter", "Objects in lists that were read from the log.", "`group`, `resource`"},
+	"apiserver_storage_list_total":                   {"counter", "Lists that read the log.", "`group`, `resource`"},
+	"apiserver_terminated_watchers_total":            {"counter", "Watches that ended because their clients did not read.", "`group`, `resource`"},
+}
+
+// failingWebhooks has two webhooks for ConfigMaps that nothing answers. The failure of one is ignored.
+const failingWebhooks = `{"metadata":{"name":"failing"},"webhooks":[
+	{"name":"ignored.example.com","failurePolicy":"Ignore","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://127.0.0.1:1/"},
+		"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]},
+	{"name":"needed.example.com","failurePolicy":"Fail","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://127.0.0.1:1/"},
+		"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]}]}`
+
+// metricsText is the beginning of the page.
+const metricsText = "`/metrics` has these metrics, and those of the Go runtime and of the process (`go_*`, `process_*`), in the text format of Prometheus. `/metrics/slis` has `kubernetes_healthcheck*` alone: it is small, for a scrape every few seconds.\n" +
+	"[How to monitor](how-to/monitor.md) has a dashboard and alert rules.\n" +
+	"\n" +
+	"A metric that kube-apiserver has too has its name, type, labels and buckets there, and the same meaning. The help texts are our own. Others begin with `tidemark_`. These differ:\n" +
+	"\n" +
+	"- `apiserver_request_total` and the like also count requests that authentication or authorization refuses (401, 403), unknown paths, and pages such as `/version`, with empty labels. kube-apiserver counts none of them.\n" +
+	"- `etcd_request_*` are the writes to the log. Reads are from memory, so `get` and `list` are missing.\n" +
+	"- `apiserver_cache_list_*` are lists from memory, which nearly all are. `apiserver_storage_list_*` are lists of old revisions that were read from the log.\n" +
+	"- `apiserver_storage_size_bytes` is the size of the log.\n" +
+	"- `field_validation_request_duration_seconds` has the durations of creates, updates and patches. In kube-apiserver it stays zero.\n" +
+	"- `workqueue_*` are the queues of the server's own [controllers](controllers.md), by their names.\n" +
+	"\n" +
+	"Metrics that have no meaning here are left out: `apiserver_watch_cache_*` and `watch_cache_*` (there is no cache beside the store), `etcd_bookmark_*` and `etcd_lease_*`, `grpc_*`, `rest_client_*` and `apiserver_selfrequest_*` (the server is no client of itself),\n" +
+	"`authentication_token_cache_*`, `apiserver_envelope_encryption_*`, `aggregator_discovery_*`, `apiserver_request_slo_duration_seconds` (1.36 has it no more), `registered_metrics_total` and its siblings. There are no exemplars.\n" +
+	"Some that would have one are missing so far: `apiserver_resource_size_estimate_bytes`, `apiserver_request_filter_duration_seconds`, `apiserver_cel_*`, `kube_apiserver_*_allocator_*`, `kubernetes_feature_enabled`, `serviceaccount_*_total`.\n" +
+	"\n" +
+	"Clients choose no values of labels but names of objects. A metric has series for the FlowSchemas and priority levels that exist, and at most 1,000 series for admission policies, bindings and webhooks, those that were used last.\n" +
+	"Requests are counted for at most 10,000 combinations of resource, verb, scope and dry run. Above that, those of resources that are not served any more are dropped; if that is not enough, further ones are counted together with empty labels.\n" +
+	"\n" +
+	"The metrics `apiserver_audit_*` are there if requests are audited. Counters and histograms of requests are there once something was counted.\n" +
+	"\n"

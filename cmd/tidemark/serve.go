@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -43,6 +41,7 @@ type serveFlags struct {
 	representations byteSize // zero: not given
 	maxStorage      byteSize // zero: not given
 
+	etcd           etcdFlags
 	control        controlFlags
 	controllers    []string
 	fairness       fairnessFlags
@@ -51,7 +50,10 @@ type serveFlags struct {
 	forkTotalBytes byteSize
 	audit          auditFlags
 	gates          gates
-	verbosity      int
+	logging        logging
+	tracing        tracingFlags
+	config         string
+	dryRun         bool
 
 	extendTokens bool
 	lookupTokens bool
@@ -68,13 +70,13 @@ const (
 
 	defaultMaxMemory = 128 << 20
 	defaultMaxDisk   = 4 << 30
-
-	// debugVerbosity is the --v from which on everything is logged.
-	debugVerbosity = 4
 )
 
-func newServe() *cobra.Command {
-	f := &serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk, forkBytes: tidemark.DefaultForkBytes, forkTotalBytes: tidemark.DefaultForkTotalBytes}
+func newServe() *cobra.Command { return newServeFor(new(serveFlags)) }
+
+// newServeFor returns the command with its flags in f.
+func newServeFor(f *serveFlags) *cobra.Command {
+	*f = serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk, forkBytes: tidemark.DefaultForkBytes, forkTotalBytes: tidemark.DefaultForkTotalBytes}
 	c := &cobra.Command{
 		Use:   "serve [DIR]",
 		Short: "Run the API server",
@@ -93,7 +95,10 @@ that TIDEMARK_DUMP has kept. With --at, and with the directory of a test, the se
 a state of then. Nothing is written to the directory: changes stay in memory. The
 controllers do not run, unless --controllers is given.
 
-A flag marked (env NAME) defaults to the environment variable of that name.`,
+Each flag can be given as an environment variable, --data-dir as TIDEMARK_DATA_DIR, or in
+the file of --config, whose keys are the names of flags. The command line counts before
+the environment, and the environment before the file. With --dry-run the command checks
+all of it and does not serve.`,
 		Example: `  # Objects in the user's data directory, listening on 127.0.0.1:6443
   tidemark serve
 
@@ -119,14 +124,18 @@ A flag marked (env NAME) defaults to the environment variable of that name.`,
   tidemark serve ./data --at 1234
   tidemark serve ./dump/TestScale --at 1234
 
+  # From a file, and what it would do
+  tidemark serve --config=tidemark.yaml
+  tidemark serve --config=tidemark.yaml --dry-run
+
   # Six hours of history, in at most 20 GiB on disk
   tidemark serve --history-retention=6h --history-max-disk-bytes=20Gi`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := fromEnvironment(c.Flags(), os.LookupEnv); err != nil {
+			if err := f.takeDir(args, c.Flags()); err != nil {
 				return usageError{err}
 			}
-			if err := f.takeDir(args, c.Flags().Changed); err != nil {
+			if err := f.complete(c.Flags(), os.LookupEnv); err != nil {
 				return usageError{err}
 			}
 			if err := f.checkOIDC(c.Flags()); err != nil {
@@ -135,64 +144,106 @@ A flag marked (env NAME) defaults to the environment variable of that name.`,
 			if err := f.check(c.Flags().Changed); err != nil {
 				return usageError{err}
 			}
+			if err := f.etcd.check(f); err != nil {
+				return usageError{err}
+			}
+			if f.dryRun {
+				return f.tryOut(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
+			}
 			return f.serve(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	f.register(c)
+	inGroup(c.Flags(), "Objects in etcd", func() { f.etcd.register(c.Flags()) })
 	return c
 }
 
 func (f *serveFlags) register(c *cobra.Command) {
 	s, flags := &f.server, c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&s.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; 0.0.0.0 or :: is all interfaces")
-	flags.IntVar(&s.Port, "secure-port", defaultPort, "port to listen on; 0 picks a free one (--port is the same)")
-	flags.StringVar(&f.dataDir, "data-dir", "", "directory for objects, certificates and the kubeconfig; created if it does not exist (default $XDG_DATA_HOME/tidemark, or ~/.local/share/tidemark)")
-	flags.StringVar(&f.permissions, "data-dir-permissions", "owner", "who may have access to the data directory: owner, or group for a directory of another owner that is shared with its group, such as a volume with an fsGroup")
-	flags.Uint64Var(&s.At, "at", 0, "resource version of the state to begin with; changes are kept in memory, and the data directory stays as it is (default: the newest state)")
-	flags.BoolVar(&f.inMemory, "in-memory", false, "keep objects in memory only: they are lost when the server stops")
-	flags.BoolVar(&f.acceptLoss, "accept-data-loss", false, "start even if the log has lost acknowledged writes: keep the longest consistent prefix and log what is dropped")
-	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
-
-	f.registerAuthentication(flags)
-	f.registerOIDC(flags)
-	f.registerAuthorization(flags)
-	f.registerTLS(flags)
-	f.registerAudit(flags)
-	f.registerEncryption(flags)
-	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
-	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
-	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: APIServices with a Service")
-
-	flags.Var(&f.maxStorage, "storage-max-bytes", "memory for current objects; at the limit, writes that grow them are refused with 507 (default: half of what remains of the process's memory limit after --history-max-bytes, at least 64Mi)")
-	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long old resource versions can be read and watched from")
-	flags.Var(&f.maxMemory, "history-max-bytes", "memory for history; older history is read from disk")
-	flags.Var(&f.maxDisk, "history-max-disk-bytes", "disk space for history; beyond it, the oldest history is deleted")
-
-	flags.Var(&f.gates, "feature-gates", gatesUsage())
-	flags.Var(&f.representations, "representation-cache-bytes", "memory for compressed lists and for objects as protobuf, CBOR and table rows, taken from --history-max-bytes (default: three quarters of it)")
-
-	flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all, NAME adds one, -NAME removes one, -* is none; known: "+strings.Join(controller.Names(), ", "))
-	flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long to keep events after their last write")
-
-	byDefault, optional := admission.Modes()
-	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional)
-	flags.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
-	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
-
-	f.control.register(flags)
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "port" {
 			name = "secure-port"
 		}
 		return pflag.NormalizedName(name)
 	})
-	f.registerFairness(flags)
-	f.registerForks(flags)
-	flags.IntVarP(&f.verbosity, "v", "v", 0, "log level; 4 and above logs everything")
-	for _, name := range []string{"data-dir", "data-dir-permissions", "in-memory", "kubeconfig-out", "storage-max-bytes", "history-retention", "history-max-bytes", "history-max-disk-bytes", "representation-cache-bytes"} {
-		allowEnvironment(flags.Lookup(name))
-	}
+	f.registerPlace(flags)
+	inGroup(flags, "Certificates", func() { f.registerTLS(flags) })
+	inGroup(flags, "Authentication", func() {
+		f.registerAuthentication(flags)
+		f.registerOIDC(flags)
+	})
+	inGroup(flags, "Authorization", func() { f.registerAuthorization(flags) })
+	inGroup(flags, "Audit log", func() { f.registerAudit(flags) })
+	inGroup(flags, "Encryption at rest", func() { f.registerEncryption(flags) })
+	f.registerObjects(flags)
+	inGroup(flags, "Priority and fairness", func() { f.registerFairness(flags) })
+	inGroup(flags, "Forks", func() { f.registerForks(flags) })
+	inGroup(flags, "Programs that start the server", func() { f.control.register(flags) })
+	inGroup(flags, "Stop", func() {
+		flags.DurationVar(&s.ShutdownDelay, "shutdown-delay-duration", 0, "how long to go on serving after SIGTERM or SIGINT with a failing /readyz, so that load balancers take the server out first")
+		flags.BoolVar(&s.ShutdownSendRetryAfter, "shutdown-send-retry-after", false, "after that delay, answer new requests with 429, Retry-After and the end of their connection until those that run have ended, instead of refusing connections")
+	})
+	inGroup(flags, "Logs, traces and profiles", func() {
+		f.logging.register(flags, s)
+		f.tracing.register(flags)
+		flags.BoolVar(&s.Profiling, "profiling", false, "serve profiles of the process at /debug/pprof/ to those who have the right to get these paths")
+	})
+	inGroup(flags, "Configuration", func() {
+		flags.StringVar(&f.config, "config", "", "file of YAML with values of flags: keys are their names, and flags that can be repeated have lists")
+		flags.BoolVar(&f.dryRun, "dry-run", false, "check the flags and the files that they name, and exit with 0 if a server can start with them; the data directory and the port stay as they are")
+	})
+	c.SetUsageFunc(groupedUsage)
+	f.completeValues(c)
+}
+
+// registerPlace registers the flags of where the server is, and where its data is.
+func (f *serveFlags) registerPlace(flags *pflag.FlagSet) {
+	s := &f.server
+	inGroup(flags, "Addresses", func() {
+		s.BindAddress = "127.0.0.1"
+		flags.Var((*bindAddresses)(s), "bind-address", "IP address to listen on; 0.0.0.0 or :: is all interfaces. Further ones follow after commas: IP addresses, with the same port, and unix:PATH for a socket")
+		flags.StringVar(&s.AdvertiseAddress, "advertise-address", "", "IP address at which other machines reach the server, for the endpoints of the Service kubernetes and for the kubeconfig (default: --bind-address, or the first address of the machine for endpoints and 127.0.0.1 for the kubeconfig)")
+		flags.IntVar(&s.Port, "secure-port", defaultPort, "port to listen on; 0 picks a free one (--port is the same)")
+		flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
+	})
+	inGroup(flags, "Data", func() {
+		flags.StringVar(&f.dataDir, "data-dir", "", "directory for objects, certificates and the kubeconfig; created if it does not exist (default $XDG_DATA_HOME/tidemark, or ~/.local/share/tidemark)")
+		flags.StringVar(&f.permissions, "data-dir-permissions", "owner", "who may have access to the data directory: owner, or group for a directory of another owner that is shared with its group, such as a volume with an fsGroup")
+		flags.Uint64Var(&s.At, "at", 0, "resource version of the state to begin with; changes are kept in memory, and the data directory stays as it is (default: the newest state)")
+		flags.BoolVar(&f.inMemory, "in-memory", false, "keep objects in memory only: they are lost when the server stops")
+		flags.BoolVar(&f.acceptLoss, "accept-data-loss", false, "start even if the log has lost acknowledged writes: keep the longest consistent prefix and log what is dropped")
+	})
+	inGroup(flags, "Storage and history", func() {
+		flags.Var(&f.maxStorage, "storage-max-bytes", "memory for current objects; at the limit, writes that grow them are refused with 507 (default: half of what remains of the process's memory limit after --history-max-bytes, at least 64Mi)")
+		flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long old resource versions can be read and watched from")
+		flags.Var(&f.maxMemory, "history-max-bytes", "memory for history; older history is read from disk")
+		flags.Var(&f.maxDisk, "history-max-disk-bytes", "disk space for history; beyond it, the oldest history is deleted")
+		flags.Var(&f.representations, "representation-cache-bytes", "memory for compressed lists and for objects as protobuf, CBOR and table rows, taken from --history-max-bytes (default: three quarters of it)")
+	})
+}
+
+// registerObjects registers the flags of what the server does with objects.
+func (f *serveFlags) registerObjects(flags *pflag.FlagSet) {
+	s := &f.server
+	inGroup(flags, "Admission", func() {
+		byDefault, optional := admission.Modes()
+		flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional)
+		flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
+		flags.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
+		flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: APIServices with a Service")
+	})
+	inGroup(flags, "Controllers", func() {
+		flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all, NAME adds one, -NAME removes one, -* is none; known: "+strings.Join(controller.Names(), ", "))
+		flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long to keep events after their last write")
+	})
+	inGroup(flags, "Services", func() {
+		flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
+		flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
+	})
+	inGroup(flags, "Features", func() {
+		flags.Var(&f.gates, "feature-gates", gatesUsage())
+	})
 }
 
 // check reports invalid combinations of flags, and copies values to the server.
@@ -210,8 +261,14 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	if _, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
 		return err
 	}
-	if net.ParseIP(s.BindAddress) == nil {
-		return fmt.Errorf("--bind-address=%s is not an IP address", s.BindAddress)
+	if err := s.CheckAddresses(); err != nil {
+		return fmt.Errorf("--bind-address: %w", err)
+	}
+	if err := s.CheckAdvertiseAddress(); err != nil {
+		return fmt.Errorf("--advertise-address: %w", err)
+	}
+	if err := s.CheckCertificateNames(); err != nil {
+		return fmt.Errorf("--tls-san: %w", err)
 	}
 	if _, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range, --service-node-port-range: %w", err)
@@ -228,8 +285,11 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	if err := f.checkForks(); err != nil {
 		return err
 	}
-	if f.verbosity < 0 {
-		return fmt.Errorf("--v=%d: want 0 or more", f.verbosity)
+	if err := f.logging.check(s); err != nil {
+		return err
+	}
+	if err := f.tracing.check(); err != nil {
+		return err
 	}
 	s.DisableAnonymous = !f.anonymous
 	if err := f.checkAuthorization(changed); err != nil {
@@ -246,9 +306,10 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
 	s.StorageMaxBytes = int64(f.maxStorage)
 	s.RepresentationCacheBytes = int64(f.representations)
+	if _, err := groupAccess(f.permissions); err != nil {
+		return err
+	}
 	switch {
-	case f.permissions != "owner" && f.permissions != "group":
-		return fmt.Errorf("--data-dir-permissions=%s: want owner or group", f.permissions)
 	case f.inMemory && changed("data-dir") && f.dataDir != "":
 		return errors.New("--in-memory and --data-dir exclude each other")
 	case f.inMemory && s.At != 0:
@@ -263,6 +324,8 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--storage-max-bytes=%s: must be greater than zero", f.maxStorage.String())
 	case f.representations < 0 || f.representations > f.maxMemory:
 		return fmt.Errorf("--representation-cache-bytes=%s wants a part of --history-max-bytes=%s", f.representations.String(), f.maxMemory.String())
+	case s.ShutdownDelay < 0:
+		return fmt.Errorf("--shutdown-delay-duration=%v: want 0 or more", s.ShutdownDelay)
 	case s.EventTTL <= 0:
 		return errors.New("--event-ttl wants a value above zero")
 	case s.Port < 0 || s.Port > 65535:
@@ -282,10 +345,20 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 	}
 
 	s := &f.server
-	s.Logger = f.logger(stderr)
-	if s.Storage, err = f.storage(ctx); err != nil {
+	s.Logger = f.logging.logger(stderr)
+	if f.etcd.on() {
+		s.Shared, err = f.etcd.open(f)
+	} else {
+		s.Storage, err = f.storage(ctx)
+	}
+	if err != nil {
 		return err
 	}
+	closeTracing, err := f.openTracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeTracing()
 	if err := s.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // interrupted during the start
@@ -322,18 +395,20 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 	return f.wait(ctx, idle)
 }
 
-// takeDir takes the argument of the command. It takes precedence over the environment, but not over flags.
-func (f *serveFlags) takeDir(args []string, changed func(string) bool) error {
+// takeDir takes the argument of the command. It takes precedence over the environment and the file of
+// --config, but not over flags.
+func (f *serveFlags) takeDir(args []string, flags *pflag.FlagSet) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if changed("data-dir") || changed("in-memory") {
+	if flags.Changed("data-dir") || flags.Changed("in-memory") {
 		return fmt.Errorf("%s: a directory excludes --data-dir and --in-memory", args[0])
 	}
 	if info, err := os.Stat(args[0]); err != nil || !info.IsDir() {
 		return fmt.Errorf("%s is not a directory: --data-dir makes a new one", args[0])
 	}
 	f.dataDir, f.inMemory, f.isDump = args[0], false, dump.Is(args[0])
+	flags.Lookup("data-dir").Changed = true
 	return nil
 }
 
@@ -375,14 +450,6 @@ func (f *serveFlags) wait(ctx context.Context, idle <-chan struct{}) error {
 	case <-s.Done():
 		return fmt.Errorf("the log failed, and the server cannot go on: %w", s.Err())
 	}
-}
-
-func (f *serveFlags) logger(stderr io.Writer) *slog.Logger {
-	level := slog.LevelInfo
-	if f.verbosity >= debugVerbosity {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 }
 
 // dataPath is the absolute path of the data directory.
@@ -452,10 +519,12 @@ func (f *serveFlags) ready(kubeconfig string, api *controlServer) ready {
 
 // announce prints the address, the data directory, and how to connect.
 func (f *serveFlags) announce(w io.Writer, kubeconfig string, api *controlServer, took time.Duration) {
-	data := f.dataDir
+	data, address := f.dataDir, strings.Join(append([]string{f.server.URL()}, moreURLs(&f.server)...), "\n           ")
 	switch {
 	case f.inMemory:
 		data = "memory, gone when the server stops"
+	case f.etcd.on():
+		data = "etcd at " + strings.Join(f.etcd.cluster.Servers, ", ")
 	case f.past():
 		data += fmt.Sprintf(" at resource version %d; changes are gone when the server stops", f.server.At)
 	}
@@ -473,5 +542,5 @@ func (f *serveFlags) announce(w io.Writer, kubeconfig string, api *controlServer
 %s
 
 Ready in %d ms. Ctrl-C stops it.
-`, ownVersion(), f.server.URL(), data, use, took.Milliseconds())
+`, ownVersion(), address, data, use, took.Milliseconds())
 }

@@ -64,7 +64,11 @@ func newVersion() *cobra.Command {
 			v := readVersion()
 			switch output {
 			case "":
-				fmt.Fprintf(c.OutOrStdout(), "tidemark %s, serving the API of Kubernetes %s (%s %s)\n", v.Version, v.Kubernetes, v.GoVersion, v.Platform)
+				commit := ""
+				if v.Commit != "" {
+					commit = ", commit " + v.Commit[:min(12, len(v.Commit))]
+				}
+				fmt.Fprintf(c.OutOrStdout(), "tidemark %s, serving the API of Kubernetes %s (%s %s%s)\n", v.Version, v.Kubernetes, v.GoVersion, v.Platform, commit)
 				return nil
 			case "json":
 				e := json.NewEncoder(c.OutOrStdout())

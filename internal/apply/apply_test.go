@@ -200,8 +200,8 @@ func TestManagerOf(t *testing.T) {
 	}
 }
 
-// TestVersions: what is owned in another version is compared in that version; what
-// is owned in a version that is gone is lost.
+// TestVersions: what is owned in another version is compared in that version. An update drops what is
+// owned in a version that is gone, and an apply is refused until then.
 func TestVersions(t *testing.T) {
 	gvk := func(version string) schema.GroupVersionKind {
 		return schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Thing"}
@@ -228,13 +228,18 @@ func TestVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := strings.Replace(string(managed), `}]`, `},{"manager":"gone","operation":"Update","apiVersion":"example.com/v0","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{}}}]`, 1)
+	patch := []byte(`{"apiVersion":"example.com/v2","kind":"Thing","metadata":{"name":"x"},"spec":{"size":2}}`)
+	_, _, err = v2.Apply([]byte(gone), object("v2", `{"colour":"red","size":1}`), patch, apply.Write{Manager: "a", Time: at(2)}, true)
+	if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Code != 400 || err.Error() != "request to convert CR to an invalid group/version: example.com/v0" {
+		t.Errorf("got %v", err)
+	}
 	managed, err = v2.Update([]byte(gone), object("v2", `{"colour":"red","size":1}`), object("v2", `{"colour":"blue","size":1}`), apply.Write{Manager: "new", Time: at(2)})
 	want := `[{"manager":"old","operation":"Update","apiVersion":"example.com/v1","time":"2024-01-01T00:00:01Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{".":{},"f:size":{}}}},` +
 		`{"manager":"new","operation":"Update","apiVersion":"example.com/v2","time":"2024-01-01T00:00:02Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:colour":{}}}}]`
 	if err != nil || string(managed) != want {
 		t.Errorf("got %s, %v\nwant %s", managed, err, want)
 	}
-	_, _, err = v2.Apply(managed, object("v2", `{"colour":"blue","size":1}`), []byte(`{"apiVersion":"example.com/v2","kind":"Thing","metadata":{"name":"x"},"spec":{"size":2}}`), apply.Write{Manager: "a", Time: at(3)}, false)
+	_, _, err = v2.Apply(managed, object("v2", `{"colour":"blue","size":1}`), patch, apply.Write{Manager: "a", Time: at(3)}, false)
 	if err == nil || err.Error() != `Apply failed with 1 conflict: conflict with "old" using example.com/v1: .spec.size` {
 		t.Errorf("got %v", err)
 	}

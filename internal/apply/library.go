@@ -264,6 +264,21 @@ func (s *Schema) other(apiVersion string) *Schema {
 	return s.versions.Schema(apiVersion)
 }
 
+// checkVersions returns an error if a manager of a custom resource owns fields in a version that the
+// definition no longer has. kube-apiserver refuses such an apply with these words, and tools that
+// migrate custom resources rely on it. For built-in kinds it drops the entries.
+func (s *Schema) checkVersions(entries []*entry) error {
+	if !s.custom {
+		return nil
+	}
+	for _, e := range entries {
+		if e.apiVersion != s.apiVersion() && s.other(e.apiVersion) == nil {
+			return fmt.Errorf("request to convert CR to an invalid group/version: %s", e.apiVersion)
+		}
+	}
+	return nil
+}
+
 // applyByLibrary merges the patch into the live tree. The tree is nil when nothing changed.
 func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w applying) (map[string]any, []*entry, error) {
 	patchTyped, err := s.typed(patch)
@@ -274,6 +289,9 @@ func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w applying) (
 	if err != nil {
 		tree, _ := live.(map[string]any)
 		return nil, nil, fmt.Errorf("failed to create typed live object (%s): %w", named(tree), err)
+	}
+	if err := s.checkVersions(entries); err != nil {
+		return nil, nil, err
 	}
 	head := w.entry(s, true)
 	id := head.id()

@@ -22,6 +22,7 @@ type Schema struct {
 	kind   schema.GroupVersionKind
 	empty  []byte // JSON of the object that a create is compared with
 	resets map[string]*filter
+	custom bool
 	// shape is for the fast path, typ for the library. Both are made lazily.
 	shape func() *shape
 	typ   func() (typed.ParseableType, error)
@@ -41,7 +42,8 @@ func (s *Schema) With(others Versions, shown func() (*spec.Schema, error)) *Sche
 }
 
 // Versions are the other versions of a kind in which managers may own fields. Entries of an
-// unknown version are lost with the next write. The zero value means that there are none.
+// unknown version are lost with the next write, but an apply to a custom resource is refused
+// while there are any. The zero value means that there are none.
 type Versions struct {
 	// Schema returns the schema of the kind at apiVersion, nil when that is not served.
 	Schema func(apiVersion string) *Schema
@@ -92,7 +94,7 @@ func newCustom(kind schema.GroupVersionKind, shape func() *shape, typ func() (ty
 	if err != nil {
 		empty = []byte("{}") // impossible: these are strings
 	}
-	s := &Schema{kind: kind, empty: empty, shape: sync.OnceValue(shape), typ: typ}
+	s := &Schema{kind: kind, empty: empty, shape: sync.OnceValue(shape), typ: typ, custom: true}
 	if hasStatus {
 		s.resets = customResets
 	}

@@ -42,10 +42,16 @@ func Write(path string, data []byte, perm fs.FileMode) (err error) {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	return Rename(f.Name(), path)
+}
+
+// Rename gives a file another name in its directory. A file that has the name is replaced. When Rename returns nil, the
+// name is durable.
+func Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return syncDir(filepath.Dir(to))
 }
 
 // MakeDir creates a directory and its parents with mode 0700. When it returns nil, they are
@@ -83,4 +89,26 @@ func syncDir(dir string) error {
 	}
 	defer d.Close()
 	return d.Sync()
+}
+
+// Remove removes a file. When it returns nil, the removal is durable. A file that does not exist is no error.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// SyncDirs makes the names in a directory and in all directories below it durable, and that of the directory itself.
+func SyncDirs(dir string) error {
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return err
+		}
+		return syncDir(path)
+	})
+	return errors.Join(err, syncDir(filepath.Dir(dir)))
 }

@@ -2,6 +2,7 @@
 package clock
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -19,7 +20,20 @@ type Clock struct {
 
 	mu     sync.Mutex
 	ahead  time.Duration
-	timers []*Timer // in no order
+	timers []*Timer    // by their time, and those of one time in the order of At
+	real   *time.Timer // for the first of them; nil: there was none yet
+	firing bool        // fire runs
+}
+
+// Fork returns a clock that shows the same time now and moves by itself. It has no timers. The clock that a nil
+// *Clock returns runs with that of package time.
+func (c *Clock) Fork() *Clock {
+	if c == nil {
+		return new(Clock)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &Clock{Start: c.Start, ahead: c.ahead}
 }
 
 // Now returns the time.
@@ -57,14 +71,9 @@ func (c *Clock) Advance(d time.Duration) {
 			break
 		}
 		c.ahead += min(step, max(0, next.at.Sub(c.now())))
-		next.remove()
-		c.mu.Unlock()
-		next.f()
-		c.mu.Lock()
+		c.call(next)
 	}
-	for _, t := range c.timers {
-		t.arm()
-	}
+	c.arm()
 }
 
 // first returns the timer that is due first, nil if there is none. The lock is held.
@@ -72,7 +81,15 @@ func (c *Clock) first() *Timer {
 	if len(c.timers) == 0 {
 		return nil
 	}
-	return slices.MinFunc(c.timers, func(a, b *Timer) int { return a.at.Compare(b.at) })
+	return c.timers[0]
+}
+
+// call calls the function of a timer, once. The lock is held, but not during the call.
+func (c *Clock) call(t *Timer) {
+	t.remove()
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	t.f()
 }
 
 // Timer calls a function at a point in time.
@@ -80,12 +97,13 @@ type Timer struct {
 	c    *Clock
 	at   time.Time
 	f    func()
-	real *time.Timer // nil: the clock stands
+	real *time.Timer // of a nil *Clock
 	gone bool        // guarded by c.mu; it was called or stopped
 }
 
 // At calls f when the clock shows a time, or has passed it: in the goroutine of Advance if that reaches
-// the time, otherwise in a goroutine of its own.
+// the time, otherwise in another one. Functions that are due at once are called one after the other, by their
+// times, and with the same time in the order of At. So f must not wait for the function of another timer.
 func (c *Clock) At(at time.Time, f func()) *Timer {
 	t := &Timer{c: c, at: at, f: f}
 	if c == nil {
@@ -94,38 +112,47 @@ func (c *Clock) At(at time.Time, f func()) *Timer {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.timers = append(c.timers, t)
-	t.arm()
+	i, _ := slices.BinarySearchFunc(c.timers, at, func(other *Timer, at time.Time) int {
+		return cmp.Or(other.at.Compare(at), -1) // behind those of the same time
+	})
+	if c.timers = slices.Insert(c.timers, i, t); i == 0 {
+		c.arm()
+	}
 	return t
 }
 
-// arm sets the timer of the runtime by the current time. The lock is held.
-func (t *Timer) arm() {
-	left := t.at.Sub(t.c.now())
+// arm sets the timer of the runtime for the first timer. The lock is held.
+func (c *Clock) arm() {
+	first := c.first()
+	if first == nil {
+		if c.real != nil {
+			c.real.Stop()
+		}
+		return
+	}
+	left := first.at.Sub(c.now())
 	switch {
-	case left > 0 && !t.c.Start.IsZero(): // only Advance brings it closer
-	case t.real != nil:
-		t.real.Reset(left)
+	case left > 0 && !c.Start.IsZero(): // only Advance brings it closer
+	case c.real != nil:
+		c.real.Reset(left)
 	default:
-		t.real = time.AfterFunc(left, t.fire)
+		c.real = time.AfterFunc(left, c.fire)
 	}
 }
 
-// fire calls the function, unless it was called or stopped meanwhile.
-func (t *Timer) fire() {
-	t.c.mu.Lock()
-	early := t.at.After(t.c.now())
-	if early && !t.gone { // the wall clock was set
-		t.arm()
+// fire calls the functions that are due.
+func (c *Clock) fire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.firing {
+		return // the other call goes on
 	}
-	call := !t.gone && !early
-	if call {
-		t.remove()
+	c.firing = true
+	for t := c.first(); t != nil && !t.at.After(c.now()); t = c.first() {
+		c.call(t)
 	}
-	t.c.mu.Unlock()
-	if call {
-		t.f()
-	}
+	c.firing = false
+	c.arm()
 }
 
 // remove takes the timer out of its clock. The lock is held.
@@ -133,9 +160,6 @@ func (t *Timer) remove() {
 	t.gone = true
 	if i := slices.Index(t.c.timers, t); i >= 0 {
 		t.c.timers = slices.Delete(t.c.timers, i, i+1)
-	}
-	if t.real != nil {
-		t.real.Stop()
 	}
 }
 
@@ -148,5 +172,8 @@ func (t *Timer) Stop() bool {
 	defer t.c.mu.Unlock()
 	stopped := !t.gone
 	t.remove()
+	if len(t.c.timers) == 0 {
+		t.c.arm()
+	}
 	return stopped
 }

@@ -97,3 +97,51 @@ func TestConcurrent(t *testing.T) {
 		t.Errorf("%d timers have fired, want 800", fired)
 	}
 }
+
+// TestOrder: on a clock that runs, the functions of one time are called in the order of At, and a function may stop a
+// timer of the same time.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c clock.Clock
+		at := c.Now().Add(time.Hour)
+		var got, want []int
+		for i := range 100 {
+			c.At(at, func() { got = append(got, i) })
+			want = append(want, i)
+		}
+		var stopped *clock.Timer
+		c.At(at, func() { stopped.Stop() })
+		stopped = c.At(at, func() { t.Error("a stopped timer has fired") })
+		c.At(at.Add(-time.Minute), func() {
+			if len(got) > 0 {
+				t.Error("a later timer was first")
+			}
+		})
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if !slices.Equal(got, want) {
+			t.Errorf("the order is %v", got)
+		}
+	})
+}
+
+// TestFork: a clock and its fork begin with the same time, and each moves alone.
+func TestFork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		for name, c := range map[string]*clock.Clock{"runs": {}, "stands": {Start: start}, "nil": nil} {
+			if c != nil {
+				c.Advance(time.Hour)
+			}
+			f := c.Fork()
+			if got, want := f.Now(), c.Now(); !got.Equal(want) {
+				t.Errorf("%s: the fork shows %v, want %v", name, got, want)
+			}
+			before := c.Now()
+			f.Advance(time.Minute)
+			if got := f.Now().Sub(before); got != time.Minute || !c.Now().Equal(before) {
+				t.Errorf("%s: the fork moved by %v, the clock to %v", name, got, c.Now())
+			}
+		}
+	})
+}

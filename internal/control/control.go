@@ -93,6 +93,11 @@ type World interface {
 	// AddReplica makes a replica of the world. An error wraps ErrExists, ErrLimit, or for o.At ErrExpired or
 	// ErrNotFound.
 	AddReplica(o ReplicaOptions) (Replica, error)
+	// Now is the time of the world's clock.
+	Now() time.Time
+	// Advance moves the clock of the world ahead, and returns its time. The error wraps ErrForbidden if the world has
+	// no clock of its own, and ErrInvalid if it would move too far.
+	Advance(d time.Duration) (time.Time, error)
 	// Replicas returns the replicas in the order of their names.
 	Replicas() []Replica
 	// SettleFor waits until nothing is left to do, no write has come for the duration of quiet, and nothing is
@@ -235,6 +240,9 @@ func New(c Config) http.Handler {
 	route("POST /control/v1/worlds/{world}/replicas/{replica}/advance", h.advanceReplica)
 	route("POST /control/v1/worlds/{world}/replicas/{replica}/catchup", h.catchUpReplica)
 	route("POST /control/v1/worlds/{world}/settle", h.settle)
+	route("GET /control/v1/worlds/{world}/clock", h.clock)
+	route("POST /control/v1/worlds/{world}/clock/advance", h.advanceClock)
+	route("POST /control/v1/certificates", h.certify)
 	route("POST /control/v1/leases", h.lease)
 	return withStatus(mux)
 }

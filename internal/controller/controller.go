@@ -36,6 +36,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/clock"
 	"github.com/tidemark-dev/tidemark/internal/crd"
+	"github.com/tidemark-dev/tidemark/internal/exposition"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/startup"
@@ -391,6 +392,11 @@ type Metrics struct {
 	Depth, Adds func() float64
 	// Retries counts the items that failed and were queued again.
 	Retries func() float64
+	// Unfinished is for how long the work on items has been under way, of all together, in seconds; Longest is the
+	// longest one.
+	Unfinished, Longest func() float64
+	// Waits and Works are how long items waited, and how long the work on them took.
+	Waits, Works *exposition.Histogram
 	// Paused is 1 while a kube-controller-manager does the work.
 	Paused func() float64
 }
@@ -412,6 +418,19 @@ func (l *Loops) Metrics() []Metrics {
 			Depth:   locked(func() float64 { return float64(len(q.due) + len(q.working) + q.counted) }),
 			Adds:    locked(func() float64 { return float64(q.adds) }),
 			Retries: locked(func() float64 { return float64(q.errors) }),
+			Unfinished: locked(func() (all float64) {
+				for _, began := range q.began {
+					all += time.Since(began).Seconds()
+				}
+				return all
+			}),
+			Longest: locked(func() (longest float64) {
+				for _, began := range q.began {
+					longest = max(longest, time.Since(began).Seconds())
+				}
+				return longest
+			}),
+			Waits: q.waits, Works: q.works,
 			Paused: locked(func() float64 {
 				if q.paused {
 					return 1

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/clock"
+	"github.com/tidemark-dev/tidemark/internal/exposition"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -49,6 +50,9 @@ const (
 	mostSlow = 128
 )
 
+// queueBuckets are those of kube-apiserver.
+var queueBuckets = exposition.Seconds(1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10)
+
 // queue holds the items that a loop has to sync, each once. Workers sync several items at a
 // time, an item never twice at a time. Workers end when nothing is left: an idle queue has
 // no goroutine, and a timer only for items that are due later.
@@ -73,11 +77,12 @@ type queue struct {
 	slow        map[string]int // slow workers by collection, slowWorkers of all
 	slowWorkers int
 	parked      map[string][]item
-	due         []item            // in the order in which they came
-	waiting     map[item]struct{} // those of due
-	most        int               // how many there were
-	working     map[item]bool     // whether it has to be looked at again
-	fails       map[item]int      // failures in a row
+	due         []item             // in the order in which they came
+	waiting     map[item]time.Time // those of due, since when
+	most        int                // how many there were
+	working     map[item]bool      // whether it has to be looked at again
+	began       map[item]time.Time // when the work on those of working began
+	fails       map[item]int       // failures in a row
 	later       laterHeap
 	at          map[item]*later // those of the heap
 	counted     int             // those of the heap that hold up Settled
@@ -85,6 +90,8 @@ type queue struct {
 	points      map[item]*point // those that are due at a time of a clock
 
 	adds, errors uint64
+
+	waits, works *exposition.Histogram
 }
 
 // later is an item that is due at a time.
@@ -97,8 +104,9 @@ type later struct {
 
 func newQueue(name string, width int, do func(context.Context, item) error, log *slog.Logger) *queue {
 	q := &queue{name: name, width: width, sync: do, log: log, idle: func() {},
-		slowAfter: slowAfter, slow: map[string]int{}, parked: map[string][]item{}, waiting: map[item]struct{}{}, working: map[item]bool{}, fails: map[item]int{}, at: map[item]*later{}}
+		slowAfter: slowAfter, slow: map[string]int{}, parked: map[string][]item{}, waiting: map[item]time.Time{}, working: map[item]bool{}, began: map[item]time.Time{}, fails: map[item]int{}, at: map[item]*later{}}
 	q.ctx, q.end = context.WithCancel(context.Background())
+	q.waits, q.works = queueBuckets.New(), queueBuckets.New()
 	return q
 }
 
@@ -126,7 +134,7 @@ func (q *queue) addLocked(i item) {
 		return
 	}
 	q.adds++
-	q.waiting[i] = struct{}{}
+	q.waiting[i] = time.Now()
 	q.due = append(q.due, i)
 	q.most = max(q.most, len(q.waiting))
 	q.start()
@@ -203,8 +211,7 @@ func (q *queue) step() bool {
 	}
 	i := slices.MinFunc(q.due, func(a, b item) int { return cmp.Or(a.compare(b.object), cmp.Compare(a.revision, b.revision)) })
 	q.due = slices.DeleteFunc(q.due, func(other item) bool { return other == i })
-	delete(q.waiting, i)
-	q.working[i] = false
+	q.begin(i)
 	q.mu.Unlock()
 	q.done(i, q.look(i))
 	return true
@@ -326,14 +333,21 @@ func (q *queue) next() (item, bool) {
 	if q.paused || q.closed || len(q.due) == 0 || q.workers > q.width {
 		if q.workers--; q.workers == 0 && len(q.due) == 0 && q.most > mostKept {
 			// Maps do not become smaller by themselves.
-			q.most, q.waiting = 0, map[item]struct{}{}
+			q.most, q.waiting = 0, map[item]time.Time{}
 		}
 		return item{}, false
 	}
 	i := q.pop()
-	delete(q.waiting, i)
-	q.working[i] = false
+	q.begin(i)
 	return i, true
+}
+
+// begin begins the work on an item that has waited.
+func (q *queue) begin(i item) {
+	now := time.Now()
+	q.waits.Observe(int64(now.Sub(q.waiting[i])))
+	delete(q.waiting, i)
+	q.working[i], q.began[i] = false, now
 }
 
 // pop returns the first item.
@@ -369,7 +383,9 @@ func (q *queue) done(i item, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	again := q.working[i]
+	q.works.Observe(int64(time.Since(q.began[i])))
 	delete(q.working, i)
+	delete(q.began, i)
 	if q.closed || q.ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
 		return
 	}

@@ -14,6 +14,8 @@ import (
 
 	fastjson "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/fairness"
+	"github.com/tidemark-dev/tidemark/internal/tracing"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -224,6 +227,14 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 		return nil, err
 	}
 	answer := &review{}
+	if tracing.Recording(ctx) {
+		var span trace.Span
+		ctx, span = tracing.Start(ctx, "Call conversion webhook", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+			attribute.String("desired-api-version", asked.Request.DesiredAPIVersion),
+			attribute.Int("object-count", len(asked.Request.Objects)), attribute.String("UID", string(asked.Request.UID)),
+		))
+		defer span.End()
+	}
 	err = fairness.Wait(ctx, int64(len(body))+webhookBytes, func() error {
 		ctx, cancel := context.WithTimeout(ctx, webhookTimeout)
 		defer cancel()

@@ -79,6 +79,9 @@ func (d *Dump) OpenLog(context.Context) (store.Log, error) { return d.log, nil }
 // Dir returns an empty path: the server's own files are not kept.
 func (d *Dump) Dir() string { return "" }
 
+// Forks returns nil: no forks are kept.
+func (d *Dump) Forks() store.ForkLogs { return nil }
+
 // place is where an object is stored.
 type place struct {
 	Collection string `json:"collection"`

@@ -40,6 +40,16 @@ func TestUpstreamKMS(t *testing.T) {
 	if err != nil || !bytes.HasPrefix(value, []byte("k8s\x00")) || !bytes.Contains(value, []byte("MARKER")) || s.rule("secrets").outdated(sealed, at) {
 		t.Errorf("got %q, %v", value, err)
 	}
+	if again, outdated, err := s.OpenValue(t.Context(), "secrets", sealed, at); err != nil || outdated || !bytes.Equal(again, value) {
+		t.Errorf("OpenValue: got %q, outdated %t, %v", again, outdated, err)
+	}
+	own, err := s.SealValue("secrets", value, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, outdated, err := s.OpenValue(t.Context(), "secrets", own, at); err != nil || outdated || !bytes.Equal(again, value) {
+		t.Errorf("SealValue and OpenValue: got %q, outdated %t, %v", again, outdated, err)
+	}
 }
 
 // TestUpstream opens what kube-apiserver wrote.

@@ -52,6 +52,7 @@ type level struct {
 	timer     *time.Timer // fires when the first seat ceases to linger, while requests wait
 
 	counts Counts
+	pause  pause
 	stats  Demand // guarded by Gate.mu
 	usage  usage
 }
@@ -78,7 +79,7 @@ const guess = 0.003 // seconds
 const resumeQueues = 16
 
 func newLevel(g *Gate, c Level) *level {
-	l := &level{g: g, name: c.Name, exempt: c.Exempt, last: g.now()}
+	l := &level{g: g, name: c.Name, exempt: c.Exempt, last: g.now(), pause: newPause()}
 	g.bytes.join()
 	g.watches.join()
 	l.configure(c)
@@ -521,6 +522,9 @@ func (l *level) reject(s *Seat, err error) {
 func (l *level) count(s *Seat, err error) {
 	r := reasonOf(err)
 	s.metrics.reject(r)
+	if r != Cancelled {
+		l.pause.refuse(l.g.now())
+	}
 	switch r {
 	case TimeOut:
 		l.counts.TimedOut++

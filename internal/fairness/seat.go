@@ -55,6 +55,8 @@ type Seat struct {
 	flow    uint64
 	extra   time.Duration
 
+	outside stopwatch // runs while Wait waits
+
 	name       string // of the user
 	user       *user  // nil until the request holds something; always nil if it is privileged
 	privileged bool
@@ -470,6 +472,39 @@ func WithSeat(ctx context.Context, s *Seat) context.Context {
 	return context.WithValue(ctx, contextKey{}, s)
 }
 
+// Outside returns how long the request has waited in Wait. Waits at the same time count once.
+func (s *Seat) Outside() time.Duration { return s.outside.total() }
+
+// stopwatch measures for how long at least one of several goroutines waits. Its zero value is ready.
+type stopwatch struct {
+	mu      sync.Mutex
+	waiting int
+	since   time.Time // when the first of them began
+	passed  time.Duration
+}
+
+func (w *stopwatch) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting++; w.waiting == 1 {
+		w.since = time.Now()
+	}
+}
+
+func (w *stopwatch) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting--; w.waiting == 0 {
+		w.passed += time.Since(w.since)
+	}
+}
+
+func (w *stopwatch) total() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.passed
+}
+
 // ErrFull is the error of a request that would have to wait when the budget for waiting
 // requests is spent.
 var ErrFull = errors.New("too many requests are waiting for their clients, please try again later")
@@ -488,7 +523,9 @@ func Wait(ctx context.Context, bytes int64, f func() error) error {
 	if !s.Suspend(bytes) {
 		return ErrFull
 	}
+	s.outside.begin()
 	err := f()
+	s.outside.end()
 	if again := s.resume(ctx, bytes); err == nil {
 		err = again
 	}

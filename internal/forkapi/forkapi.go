@@ -17,6 +17,8 @@ type Request struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Controllers selects the controllers, as the flag --controllers does; empty: those of the server.
 	Controllers []string `json:"controllers,omitempty"`
+	// Keep keeps the fork in the data directory of the server.
+	Keep bool `json:"keep,omitempty"`
 }
 
 // Fork describes a fork.
@@ -30,10 +32,15 @@ type Fork struct {
 	// Created is the time of the fork, Base the resource version that it began with.
 	Created metav1.Time `json:"created"`
 	Base    string      `json:"base"`
-	// ResourceVersion is the newest one.
-	ResourceVersion string `json:"resourceVersion"`
+	// ResourceVersion is the newest one; empty: it is not known, because the fork is kept and no request has opened
+	// it yet.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Bytes is about the memory that the fork takes in addition to what it shares with its parent.
 	Bytes int64 `json:"bytes"`
+	// Kept: the fork is kept in the data directory of the server.
+	Kept bool `json:"kept,omitempty"`
+	// Error is why the kept fork could not be opened; empty: it could, or no request has tried it.
+	Error string `json:"error,omitempty"`
 }
 
 // List is the answer to a GET of Path.

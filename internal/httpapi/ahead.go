@@ -29,11 +29,19 @@ const (
 type ahead struct {
 	// objects are the object to write next and those that follow it.
 	objects []*store.Object
-	// made are the results of the last call, by revision.
-	made map[store.Revision][]byte
+	// made are the results of the last call.
+	made map[objectVersion][]byte
 	// most is the number of objects in the next call; zero: aheadFirst.
 	most int
 }
+
+// objectVersion is one version of an object of a list. Several objects can have one revision.
+type objectVersion struct {
+	key      string
+	revision store.Revision
+}
+
+func versionOf(o *store.Object) objectVersion { return objectVersion{o.Key, o.Modified} }
 
 // room returns the number of objects in the next call.
 func (a *ahead) room() int {
@@ -106,7 +114,7 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	if value, c := o.Bytes(), s.typ.Conversion; c.AlreadyCurrent != nil && c.AlreadyCurrent(value) {
 		return value, nil
 	}
-	if raw := s.ahead.made[o.Modified]; raw != nil {
+	if raw := s.ahead.made[versionOf(o)]; raw != nil {
 		return raw, nil
 	}
 	objects := []*store.Object{o}
@@ -127,12 +135,12 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 		return nil, err
 	}
 	s.ahead.took(len(objects), time.Since(begin))
-	s.ahead.made = make(map[store.Revision][]byte, len(made))
+	s.ahead.made = make(map[objectVersion][]byte, len(made))
 	for i, next := range objects {
-		s.ahead.made[next.Modified] = made[i]
+		s.ahead.made[versionOf(next)] = made[i]
 		s.cache.offer(s.typ, next, converted, form{raw: made[i]})
 	}
-	return s.ahead.made[o.Modified], nil
+	return s.ahead.made[versionOf(o)], nil
 }
 
 // made returns a form of an object from the cache, or makes it. In a list that a webhook

@@ -42,8 +42,6 @@ type audited struct {
 	hidden   bool // the event has nothing of the answer but its code
 	// deprecated: the request reached a deprecated resource.
 	deprecated bool
-
-	authentication, impersonation, authorization, queueing time.Duration
 }
 
 const (
@@ -51,8 +49,6 @@ const (
 	cutOff         = "...TRUNCATED"
 	// maxSourceIPs bounds the addresses that a client can write into an event.
 	maxSourceIPs = 100
-	// slowRequest is the time from which on an event tells where it was spent.
-	slowRequest = 500 * time.Millisecond
 	// auditObjectBytes bounds the list that an event contains. Other objects have the limits
 	// of bodies.
 	auditObjectBytes = 8 << 20
@@ -76,7 +72,6 @@ func (q *request) beginAudit() error {
 	if a == nil {
 		return nil
 	}
-	a.authentication = time.Since(q.start)
 	if !a.auditor.Process(&a.Event, audit.RequestReceived, q.start) {
 		a.auditor.Reject()
 		q.audited = nil
@@ -101,13 +96,9 @@ func (q *request) newAudited() *audited {
 	if d.Level == audit.None {
 		return nil
 	}
-	prefix := q.h.c.Prefix
-	if q.replica != nil {
-		prefix += q.replica.prefix
-	}
 	a := q.h.audits.Get().(*audited)
 	*a = audited{auditor: q.h.c.Audit, Event: audit.Event{
-		Decision: d, AuditID: q.auditID[0], RequestURI: prefix + q.r.URL.RequestURI(), Verb: q.info.Verb, User: q.info.User,
+		Decision: d, AuditID: q.auditID[0], RequestURI: q.uri(), Verb: q.info.Verb, User: q.info.User,
 		UserAgent: userAgent(q.r), Received: q.start, Annotations: a.Annotations[:0],
 	}}
 	a.SourceIPs = sourceIPs(a.sources[:0], q.r)
@@ -120,6 +111,20 @@ func (q *request) newAudited() *audited {
 	a.long = q.longRunning()
 	q.audited = a
 	return a
+}
+
+// uri returns the path and the query as the client sent them.
+func (q *request) uri() string { return q.prefix() + q.r.URL.RequestURI() }
+
+// path returns the path as the client sent it.
+func (q *request) path() string { return q.prefix() + q.r.URL.EscapedPath() }
+
+// prefix returns what was cut off the path.
+func (q *request) prefix() string {
+	if q.replica == nil {
+		return q.h.c.Prefix
+	}
+	return q.h.c.Prefix + q.replica.prefix
 }
 
 // longRunning reports whether the headers of an answer have an event of their own.
@@ -194,7 +199,7 @@ func (q *request) auditComplete() {
 		a.Annotations.Set(deprecatedAnnotation, "true")
 	}
 	at := time.Now()
-	a.noteLatency(at.Sub(q.start))
+	a.noteLatency(&q.parts, at.Sub(q.start))
 	a.auditor.Process(&a.Event, audit.ResponseComplete, at)
 }
 
@@ -221,14 +226,14 @@ func panicText(v any) string {
 }
 
 // noteLatency says where the time of a slow request was spent.
-func (a *audited) noteLatency(total time.Duration) {
+func (a *audited) noteLatency(p *latency, total time.Duration) {
 	if total <= slowRequest {
 		return
 	}
 	for _, one := range [...]struct {
 		key string
 		d   time.Duration
-	}{{"authentication", a.authentication}, {"impersonation", a.impersonation}, {"authorization", a.authorization}, {"apf-queue-wait", a.queueing}, {"total", total}} {
+	}{{"authentication", p.authentication}, {"impersonation", p.impersonation}, {"authorization", p.authorization}, {"apf-queue-wait", p.queue}, {"total", total}} {
 		if one.d > 0 {
 			a.Annotations.Set(latencyAnnotation+one.key, one.d.String())
 		}
@@ -250,14 +255,6 @@ func (q *request) endAudit() {
 func (a *audited) impersonated(as *authn.User, constraint string) {
 	if a != nil {
 		a.Impersonated, a.Constraint = as, constraint
-		a.impersonation = time.Since(a.Received) - a.authentication
-	}
-}
-
-// queued notes how long the request has waited in a queue.
-func (a *audited) queued(d time.Duration) {
-	if a != nil {
-		a.queueing = d
 	}
 }
 
@@ -266,7 +263,6 @@ func (a *audited) decided(d authz.Decision, reason string, err error) {
 	if a == nil {
 		return
 	}
-	a.authorization = time.Since(a.Received) - a.authentication - a.impersonation
 	switch {
 	case d == authz.Allow:
 		a.Annotations.Set(decisionAnnotation, "allow")

@@ -15,7 +15,7 @@ import (
 // cache keeps representations that cost time to make: forms of single objects (protobuf,
 // CBOR, table rows, other versions) and compressed runs of lists. A representation is made
 // once for each version of its objects and shared by all requests. An entry is never stale,
-// because its key contains the revision.
+// because its key contains the revision and the key of the object.
 //
 // When the budget is spent, the least recently used entries are removed. Two rules protect
 // the rest:
@@ -41,7 +41,7 @@ const (
 	// mostLatest bounds the bytes of an object in latest, which eviction does not empty.
 	mostLatest = 32 << 10
 	// entryOverhead is the estimated size of an entry without its content.
-	entryOverhead = 288
+	entryOverhead = 320
 )
 
 // cacheShard holds the entries of some versions.
@@ -60,8 +60,10 @@ type recency struct {
 // cacheKey identifies a representation.
 type cacheKey struct {
 	typ uint64 // the type's ID
-	// version is the revision of an object, or the hash of a run.
+	// version is the revision of an object, or the hash of a run. Objects that were written by
+	// one transaction, or deleted at once, can have the same revision, so that key is needed.
 	version uint64
+	key     string // of the object; empty: a run
 	// gone distinguishes a deleted object from the object that was stored at the same
 	// revision.
 	gone bool
@@ -97,7 +99,7 @@ func newCache(max int64, charge func(bytes int64) bool) *cache {
 }
 
 func formKey(t *resource.Type, o *store.Object, what derivation) cacheKey {
-	return cacheKey{typ: t.ID, version: uint64(o.Modified), gone: o.IsGone(), what: what}
+	return cacheKey{typ: t.ID, version: uint64(o.Modified), key: o.Key, gone: o.IsGone(), what: what}
 }
 
 func (c *cache) shard(k cacheKey) *cacheShard { return &c.shards[k.version%cacheShards] }

@@ -117,3 +117,24 @@ func TestCacheSameHash(t *testing.T) {
 		}
 	}
 }
+
+// TestCacheSharedRevision: objects that were written or deleted at one revision have forms of
+// their own.
+func TestCacheSharedRevision(t *testing.T) {
+	typ := builtin.Catalog().Lookup("", "v1", "configmaps")
+	c := newCache(1<<20, func(int64) bool { return true })
+	message := derivation{medium: wire.Output{Media: wire.Protobuf}.Binary()}
+	forms := map[string]bool{}
+	for i := 1; i <= 4; i++ {
+		o := cachedObject(i)
+		o.Modified = 7
+		f, err := c.of(t.Context(), typ, o, message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		forms[string(f.raw)] = true
+	}
+	if len(forms) != 4 {
+		t.Errorf("4 objects of one revision have %d forms", len(forms))
+	}
+}

@@ -41,6 +41,9 @@ func (h *Handler) handle(w http.ResponseWriter, r *http.Request, at *Replica) {
 func (q *request) serve() error {
 	q.identify()
 	q.readInfo()
+	if err := q.refused(); err != nil {
+		return err
+	}
 	for _, step := range [...]func(*request) error{
 		(*request).authenticate,
 		(*request).beginAudit,
@@ -62,6 +65,19 @@ func (q *request) serve() error {
 	return q.page()
 }
 
+// refused returns an error if the server is about to stop and lets no new request begin. The client may try another
+// server; its connection ends.
+func (q *request) refused() error {
+	if path := q.r.URL.Path; !q.h.root.refusing.Load() || isHealth(path) || path == "/metrics" || path == slisPath {
+		return nil
+	}
+	q.header()["Connection"] = closeConnection
+	return apierrors.NewTooManyRequests("the server is shutting down, please try again later", refusedSeconds)
+}
+
+// refusedSeconds is the Retry-After of requests that come while the server stops.
+const refusedSeconds = 5
+
 // end ends every request: it recovers from a panic, counts the request, and gives back what
 // the request held.
 func (q *request) end() {
@@ -74,7 +90,12 @@ func (q *request) end() {
 	if q.r.ProtoMajor == 1 { // net/http sends the rest of the answer
 		q.setWriteTimeout(q.h.c.Limits.WriteTimeout)
 	}
-	q.h.metrics.done(q)
+	q.h.root.slowest.note(q, q.h.metrics.done(q))
+	if v == http.ErrAbortHandler || q.aborted {
+		q.h.metrics.abort(q)
+	}
+	q.log()
+	q.endSpan()
 	q.h.traffic.end()
 	lost := q.lost
 	if v == nil {
@@ -146,6 +167,8 @@ func (q *request) authenticate() error {
 		return errUnauthorized()
 	}
 	q.info.User = user
+	q.beginSpan()
+	q.lap(&q.parts.authentication)
 	return nil
 }
 
@@ -155,8 +178,11 @@ func (q *request) authorize() error { return q.may(&q.info.Attributes) }
 // may returns an error unless the user may do what the attributes say. If the authorizers could
 // not decide, the error is 500: a client that is refused for good would not try again.
 func (q *request) may(a *authz.Attributes) error {
+	began := time.Now()
 	decision, reason, err := q.h.c.Authz.Authorize(q.r.Context(), a)
 	if a == &q.info.Attributes { // not a further permission that the request needs
+		q.h.metrics.decided(decision, err, time.Since(began))
+		q.lap(&q.parts.authorization)
 		q.audited.decided(decision, reason, err)
 	}
 	switch {

@@ -133,7 +133,7 @@ func (q *request) fail(err error) {
 		q.text(http.StatusNotFound, err.Error()+"\n")
 		return
 	case errOverloaded:
-		q.header()["Retry-After"] = retrySoon
+		q.header()["Retry-After"] = q.retryAfter()
 		q.text(http.StatusTooManyRequests, "Too many requests, please try again later.\n")
 		return
 	}

@@ -20,7 +20,8 @@ import (
 // Handler serves the API. It is safe for concurrent use.
 type Handler struct {
 	c       Config
-	forked  bool // made by Fork
+	forked  bool     // made by Fork
+	root    *Handler // of the server; the handler itself unless it is forked
 	metrics *metrics
 	cache   *cache
 	// connections are those whose watches deliver to each other.
@@ -35,6 +36,10 @@ type Handler struct {
 	interest interest
 
 	traffic traffic
+	slowest slowest // of root
+
+	// leaving is set when the server will stop, refusing when new requests are refused. Those of root count.
+	leaving, refusing atomic.Bool
 
 	// drained is done when watches have to end.
 	drained context.Context
@@ -91,6 +96,7 @@ func New(c Config) *Handler {
 		c.Now = time.Now
 	}
 	h := &Handler{c: c, impersonated: newImpersonationMetrics()}
+	h.root = h
 	h.gate, h.flows = newGate(&c)
 	h.drained, h.drain = context.WithCancel(context.Background())
 	h.prepare()
@@ -99,14 +105,14 @@ func New(c Config) *Handler {
 }
 
 // Fork makes a handler for a fork of the store. It has the limits, the seats, the FlowSchemas and the
-// metrics of h, and ends its watches with those of h. Config.Limits, NoFairness, Metrics and Collectors
-// are ignored.
+// metrics of h, and ends its watches with those of h. Config.Limits, NoFairness, Metrics, Collectors and
+// Exposed are ignored.
 func (h *Handler) Fork(c Config) *Handler {
 	c.Limits = h.c.Limits
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Handler{c: c, forked: true, impersonated: h.impersonated, gate: h.gate, flows: h.flows, metrics: h.metrics}
+	f := &Handler{c: c, forked: true, root: h.root, impersonated: h.impersonated, gate: h.gate, flows: h.flows, metrics: h.metrics}
 	f.drained, f.drain = context.WithCancel(h.drained)
 	f.served.Store(h.served.Load())
 	f.prepare()
@@ -116,6 +122,9 @@ func (h *Handler) Fork(c Config) *Handler {
 // prepare makes what each handler has of its own.
 func (h *Handler) prepare() {
 	c := &h.c
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	h.cache = newCache(cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/4*3), c.Registry.Store.Charge)
 	h.audits.New = func() any { return new(audited) }
 	h.impersonation = impersonation.New(c.Authz, h.impersonated)
@@ -124,17 +133,22 @@ func (h *Handler) prepare() {
 	h.large.New = func() any { return newBuffer(c.Limits.WriteBatchBytes + c.Limits.WriteBatchBytes/8) }
 }
 
+// Leave makes /readyz fail, so that load balancers send no more requests. The handler serves those that come. It is
+// idempotent.
+func (h *Handler) Leave() { h.root.leaving.Store(true) }
+
+// Refuse makes the handler refuse new requests with 429, but those for its health and its metrics. It is idempotent.
+func (h *Handler) Refuse() { h.root.refusing.Store(true) }
+
+// WaitingBytes returns the memory of requests that wait for their clients, about.
+func (h *Handler) WaitingBytes() int64 { return h.gate.Bytes() }
+
 // Drain ends every watch cleanly, as at the end of its timeout, refuses new ones
 // with 429, and makes /readyz fail. It does not wait: http.Server.Shutdown does.
 // It is idempotent.
 func (h *Handler) Drain() { h.drain() }
 
-func (h *Handler) log() *slog.Logger {
-	if h.c.Log != nil {
-		return h.c.Log
-	}
-	return slog.New(slog.DiscardHandler)
-}
+func (h *Handler) log() *slog.Logger { return h.c.Log }
 
 // documents returns the documents of the current catalog.
 func (h *Handler) documents() *documents {

@@ -21,7 +21,7 @@ func (h *Handler) checks(path string) []Check {
 	}
 	if path == "/readyz" {
 		all = append(all, Check{Name: "shutdown", Probe: func() error {
-			if h.drained.Err() != nil {
+			if h.root.leaving.Load() || h.drained.Err() != nil {
 				return errors.New("the server is shutting down")
 			}
 			return nil
@@ -52,7 +52,11 @@ func (q *request) health(path string) error {
 			fmt.Fprintf(&lines, "[+]%s excluded: ok\n", c.Name)
 			continue
 		}
-		if err := c.Probe(); err != nil {
+		err := c.Probe()
+		if !q.h.forked { // the metrics are those of the server
+			q.h.metrics.healthchecks.done(healthcheck{c.Name, kind}, err == nil)
+		}
+		if err != nil {
 			failed = true
 			q.h.log().Warn("health check failed", "check", kind+"/"+c.Name, "err", err)
 			fmt.Fprintf(&lines, "[-]%s failed: reason withheld\n", c.Name)

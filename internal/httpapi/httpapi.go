@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/exposition"
 	"github.com/tidemark-dev/tidemark/internal/fault"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -54,8 +56,18 @@ type Config struct {
 	Metrics func() []Metric
 	// Collectors collect the metrics of other parts; empty: there are none.
 	Collectors []prometheus.Collector
-	// Log gets panics and refused writes; nil: nothing is logged.
+	// Exposed are the metrics with many series of other parts; empty: there are none.
+	Exposed []exposition.Source
+	// Log gets panics, refused writes, and requests at LevelFailedRequests and LevelRequests; nil: nothing is
+	// logged.
 	Log *slog.Logger
+	// SlowRequest is the time from which on a request is logged at the level Info. Zero: requests of more than
+	// half a second are logged at LevelFailedRequests.
+	SlowRequest time.Duration
+	// Tracer records a span for each request, with children for its parts; nil: there are none.
+	Tracer trace.Tracer
+	// Profiling serves the profiles of the process at /debug/pprof.
+	Profiling bool
 	// Now is the clock that ages in tables are computed with; nil: time.Now.
 	Now func() time.Time
 	// Random fills a slice with random bytes, for the audit IDs of requests that write. It is safe for concurrent
@@ -108,7 +120,9 @@ type Mount struct {
 	// BodyBytes limits the body of a request: 413 above. The handler gets a request when its whole body was
 	// read. Zero: requests have no body.
 	BodyBytes int64
-	Handler   http.Handler
+	// Long: an answer may take any time, while the client reads. Otherwise requests have the deadline of all others.
+	Long    bool
+	Handler http.Handler
 }
 
 // Metric is one value of /metrics.

@@ -60,6 +60,7 @@ func (q *request) impersonate() error {
 	}
 	q.info.sender, q.info.constraint = q.info.User, granted.Constraint
 	q.info.User = granted.User
+	q.lap(&q.parts.impersonation)
 	q.audited.impersonated(granted.User, granted.Constraint)
 	return nil
 }

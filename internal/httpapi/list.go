@@ -50,6 +50,7 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 	if err := q.auditList(l, out); err != nil {
 		return err
 	}
+	defer q.h.metrics.listedBy(q, l)
 	s := newSink(q)
 	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining})
 	switch {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,7 +28,9 @@ func (q *request) page() error {
 	case path == "/version", path == "/version/":
 		return q.version()
 	case path == "/metrics" && !q.h.forked: // the metrics are those of the whole server
-		return q.delegate(q.h.metrics.handler, q.h.metrics.bytes())
+		return q.delegate(q.h.metrics, scrapeBytes)
+	case path == slisPath && !q.h.forked:
+		return q.delegate(&q.h.metrics.healthchecks, smallBytes)
 	case isHealth(path):
 		return q.health(path)
 	case path == "/openapi/v2", path == "/openapi/v3", strings.HasPrefix(path, "/openapi/v3/"):
@@ -36,6 +39,10 @@ func (q *request) page() error {
 		return errNoResource()
 	case strings.HasPrefix(path, flowDebugPath) && !q.h.forked:
 		return q.flowDebug(path[len(flowDebugPath):])
+	case path == overviewPath && !q.h.forked:
+		return q.overview()
+	case q.h.c.Profiling && !q.h.forked && (path == profilingPath || strings.HasPrefix(path, profilingPath+"/")): // of the whole process
+		return q.profiling(path[len(profilingPath):])
 	}
 	for i := range q.h.c.Pages {
 		if p := &q.h.c.Pages[i]; strings.TrimSuffix(path, "/") == p.Path {
@@ -56,6 +63,9 @@ func (q *request) mounted(m *Mount) error {
 	body, err := q.bodyUpTo(m.BodyBytes)
 	if err != nil {
 		return err
+	}
+	if m.Long {
+		q.deadline = time.Time{}
 	}
 	q.r = q.r.WithContext(q.context())
 	q.r.Body = io.NopCloser(bytes.NewReader(body))
@@ -136,7 +146,7 @@ func (q *request) aggregated(doc discovery.Document) error {
 
 // address returns the address that the client connected to.
 func (q *request) address() string {
-	if a, ok := q.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+	if a, ok := q.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && a.Network() != "unix" {
 		return a.String()
 	}
 	return q.r.Host

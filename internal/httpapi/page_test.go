@@ -204,9 +204,9 @@ func TestMetrics(t *testing.T) {
 	s.do(t, "GET", "/apis/apps/v1/namespaces/secret-ns/deployments/d/secret-sub", "")
 	s.do(t, "GET", "/healthz", "")
 	wanted := []string{
-		`apiserver_request_total{code="404",component="apiserver",dry_run="",group="",resource="",scope="",subresource="",verb="GET",version=""} 2`,
+		`apiserver_request_total{code="404",component="",dry_run="",group="",resource="",scope="",subresource="",verb="GET",version=""} 2`,
 		`apiserver_request_total{code="405",component="apiserver",dry_run="",group="",resource="pods",scope="cluster",subresource="",verb="other",version="v1"} 1`,
-		`apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="",scope="",subresource="/healthz",verb="GET",version=""} 1`,
+		`apiserver_request_total{code="200",component="",dry_run="",group="",resource="",scope="",subresource="/healthz",verb="GET",version=""} 1`,
 		`apiserver_request_duration_seconds_bucket{component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="",verb="GET",version="v1",le="0.005"}`,
 		`apiserver_response_sizes_bucket`,
 		`apiserver_current_inflight_requests{request_kind="readOnly"} 1`,

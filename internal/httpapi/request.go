@@ -27,6 +27,14 @@ type request struct {
 
 	start time.Time
 
+	// timed: the parts of the latency are measured. lapped is when the part before ended, and times has
+	// those that the registry measures; nil: none.
+	timed  bool
+	lapped time.Time
+	parts  latency
+	times  *registry.Times
+	span   *requestSpan // nil: it has none, or has not begun
+
 	info requestInfo
 	typ  *resource.Type // nil: the path names no known resource
 	// catalog is the newest catalog that is known to serve typ; nil: none was checked.
@@ -36,6 +44,9 @@ type request struct {
 	deadline time.Time  // zero: there is none
 	cancel   context.CancelFunc
 	ctx      context.Context // with the deadline and the seat; nil before context is called
+
+	// away is the time in webhooks of admission, which is known when the seat is free.
+	away time.Duration
 
 	// flow is the flow of the request; the zero value: it has none. wait is the time that counts for
 	// how long it may wait in a queue.
@@ -74,7 +85,8 @@ type request struct {
 
 	// The answer so far.
 	wrote    bool
-	bodyRead bool // to its end
+	bodyRead bool  // to its end
+	received int64 // bytes of the body; below zero: it was not read
 	aborted  bool
 	code     int
 	bytes    int64
@@ -85,7 +97,8 @@ type request struct {
 }
 
 func (q *request) begin(w http.ResponseWriter, r *http.Request) {
-	q.w, q.r, q.start, q.errors = w, r, time.Now(), wire.Documents
+	q.w, q.r, q.start, q.errors, q.received = w, r, time.Now(), wire.Documents, -1
+	q.timed, q.lapped = q.h.timesParts(), q.start
 	if r.ProtoMajor == 1 { // the connection has the deadline of the answer before
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	}
@@ -96,11 +109,13 @@ func (q *request) forget() {
 	q.w, q.r, q.replica = nil, nil, nil
 	q.info, q.typ, q.catalog = requestInfo{}, nil, nil
 	q.flow, q.wait, q.uninterested = flowschema.Flow{}, 0, nil
+	q.away = 0
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
 	q.to, q.lines = nil, httpStream{}
 	q.agent, q.dropAfter, q.expired, q.lost = "", 0, false, false
 	q.dropped.Store(false)
 	q.ctx, q.shape, q.failing, q.stays, q.slow = nil, nil, false, false, false
+	q.parts, q.times, q.span = latency{}, nil, nil
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
 	q.events = [spareEvents]registry.Event{}
@@ -119,7 +134,7 @@ func (q *request) free() {
 		q.uninterested = nil
 	}
 	if q.route != nil {
-		q.route.running.Dec()
+		q.route.running.Add(-1)
 		q.route = nil
 	}
 	if q.cancel != nil {
@@ -127,6 +142,7 @@ func (q *request) free() {
 		q.cancel = nil
 	}
 	if q.seat != nil {
+		q.away = q.seat.Outside()
 		q.seat.Release()
 		q.seat = nil
 	}

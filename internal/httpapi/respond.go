@@ -22,6 +22,8 @@ var (
 	noCache         = []string{"no-cache, private"}
 	noSniff         = []string{"nosniff"}
 	plainText       = []string{"text/plain; charset=utf-8"}
+	htmlType        = []string{"text/html; charset=utf-8"}
+	octetStream     = []string{"application/octet-stream"}
 	jsonType        = []string{string(wire.JSON)}
 	yamlType        = []string{string(wire.YAML)}
 	gzipEncoding    = []string{"gzip"}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -110,7 +111,7 @@ func (q *request) takeSeat() error {
 	arrived := time.Now()
 	seat, err := h.gate.Acquire(q.r.Context(), r)
 	if !exempt(&q.flow) {
-		q.audited.queued(time.Since(arrived))
+		q.took(&q.parts.queue, arrived)
 	}
 	if err == nil {
 		q.seat = seat
@@ -122,6 +123,14 @@ func (q *request) takeSeat() error {
 	}
 	h.metrics.overload(q)
 	return errOverloaded
+}
+
+// retryAfter returns the Retry-After of a request that the gate has refused.
+func (q *request) retryAfter() []string {
+	if q.flow.Schema == nil { // priority and fairness are off
+		return retrySoon
+	}
+	return []string{strconv.Itoa(q.h.gate.RetryAfter(q.flow.Level.Name))}
 }
 
 // exempt reports whether the requests of a flow never wait.
@@ -152,7 +161,7 @@ func (q *request) assign(r *fairness.Request) bool {
 // write remember of it.
 func (q *request) seated(ctx context.Context) context.Context {
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
-		ctx = registry.WithRequest(ctx, &registry.Request{UserAgent: q.r.UserAgent(), AuditID: store.NewAuditID(q.auditID[0])})
+		ctx = registry.WithRequest(ctx, &registry.Request{UserAgent: q.r.UserAgent(), AuditID: store.NewAuditID(q.auditID[0]), Times: q.timing()})
 	}
 	if q.seat == nil {
 		return ctx
@@ -204,6 +213,9 @@ const (
 // A client that was slow before gets no such time. After the last part the request
 // does not take its seats again: it only waits until the client has read the answer.
 func (q *request) outside(last bool, bytes int, f func() error) error {
+	if q.timed {
+		defer q.took(&q.parts.answer, time.Now())
+	}
 	if q.seat == nil || q.stays {
 		return f()
 	}

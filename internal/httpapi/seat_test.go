@@ -267,6 +267,9 @@ func TestWaitingBytes(t *testing.T) {
 	if a := s.do(t, "GET", maps, ""); a.code != 200 {
 		t.Errorf("when the client has gone: %d", a.code)
 	}
+	for range 2 { // the requests of the other client
+		s.waitEnded(t, "GET "+maps)
+	}
 	if n := s.waiting(t); n > before+200<<10 { // there are metrics of more routes by now
 		t.Errorf("%d bytes are still counted, %d were before", n, before)
 	}

@@ -121,7 +121,7 @@ func (s *httpStream) Flush() { _ = s.flush() }
 func (s *httpStream) try(events []registry.Event) (ok, full bool) {
 	q := s.q
 	size := sizeOf(events)
-	if size > deliverBytes || !q.shows(events) {
+	if size > deliverBytes || len(events) > spareEvents || !q.shows(events) {
 		return false, false
 	}
 	columns := q.shape != nil && q.shape.columns

@@ -32,6 +32,7 @@ func (q *request) resource() error {
 			q.audited.deprecated = true
 		}
 		q.header()["Warning"] = warningHeaders([]string{q.typ.Deprecated})
+		q.h.metrics.usesDeprecated(q)
 	}
 	if s := q.typ.Subresource(q.info.Subresource); s != nil && s.Connect != nil {
 		q.errors = wire.Errors
@@ -351,16 +352,21 @@ func (q *request) body() ([]byte, error) { return q.bodyUpTo(q.h.c.Limits.BodyBy
 func (q *request) bodyUpTo(limit int64) ([]byte, error) {
 	length := q.r.ContentLength
 	if length == 0 {
+		q.received = 0
 		return nil, nil
 	}
 	if length > limit {
 		return nil, &http.MaxBytesError{Limit: limit}
+	}
+	if q.timed {
+		defer q.took(&q.parts.body, time.Now())
 	}
 	body, err := q.readBody(length, limit)
 	var tooLarge *http.MaxBytesError
 	var known apierrors.APIStatus
 	switch {
 	case err == nil:
+		q.received = int64(len(body))
 		return body, nil
 	case errors.As(err, &tooLarge), errors.As(err, &known):
 		return nil, err

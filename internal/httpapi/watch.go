@@ -105,6 +105,7 @@ func (q *request) pull() error {
 	}
 	room := q.events[:0]
 	for {
+		initial := !q.watch.Initialized()
 		events, err := q.nextEvents(room[:0])
 		if len(events) == 0 && err == nil {
 			room = q.events[:0]
@@ -123,10 +124,15 @@ func (q *request) pull() error {
 			if last {
 				events = events[:q.dropAfter]
 			}
-			if err := q.sendEvents(events); errors.Is(err, errNoRoom) {
-				return nil
-			} else if err != nil {
+			if err := q.sendEvents(events); err != nil {
+				q.stalled(err)
+				if errors.Is(err, errNoRoom) {
+					return nil
+				}
 				return err
+			}
+			if initial {
+				q.route.began(q, events)
 			}
 			if last {
 				return errDropped
@@ -142,7 +148,7 @@ func (q *request) pull() error {
 			q.seat.Leave(0) // from now on, it is a watch that mostly waits
 		}
 		// A full batch means that there are more events: a larger one is worth its memory.
-		switch full := len(events) == cap(room); {
+		switch full := len(events) >= cap(room); {
 		case full && cap(room) < watchBatch:
 			room = make([]registry.Event, 0, 4*cap(room))
 		case !full:

@@ -120,3 +120,28 @@ func TestManagersOfUnservedVersion(t *testing.T) {
 		{"APPLY " + things + "/a?fieldManager=two&force=true", applied("v1", "w"), 200, values{"metadata.managedFields.0.manager": `"two"`}},
 	})
 }
+
+// TestManagersOfRemovedVersion checks that an apply is refused while a manager owns fields in a version
+// that the definition no longer has. An update drops what is owned in that version.
+func TestManagersOfRemovedVersion(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	applied := func(version, value string) string {
+		return `{"apiVersion":"example.com/` + version + `","kind":"Thing","metadata":{"name":"a"},"spec":{"common":"` + value + `"}}`
+	}
+	both := storedIn("v1", true, "")
+	first := strings.Index(both, `{"name":"v2"`)
+	only := both[:first-1] + "]}}"
+	const v2 = "/apis/example.com/v2/namespaces/default/things/a"
+	const gone = "request to convert CR to an invalid group/version: example.com/v2"
+	run(t, c, []step{
+		{"POST " + definitions, both, 201, nil},
+		{"APPLY " + v2 + "?fieldManager=one", applied("v2", "x"), 201, nil},
+		{"APPLY " + things + "/a?fieldManager=two", applied("v1", "x"), 200, nil},
+		{"APPLY " + things + "/a?fieldManager=two", applied("v1", "x"), 200, nil},
+		{"MERGE " + definitions + "/things.example.com", only, 200, nil},
+		{"APPLY " + things + "/a?fieldManager=two", applied("v1", "x"), 400, gone},
+		{"APPLY " + things + "/a?fieldManager=one&force=true", applied("v1", "y"), 400, gone},
+		{"MERGE " + things + "/a?fieldManager=three", `{"spec":{"common":"z"}}`, 200, values{"metadata.managedFields.0.manager": `"three"`, "metadata.managedFields.1": "null"}},
+		{"APPLY " + things + "/a?fieldManager=one&force=true", applied("v1", "y"), 200, nil},
+	})
+}

@@ -28,6 +28,8 @@
 //	inference_test.go              what answers reveal about objects that the user may not read
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
 //	mutating_policies_test.go      MutatingAdmissionPolicies, also compared with kube-apiserver
+//	profiling_test.go              profiles of the process, and who gets them
+//	tracing_test.go                spans of requests, webhooks and the log, and who decides what is sampled
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	oidc_test.go                   ID tokens, AuthenticationConfiguration and its reload, slow issuers
 //	odd_writes_test.go             random writes of odd names, values and encodings

@@ -101,7 +101,11 @@ func (r *Registry) application(w *write, body []byte, current *store.Object) app
 	version := strconv.AppendUint(make([]byte, 0, 64), uint64(current.Modified), 10)
 	version = append(append(version, ' '), current.Key...)
 	force := w.options.Force != nil && *w.options.Force
-	return apply.NewApplication(string(version), body, r.writer(w), force, w.Type.Group, w.Type.Version, w.Type.Resource)
+	definition := ""
+	if w.Type.Custom != nil {
+		definition = w.Type.Custom.Stamp
+	}
+	return apply.NewApplication(string(version), body, r.writer(w), force, w.Type.Group, w.Type.Version, w.Type.Resource, definition)
 }
 
 // createByApply creates the object of an apply that found none.

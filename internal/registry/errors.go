@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +24,16 @@ func status(err error) error {
 	var tooLarge *store.TooLargeError
 	var expired *store.ExpiredError
 	var quota *store.QuotaError
+	var down *store.UnavailableError
 	switch {
+	case errors.Is(err, store.ErrUnknown): // before what it wraps: no Retry-After
+		return apierrors.NewTimeoutError("the write may have been made, or may still be: "+err.Error(), 0)
+	case errors.As(err, &down):
+		s := apierrors.NewServiceUnavailable(err.Error() + "; nothing was written")
+		s.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retrySeconds(down)}
+		return s
+	case errors.Is(err, store.ErrOverloaded):
+		return apierrors.NewTooManyRequests("too many writes are under way, please try again later", 1)
 	case errors.As(err, &tooLarge):
 		return tooLargeStatus(tooLarge)
 	case errors.As(err, &expired):
@@ -34,6 +44,8 @@ func status(err error) error {
 		return coded(507, "InsufficientStorage", err.Error()+"; reads and deletions go on")
 	case errors.As(err, &quota) && quota.Shared:
 		return coded(507, "InsufficientStorage", err.Error()+"; delete forks, or start the server with a higher --fork-max-total-bytes; reads, deletions and updates that do not grow objects go on")
+	case errors.As(err, &quota) && quota.Fork:
+		return coded(507, "InsufficientStorage", err.Error()+"; delete objects of the fork, or start the server with a higher --fork-max-bytes, half of which is for objects; reads, deletions and updates that do not grow objects go on")
 	case errors.As(err, &quota):
 		return coded(507, "InsufficientStorage", err.Error()+"; delete objects, or start the server with a higher --storage-max-bytes; reads, deletions and updates that do not grow objects go on")
 	case errors.Is(err, store.ErrStale):
@@ -44,6 +56,23 @@ func status(err error) error {
 		return apierrors.NewTimeoutError("request did not complete within requested timeout - "+err.Error(), 0)
 	}
 	return err
+}
+
+// readStatus is status for a read of the most recent state, which can be repeated.
+func readStatus(err error) error {
+	if err == nil {
+		return nil // before down, which each call would allocate
+	}
+	var down *store.UnavailableError
+	if errors.As(err, &down) {
+		return apierrors.NewTimeoutError(err.Error(), int(retrySeconds(down)))
+	}
+	return status(err)
+}
+
+// retrySeconds is after how many seconds to try again, at least one.
+func retrySeconds(e *store.UnavailableError) int32 {
+	return int32(max(1, min(math.Ceil(e.RetryAfter.Seconds()), 60)))
 }
 
 // tooLargeStatus is the answer to a read at a revision that is not reached in time.

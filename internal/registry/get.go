@@ -75,7 +75,7 @@ func (r *Registry) state(ctx context.Context, how read, revision store.Revision)
 		return s, status(err)
 	}
 	s, err := r.Store.MostRecent(ctx)
-	return s, status(err)
+	return s, readStatus(err)
 }
 
 // waitFor calls f, which waits until the revision is reached. The request has no seat while it

@@ -25,6 +25,10 @@ type List struct {
 	Items iter.Seq2[*store.Object, error]
 	// BufferedBytes is about how many bytes the list keeps in memory in addition to the state.
 	BufferedBytes int64
+	// Read and Selected count the objects that the list has read and that it has, the last time that all Items were
+	// yielded. FromLog reports whether they were not in memory.
+	Read, Selected int
+	FromLog        bool
 	// Whole reports whether the items are all the objects between the first and the last one.
 	Whole bool
 	// Warnings are the warnings of a deletion, for headers.
@@ -56,7 +60,7 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	if err != nil {
 		return nil, err
 	}
-	l := &List{Type: t.Type, Revision: v.Revision(), Whole: s.all(), Close: v.Close}
+	l := &List{Type: t.Type, Revision: v.Revision(), Whole: s.all(), FromLog: !v.InMemory(), Close: v.Close}
 	switch {
 	case s.none:
 		l.Items = listed(nil)
@@ -69,7 +73,12 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 		}
 		v.Close() // other requests may wait for this view; the chunk needs it no more
 	default:
-		l.Items = selected(ctx, s.scan(v, p.afterKey(s)), s)
+		after := p.afterKey(s)
+		l.Items = l.selected(ctx, s.scan(v, after), s)
+		if s.all() { // which counts nothing
+			l.Read, _ = v.Count(s.watchPrefix(), after)
+			l.Selected = l.Read
+		}
 	}
 	if err != nil {
 		v.Close()
@@ -87,7 +96,7 @@ const maxChunkBytes = 64 << 20
 func (l *List) chunk(v *store.View, s *selector, p plan) error {
 	var items []*store.Object
 	more, size := false, 0
-	for o, err := range selected(s.ctx, s.scan(v, p.afterKey(s)), s) {
+	for o, err := range l.selected(s.ctx, s.scan(v, p.afterKey(s)), s) {
 		if err != nil {
 			return err
 		}
@@ -98,6 +107,10 @@ func (l *List) chunk(v *store.View, s *selector, p plan) error {
 		size += o.Len()
 	}
 	l.Items = listed(items)
+	if s.all() {
+		l.Read = len(items)
+	}
+	l.Selected = len(items)
 	if !more {
 		return nil
 	}
@@ -116,13 +129,14 @@ func (l *List) chunk(v *store.View, s *selector, p plan) error {
 // requests go first and checks whether the request was cancelled.
 const yieldEvery = 1024
 
-// selected yields the selected objects until the context is done.
-func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store.Object, error] {
+// selected yields the selected objects until the context is done, and counts them.
+func (l *List) selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store.Object, error] {
 	if s.all() {
 		return all
 	}
 	return func(yield func(*store.Object, error) bool) {
-		looked := 0
+		looked, found := 0, 0
+		defer func() { l.Read, l.Selected = looked, found }()
 		for o, err := range all {
 			if looked++; looked%yieldEvery == 0 {
 				if err := fairness.Yield(ctx); err != nil {
@@ -133,6 +147,9 @@ func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selec
 			picked := err != nil || s.matches(o)
 			if picked && err == nil {
 				err = s.failed
+			}
+			if picked {
+				found++
 			}
 			if picked && (!yield(o, err) || err != nil) {
 				return
@@ -217,7 +234,7 @@ func (r *Registry) ReadAll(ctx context.Context, t Target) iter.Seq2[runtime.Obje
 	return func(yield func(runtime.Object, error) bool) {
 		state, err := r.Store.MostRecent(ctx)
 		if err != nil {
-			yield(nil, status(err))
+			yield(nil, readStatus(err))
 			return
 		}
 		t.Name = ""

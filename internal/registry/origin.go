@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -10,6 +12,26 @@ import (
 type Request struct {
 	UserAgent string
 	AuditID   store.AuditID
+	// Times gets the time of parts of the request; nil: they are not measured.
+	Times *Times
+}
+
+// Times is how long parts of a request took. Its methods are safe for concurrent use: parts of a
+// deletecollection run in parallel, and their times are added.
+type Times struct{ admission, commit atomic.Int64 }
+
+// Admission returns the time of the plugins, with webhooks and policies.
+func (t *Times) Admission() time.Duration { return time.Duration(t.admission.Load()) }
+
+// Commit returns the time until the log had the changes.
+func (t *Times) Commit() time.Duration { return time.Duration(t.commit.Load()) }
+
+// timesOf returns the times of a request; nil if they are not measured.
+func timesOf(ctx context.Context) *Times {
+	if r, _ := ctx.Value(requestKey{}).(*Request); r != nil {
+		return r.Times
+	}
+	return nil
 }
 
 type (

@@ -5,8 +5,11 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/tracing"
 )
 
 // Plugin is a plugin of the admission chain. Each of its functions may be nil, and is called by
@@ -177,6 +180,14 @@ type Observation struct {
 	Duration time.Duration
 }
 
+// phase returns the name of the phase.
+func (o *Observation) phase() string {
+	if o.Validating {
+		return "validating admission"
+	}
+	return "mutating admission"
+}
+
 // timed calls a phase of each plugin that handles the request, and observes how long that takes. A
 // reading of the clock ends one plugin and begins the next.
 func (r *Registry) timed(ctx context.Context, a *Attributes, phase func(ctx context.Context, p *Plugin) (called bool, err error)) (err error) {
@@ -184,6 +195,7 @@ func (r *Registry) timed(ctx context.Context, a *Attributes, phase func(ctx cont
 		return nil
 	}
 	var begin, last time.Time
+	var span trace.Span // nil before a plugin is called
 	o := Observation{Validating: !a.mutating, Operation: a.Operation}
 	for i := range r.Plugins {
 		if !a.handling.has(i) {
@@ -192,6 +204,7 @@ func (r *Registry) timed(ctx context.Context, a *Attributes, phase func(ctx cont
 		if r.Observe != nil && begin.IsZero() {
 			begin = time.Now()
 			last = begin
+			ctx, span = tracing.Start(ctx, o.phase())
 		}
 		var called bool
 		called, err = phase(ctx, &r.Plugins[i])
@@ -209,9 +222,15 @@ func (r *Registry) timed(ctx context.Context, a *Attributes, phase func(ctx cont
 		// A plugin that ignores failures has decided nothing in a request whose time was over.
 		err = ctx.Err()
 	}
+	if span != nil {
+		span.End()
+	}
 	if r.Observe != nil {
 		o.Plugin, o.Duration, o.Refused = -1, last.Sub(begin), err != nil
 		r.Observe(o)
+		if t := timesOf(ctx); t != nil {
+			t.admission.Add(int64(o.Duration))
+		}
 	}
 	return err
 }

@@ -26,7 +26,7 @@ type server struct {
 
 func newServer(t testing.TB, o store.Options) *server {
 	t.Helper()
-	if o.Log == nil {
+	if o.Log == nil && o.Shared == nil {
 		o.Log = memlog.New()
 	}
 	s, err := store.Open(context.Background(), o)

@@ -3,8 +3,13 @@ package registry
 import (
 	"context"
 	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/tracing"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -114,11 +119,36 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 			t.Writes[i].Origin = origin
 		}
 	}
+	times, began := timesOf(ctx), time.Time{}
+	if times != nil {
+		began = time.Now()
+		if tracing.Recording(ctx) {
+			t.Times = new(store.LogTimes)
+		}
+	}
 	made, err := apply()
+	if times != nil {
+		ended := time.Now()
+		times.commit.Add(int64(ended.Sub(began)))
+		if t.Times != nil {
+			recordCommit(ctx, t.Times, began, ended)
+		}
+	}
 	if err != nil {
 		return nil, t.failed(err)
 	}
 	return made[t.own], nil
+}
+
+// recordCommit records the span of a commit, and of the log's part in it. The difference is waiting for the group
+// of writes before, and publishing.
+func recordCommit(ctx context.Context, log *store.LogTimes, began, ended time.Time) {
+	ctx, span := tracing.Start(ctx, "commit", trace.WithTimestamp(began))
+	defer span.End(trace.WithTimestamp(ended))
+	if !log.Began.IsZero() {
+		tracing.Record(ctx, "log append and sync", log.Began, log.Ended,
+			attribute.Int("tidemark.log.group.writes", log.Writes), attribute.Int("tidemark.log.group.bytes", log.Bytes))
+	}
 }
 
 // failed converts the error of a commit to one about the request.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -171,14 +172,15 @@ func (w *Watch) Initialized() bool { return w.cursor != nil && w.initial == nil 
 // Recent is TryNext for events in memory, and never waits. If ok is false, TryNext must be called.
 func (w *Watch) Recent(buf []Event) (events []Event, ok bool) {
 	for {
-		if w.rang.Load() || w.ctx.Err() != nil {
+		if w.cursor.Whole() && (w.rang.Load() || w.ctx.Err() != nil) {
 			return buf, false
 		}
+		buf = w.grown(buf)
 		n, ok := w.cursor.TryRecent(w.room(buf))
 		if !ok || n == 0 && w.over() {
-			return buf, false
+			return buf, len(buf) > 0
 		}
-		if buf = w.take(buf, n); n == 0 || len(buf) > 0 {
+		if buf = w.take(buf, n); n == 0 || len(buf) > 0 && w.cursor.Whole() {
 			return buf, true
 		}
 	}
@@ -275,7 +277,8 @@ func (w *Watch) Next(buf []Event) ([]Event, error) {
 func (w *Watch) Wait() { w.cursor.Wait() }
 
 // TryNext appends the available events to buf, up to its capacity, which must be at least one. It
-// returns io.EOF at the end of the watch: after timeoutSeconds, the end of the context or an ERROR
+// goes beyond the capacity rather than return a part of a revision: the end of a watch never splits
+// one, since a client that continues after a part of a revision would miss the rest. It returns io.EOF at the end of the watch: after timeoutSeconds, the end of the context or an ERROR
 // event. It waits only for the first revision of the watch, and for reads of the log.
 func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 	if w.ended {
@@ -288,7 +291,7 @@ func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 		return w.fail(buf, w.failed)
 	}
 	for {
-		if w.ctx.Err() != nil || w.rang.Load() && w.look() {
+		if w.ctx.Err() != nil || w.cursor.Whole() && w.rang.Load() && w.look() {
 			return buf, w.finish()
 		}
 		if w.initial != nil {
@@ -299,6 +302,7 @@ func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 				return buf, nil
 			}
 		}
+		buf = w.grown(buf)
 		upTo := w.head() // before the cursor looks
 		n, err := w.cursor.TryNext(w.ctx, w.room(buf))
 		if err != nil {
@@ -306,6 +310,7 @@ func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 		}
 		buf = w.take(buf, n)
 		switch {
+		case !w.cursor.Whole():
 		case len(buf) > 0:
 			return buf, nil
 		case n == 0 && w.over():
@@ -326,11 +331,19 @@ func (w *Watch) take(buf []Event, n int) []Event {
 	for _, c := range w.changes[:n] {
 		buf = w.selector.appendEvent(buf, c)
 	}
-	if len(buf) > 0 {
+	if n > 0 && len(buf) > 0 {
 		w.last = max(w.last, w.changes[n-1].Revision)
 	}
 	clear(w.changes[:n]) // a waiting watch keeps no old object in memory
 	return buf
+}
+
+// grown returns buf with room for the rest of a revision.
+func (w *Watch) grown(buf []Event) []Event {
+	if w.cursor.Whole() {
+		return buf
+	}
+	return slices.Grow(buf, maxChanges)
 }
 
 // room returns a buffer for as many changes as buf has room for events.

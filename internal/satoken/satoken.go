@@ -151,10 +151,13 @@ func Open(c Config) (*Authority, error) {
 }
 
 // For returns an Authority with the same keys and configuration for other objects. Find and secret replace
-// those of Config.
-func (a *Authority) For(find func(resource, namespace, name string) (Found, bool), secret func(namespace, name string) (StoredSecret, bool)) *Authority {
+// those of Config, and so does now, unless it is nil.
+func (a *Authority) For(find func(resource, namespace, name string) (Found, bool), secret func(namespace, name string) (StoredSecret, bool), now func() time.Time) *Authority {
 	c := a.c
 	c.Find, c.Secret = find, secret
+	if now != nil {
+		c.Now = now
+	}
 	return &Authority{c: c, keys: a.keys, worlds: a.worlds, verified: map[[sha256.Size]byte]*claims{}}
 }
 
@@ -163,6 +166,15 @@ func (a *Authority) For(find func(resource, namespace, name string) (Found, bool
 // issues, and neither does another fork of a. The caller calls For on the result.
 func (a *Authority) Fork() *Authority {
 	return &Authority{c: a.c, keys: a.keys, worlds: append(slices.Clip(a.worlds), uuid.New())}
+}
+
+// Forks returns the identities of the forks that issue the accepted tokens. ForkAs makes the Authority again, after
+// a restart. They are no secrets.
+func (a *Authority) Forks() []string { return slices.Clone(a.worlds) }
+
+// ForkAs is Fork with the identities that Forks returned.
+func (a *Authority) ForkAs(forks []string) *Authority {
+	return &Authority{c: a.c, keys: a.keys, worlds: slices.Clip(forks)}
 }
 
 // world is the identity of the fork that issues a token; empty: there is none.

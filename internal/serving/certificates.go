@@ -108,6 +108,9 @@ func (s *Certificates) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	return d, err
 }
 
+// All returns the certificates that the files of the pairs hold now.
+func (s *Certificates) All() []*tls.Certificate { return slices.Clone(s.current().of) }
+
 // current returns the index of the certificates that the files hold now.
 func (s *Certificates) current() *names {
 	before := s.table.Load()

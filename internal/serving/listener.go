@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// listener limits the number of open connections. A flood of connections must not use up the
+// listener limits the number of open connections to all addresses together. A flood of connections must not use up the
 // file descriptors that the log needs, and unauthenticated connections must not keep out
 // clients with credentials. So at the limit, unauthenticated connections are closed for new
 // ones.
 type listener struct {
-	net.Listener
+	all    []net.Listener
 	free   chan struct{} // holds a value for each open connection
 	closed chan struct{}
 	once   sync.Once
@@ -62,25 +62,32 @@ type listenerLimits struct {
 	transportBytes int64 // see Limits
 }
 
-func newListener(l net.Listener, limits listenerLimits) *listener {
+func newListener(all []net.Listener, limits listenerLimits) *listener {
 	return &listener{
-		Listener: l,
-		free:     make(chan struct{}, limits.connections),
-		closed:   make(chan struct{}),
-		open:     map[*connection]struct{}{},
-		headers:  newHeaderBudget(limits.transportBytes),
+		all:     all,
+		free:    make(chan struct{}, limits.connections),
+		closed:  make(chan struct{}),
+		open:    map[*connection]struct{}{},
+		headers: newHeaderBudget(limits.transportBytes),
 
 		unauthenticated: newUnauthenticated(limits.connections),
 	}
 }
 
+// address is one of the addresses of a listener, which share its limit.
+type address struct {
+	net.Listener
+	l *listener
+}
+
 // Accept implements net.Listener. At the limit it waits until a connection is closed; clients
 // wait in the backlog of the kernel.
-func (l *listener) Accept() (net.Conn, error) {
+func (a address) Accept() (net.Conn, error) {
+	l := a.l
 	if err := l.reserve(); err != nil {
 		return nil, err
 	}
-	c, err := l.Listener.Accept()
+	c, err := a.Listener.Accept()
 	if err != nil {
 		// If no descriptors are left, net/http tries again with increasing delays.
 		<-l.free
@@ -133,10 +140,12 @@ func (l *listener) makeRoom() time.Duration {
 	return again
 }
 
-// Close implements net.Listener. It is idempotent.
-func (l *listener) Close() error {
+// Close closes all addresses. It is idempotent.
+func (l *listener) Close() {
 	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
+	for _, one := range l.all {
+		one.Close()
+	}
 }
 
 func (l *listener) isClosed() bool {

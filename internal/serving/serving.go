@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,11 +32,14 @@ const (
 
 // Config configures a Server.
 type Config struct {
-	// Listener is closed by Stop.
-	Listener net.Listener
-	Handler  http.Handler
+	// Listeners are closed by Stop.
+	Listeners []net.Listener
+	Handler   http.Handler
 	// Drain ends the handler's long-running requests; it does not wait for them.
 	Drain func()
+	// Refuse makes the handler refuse new requests but those for its health and its metrics. Stop then accepts
+	// connections until the running requests have ended. Nil: Stop accepts no connections.
+	Refuse func()
 	// GetCertificate is tls.Config.GetCertificate.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// MinVersion is the lowest version of TLS; zero: TLS 1.2.
@@ -75,6 +79,7 @@ type Server struct {
 	http2    *http2.Server
 	listener *listener
 	drain    func()
+	refuse   func()        // nil: none
 	served   chan struct{} // closed when the server has stopped accepting connections
 	busy     busy
 	log      *slog.Logger
@@ -86,8 +91,9 @@ func New(c Config) *Server {
 		c.Connections = MaxConnections()
 	}
 	s := &Server{
-		listener: newListener(c.Listener, listenerLimits{connections: c.Connections, transportBytes: c.Limits.TransportBytes}),
+		listener: newListener(c.Listeners, listenerLimits{connections: c.Connections, transportBytes: c.Limits.TransportBytes}),
 		drain:    c.Drain,
+		refuse:   c.Refuse,
 		served:   make(chan struct{}),
 		busy:     busy{idle: make(chan struct{}, 1)},
 		log:      c.Log,
@@ -148,14 +154,20 @@ func New(c Config) *Server {
 	return s
 }
 
-// Start serves on the listener, and returns at once. It is called once, before Stop.
+// Start serves on the listeners, and returns at once. It is called once, before Stop.
 func (s *Server) Start() {
+	var all sync.WaitGroup
+	for _, one := range s.listener.all {
+		all.Go(func() {
+			err := s.http.ServeTLS(address{one, s.listener}, "", "")
+			if !s.listener.isClosed() {
+				s.log.Error("no more connections are accepted", "address", one.Addr(), "err", err)
+			}
+		})
+	}
 	go func() {
-		defer close(s.served)
-		err := s.http.ServeTLS(s.listener, "", "")
-		if !s.listener.isClosed() {
-			s.log.Error("no more connections are accepted", "err", err)
-		}
+		all.Wait()
+		close(s.served)
 	}()
 }
 
@@ -175,11 +187,16 @@ func checkSize(chain [][]byte, _ [][]*x509.Certificate) error {
 	return nil
 }
 
-// Stop stops the server within a second. In this order: it stops accepting connections and
+// Stop stops the server within a second, or within two with Config.Refuse. In this order: it stops accepting connections and
 // sends GOAWAY to HTTP/2 clients; long-running requests end cleanly; other requests finish;
 // the connections that are still open are closed. It returns when all requests have ended or
 // were cut off. It is idempotent.
 func (s *Server) Stop() {
+	if s.refuse != nil {
+		s.refuse()
+		s.drain()
+		s.busy.wait(finish)
+	}
 	s.listener.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), finish+hangUp)
 	defer cancel()

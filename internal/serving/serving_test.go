@@ -68,7 +68,7 @@ func start(t *testing.T, edit func(*serving.Config)) *fixture {
 	}
 	f := &fixture{t: t, authority: a, address: l.Addr().String(), drained: make(chan struct{}), handshake: make(chan struct{}, 100)}
 	c := serving.Config{
-		Listener: l, Handler: f, Drain: sync.OnceFunc(func() { close(f.drained) }), GetCertificate: a.GetCertificate,
+		Listeners: []net.Listener{l}, Handler: f, Drain: sync.OnceFunc(func() { close(f.drained) }), GetCertificate: a.GetCertificate,
 		HandshakeFailed: func() { f.handshake <- struct{}{} },
 		Limits: serving.Limits{
 			HeaderBytes: 1 << 20, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
@@ -213,6 +213,26 @@ func TestStopEndsWatches(t *testing.T) {
 		if rest, err := io.ReadAll(r); err != nil || string(rest) != "the end\n" {
 			t.Errorf("the watch ended with %q, %v", rest, err)
 		}
+	}
+	if c, err := net.Dial("tcp", f.address); err == nil {
+		c.Close()
+		t.Error("a connection was accepted after the stop")
+	}
+}
+
+// TestStopRefuses: with Config.Refuse, connections are accepted after the handler was told to refuse requests.
+func TestStopRefuses(t *testing.T) {
+	var f *fixture
+	var answered bool
+	f = start(t, func(c *serving.Config) {
+		c.Refuse = sync.OnceFunc(func() {
+			response, _, _ := f.get(f.client(true), "/quick")
+			answered = response != nil && response.StatusCode == http.StatusOK
+		})
+	})
+	f.stop()
+	if !answered {
+		t.Error("no connection was accepted while the server refused requests")
 	}
 	if c, err := net.Dial("tcp", f.address); err == nil {
 		c.Close()
@@ -444,7 +464,7 @@ func (l *noDescriptors) Accept() (net.Conn, error) {
 }
 
 func TestNoDescriptors(t *testing.T) {
-	f := start(t, func(c *serving.Config) { c.Listener = &noDescriptors{c.Listener, 3} })
+	f := start(t, func(c *serving.Config) { c.Listeners[0] = &noDescriptors{c.Listeners[0], 3} })
 	f.get(f.client(true), "/quick")
 	if !strings.Contains(f.log.String(), "too many open files") {
 		t.Errorf("the log has no warning:\n%s", f.log.String())

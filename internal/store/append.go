@@ -58,7 +58,12 @@ func (s *Store) appendOnce(g *group) error {
 				Origin: &w.change.origin, Deleting: w.deleting})
 		}
 	}
+	began := s.measured.begin()
 	err := s.appendLog(entries, mark)
+	s.measured.end(began, len(entries), g.bytes, err)
+	if g.times != nil {
+		*g.times = s.measured.times(began, len(entries), g.bytes)
+	}
 	if err == nil && mark != nil {
 		s.aging.add(*mark, true)
 	}

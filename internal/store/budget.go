@@ -73,9 +73,22 @@ func (a *Account) copied(bytes int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.objects+bytes > a.most {
-		return &QuotaError{Used: a.objects, Limit: a.most, Grows: bytes}
+		return &QuotaError{Used: a.objects, Limit: a.most, Grows: bytes, Fork: true}
 	}
 	return a.take(&a.objects, bytes)
+}
+
+// Reserve counts all objects of a state, for a store that begins with copies of them. If they do not fit, the
+// error is a *QuotaError, and they do not count. Time: O(objects).
+func (a *Account) Reserve(s *State) error { return a.copied(s.size() - s.copied) }
+
+// size is the memory of all objects, also of those that the store shares with others.
+func (s *State) size() int64 {
+	var n int64
+	for _, o := range s.All() {
+		n += objectBytes(o)
+	}
+	return n
 }
 
 // remembered is copied for a change in the history that a fork would begin with.

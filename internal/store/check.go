@@ -108,7 +108,7 @@ func (o *Object) check() error {
 func (s *Store) checkLog(ctx context.Context, c *collection, state *State) error {
 	return s.batch(ctx, true, func(ctx context.Context) error {
 		rest := state.root(c).all()
-		for o, err := range s.log.ObjectsAt(ctx, c.name, state.revision, "", "") {
+		for o, err := range s.archive.ObjectsAt(ctx, c.name, state.revision, "", "") {
 			if expired := (*ExpiredError)(nil); errors.As(err, &expired) {
 				return nil // compaction overtook the check
 			}
@@ -161,7 +161,7 @@ func (c *recent) check() error {
 	for i := range c.records.len() {
 		r := c.records.at(i)
 		ch := r.change
-		if r.revision <= last || r.revision != ch.Revision {
+		if r.revision < last || r.revision <= c.trimmed || r.revision != ch.Revision {
 			return fmt.Errorf("the change of revision %d stands after %d", r.revision, last)
 		}
 		last = r.revision
@@ -181,8 +181,8 @@ func (h *history) check() error {
 	sum := int64(0)
 	for i := range h.order.len() {
 		o := h.order.at(i)
-		if o.revision <= h.window {
-			return fmt.Errorf("revision %d is in memory, and the window begins after %d", o.revision, h.window)
+		if r := o.change.Revision; r <= h.window {
+			return fmt.Errorf("revision %d is in memory, and the window begins after %d", r, h.window)
 		}
 		sum += o.bytes
 	}

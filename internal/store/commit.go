@@ -88,12 +88,13 @@ type group struct {
 	first     [1]*proposal // room for a transaction that comes alone
 	writes    int
 	bytes     int
-	state     *State // the state with these writes; nil until sealed, or when all failed
-	keep      bool   // history keeps the state
-	token     uint64 // of the edit that made the state
-	retired   int64  // edit.retired
-	rebased   bool   // some of its transactions were checked again, and may have failed
-	err       error  // why all failed
+	state     *State    // the state with these writes; nil until sealed, or when all failed
+	keep      bool      // history keeps the state
+	token     uint64    // of the edit that made the state
+	retired   int64     // edit.retired
+	rebased   bool      // some of its transactions were checked again, and may have failed
+	err       error     // why all failed
+	times     *LogTimes // nil: no transaction needs them
 
 	lead chan struct{} // gets a value for the writer that shall lead; nil when the first one led at once
 	done chan struct{} // closed when the group is done; nil while no writer waits
@@ -155,6 +156,12 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 // and one whose Modified is not If is ErrConflict. A need or a guard that does not hold is
 // ErrStale. An error of Options.Sealing.Writable is returned as it is. If the context ends
 // early, the transaction may still be made; the error then wraps ctx.Err().
+//
+// On a Shared, the errors of Shared.Propose are returned as they are, and ErrOverloaded if too many
+// transactions are under way. All writes of a transaction then have one revision, and those that
+// have others with Next behind them have the object of the last one. A client that has seen a part
+// of the events of a revision, and continues a watch from there, misses the rest, as with
+// kube-apiserver: so a transaction should not write several objects that one watch selects.
 func (s *Store) Apply(ctx context.Context, t *Txn) ([]*Object, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
@@ -165,9 +172,16 @@ func (s *Store) Apply(ctx context.Context, t *Txn) ([]*Object, error) {
 	if err := s.writable(t); err != nil {
 		return nil, err
 	}
-	made, err := s.commit(ctx, t)
-	if errors.Is(err, ErrNoSpace) && s.awaitRoom(ctx) {
+	began := time.Now()
+	var made []*Object
+	var err error
+	if s.follower != nil {
+		made, err = s.follower.commit(ctx, t)
+	} else if made, err = s.commit(ctx, t); errors.Is(err, ErrNoSpace) && s.awaitRoom(ctx) {
 		made, err = s.commit(ctx, t)
+	}
+	if err == nil {
+		s.count(t, time.Since(began))
 	}
 	return made, err
 }
@@ -184,7 +198,7 @@ func (s *Store) commit(ctx context.Context, t *Txn) ([]*Object, error) {
 			s.seal(g)
 			s.mu.Unlock()
 			s.leadSealed(g)
-			return g.outcome(p)
+			return g.outcome(t, p)
 		}
 		if g == nil {
 			s.mu.Unlock()
@@ -197,7 +211,7 @@ func (s *Store) commit(ctx context.Context, t *Txn) ([]*Object, error) {
 			if err := s.follow(ctx, g, done); err != nil {
 				return nil, err
 			}
-			return g.outcome(p)
+			return g.outcome(t, p)
 		}
 		// The error rests on the group g, or g is full.
 		select {
@@ -266,6 +280,9 @@ func (s *Store) propose(t *Txn, drafts []draft, size int) (*group, *proposal, er
 	}
 	if s.leading && g.lead == nil {
 		g.lead = make(chan struct{}, 1)
+	}
+	if t.Times != nil && g.times == nil {
+		g.times = new(LogTimes)
 	}
 	g.proposals = append(g.proposals, p)
 	g.writes += len(t.Writes)
@@ -401,15 +418,21 @@ func (s *Store) seal(g *group) {
 }
 
 func (s *Store) sealState(g *group) {
-	g.token, g.retired = s.edit.token, s.edit.retired
-	g.state = nil
+	last := Revision(0)
 	for _, p := range g.proposals {
 		if p.err == nil {
-			last := p.writes[len(p.writes)-1].change.Revision
-			g.state = &State{revision: last, indexes: *s.indexes.Load(), bytes: s.bytes}
+			last = p.writes[len(p.writes)-1].change.Revision
 		}
 	}
-	if g.state != nil {
+	s.sealAt(g, last)
+}
+
+// sealAt makes the state of a group at a revision; zero: all of the group failed.
+func (s *Store) sealAt(g *group, r Revision) {
+	g.token, g.retired = s.edit.token, s.edit.retired
+	g.state = nil
+	if r != 0 {
+		g.state = &State{revision: r, indexes: *s.indexes.Load(), bytes: s.bytes}
 		g.state.roots = s.sealed.roots.with(s.touched)
 		s.sealed = g.state
 		g.keep = s.history.wantsKept(g.writes)
@@ -430,7 +453,10 @@ func (s *Store) newEdit(kept uint64) {
 }
 
 // outcome is the result of a transaction of a group that is done.
-func (g *group) outcome(p *proposal) ([]*Object, error) {
+func (g *group) outcome(t *Txn, p *proposal) ([]*Object, error) {
+	if t.Times != nil && g.times != nil {
+		*t.Times = *g.times
+	}
 	switch {
 	case g.err != nil:
 		return nil, g.err
@@ -538,18 +564,23 @@ func (s *Store) publish(g *group) {
 	s.published.Store(g.state)
 	feeds := s.history.feeds
 	s.history.mu.Unlock()
-	s.arrival.announce()
+	s.announce(notified, feeds, g.state)
+	clear(notified)
+	s.history.notified = notified[:0]
+	s.trim(0)
+}
+
+// announce wakes all that wait for a state that was just published.
+func (s *Store) announce(notified []*topic, feeds []*Feed, state *State) {
+	s.arrival.announce(state.revision)
 	for _, t := range notified {
 		t.notify()
 	}
 	for _, f := range feeds {
 		f.wake()
 	}
-	clear(notified)
-	s.history.notified = notified[:0]
 	s.account()
-	s.trim(0)
-	s.watchQuota(g.state.bytes)
+	s.watchQuota(state.bytes)
 }
 
 // close refuses further writes and waits for those under way.

@@ -127,6 +127,19 @@ func (a *aging) floor(head Revision) Revision {
 	return r
 }
 
+// age returns for how long a revision, the floor of the history, has been readable, at least.
+func (a *aging) age(floor Revision) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.look()
+	for _, m := range a.marks {
+		if m.Revision >= floor {
+			return a.running - m.Running
+		}
+	}
+	return 0
+}
+
 // kick makes the loop run before its next tick.
 func (a *aging) kick() {
 	select {
@@ -209,6 +222,8 @@ func (s *Store) compact(floor Revision) error {
 	if s.compacted >= floor {
 		return nil
 	}
+	began := time.Now()
+	defer func() { s.measured.compacted(time.Since(began)) }()
 	before := s.log.Usage().HistoryBytes
 	defer func() { s.room.garbage.Add(max(0, before-s.log.Usage().HistoryBytes)) }()
 	for s.compacted < floor {

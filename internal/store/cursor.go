@@ -89,6 +89,9 @@ func (t *topic) selects(key string) bool {
 
 // note records a change that the topic selects.
 func (t *topic) note(r Revision) {
+	if t.last.Load() == uint64(r) {
+		return // another change of the revision
+	}
 	t.previous.Store(t.last.Load())
 	t.last.Store(uint64(r))
 }
@@ -160,12 +163,13 @@ type Cursor struct {
 	collection *collection
 	replica    *Replica // nil: it reads up to the head
 	topic      *topic   // nil once closed
-	position   Revision // all that it selects up to here was read
+	position   Revision // place.position, of what it selects
 	index      int      // in topic.cursors
 
 	group   atomic.Pointer[Group]
 	reader  Reader        // nil: it is alone in its group
 	woken   atomic.Bool   // by Wake; Wait has not returned since
+	within  int32         // place.within
 	ready   chan struct{} // gets a value when a parked cursor is not parked any more
 	leads   bool          // it then is the leader of its group
 	wokenBy *topic        // whose batch made it the leader; nil: none
@@ -305,7 +309,8 @@ func (c *Cursor) ended() bool {
 }
 
 // Next fills buf with the changes that follow, at least one, and waits for them
-// until the context ends. It returns their number. An *ExpiredError means that the
+// until the context ends. It returns their number. It splits a revision only if that does not
+// fit into buf, see Whole. An *ExpiredError means that the
 // reader was too slow and the history went on without it, ErrClosed that the store
 // was closed. Changes that left memory are read back from the log.
 func (c *Cursor) Next(ctx context.Context, buf []*Change) (int, error) {
@@ -366,7 +371,7 @@ func (c *Cursor) pending() (upTo Revision, pending bool) {
 		return upTo, false
 	}
 	if Revision(c.topic.last.Load()) <= c.position {
-		c.position = upTo
+		c.position, c.within = upTo, 0
 		return upTo, false
 	}
 	return upTo, true
@@ -384,8 +389,8 @@ func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, foun
 	default:
 		key = hash(prefix)
 	}
-	from := cursor.position
-	if last := Revision(cursor.topic.last.Load()); last > from && Revision(cursor.topic.previous.Load()) <= from {
+	from, skip := cursor.position, cursor.within
+	if last := Revision(cursor.topic.last.Load()); skip == 0 && last > from && Revision(cursor.topic.previous.Load()) <= from {
 		from = min(last-1, upTo)
 	}
 	c.mu.RLock()
@@ -393,10 +398,16 @@ func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, foun
 	if from < c.trimmed {
 		return 0, false
 	}
-	for i := c.after(from); i < c.records.len() && n < len(buf); i++ {
+	var at reading
+	i := c.after(from)
+	for ; i < c.records.len() && n < len(buf); i++ {
 		r := c.records.at(i)
 		if r.revision > upTo {
 			break
+		}
+		if at.look(r.revision, n); skip > 0 {
+			skip--
+			continue
 		}
 		if namespace == r.namespace && prefix != "" && key == 0 || key == r.key && key != 0 || prefix == "" {
 			if cursor.topic.selects(r.change.key()) {
@@ -404,12 +415,19 @@ func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, foun
 				n++
 			}
 		}
-		cursor.position = r.revision
 	}
 	if n < len(buf) {
-		cursor.position = upTo
+		cursor.position, cursor.within = upTo, 0
+		return n, true
 	}
-	return n, true
+	next := Revision(0)
+	if i < c.records.len() {
+		next = c.records.at(i).revision
+	}
+	kept, p := at.stop(next, n)
+	clear(buf[kept:n])
+	cursor.position, cursor.within = p.position, p.within
+	return kept, true
 }
 
 // readBack fills buf from the log with changes that left memory. It looks at a limited
@@ -422,29 +440,21 @@ func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool,
 	if c.replica != nil {
 		upTo = min(upTo, c.replica.Revision())
 	}
-	after, seen := c.position, 0
-	err = s.batch(ctx, true, func(ctx context.Context) error {
-		if floor := Revision(s.floor.Load()); after < floor {
-			return &ExpiredError{Revision: after, Floor: floor}
+	p := place{c.position, c.within}
+	err = s.batch(ctx, true, func(ctx context.Context) (err error) {
+		if floor := Revision(s.floor.Load()); p.position < floor {
+			return &ExpiredError{Revision: p.position, Floor: floor}
 		}
-		for e, err := range s.log.Changes(ctx, c.collection.name, after, upTo) {
-			if err != nil {
-				return s.readError(err)
+		n, more, err = s.readLog(ctx, c.collection.name, &p, upTo, len(buf), oldBatch*16, func(n int, e *Entry) bool {
+			if !c.topic.selects(e.Key) {
+				return false
 			}
-			seen++
-			if c.topic.selects(e.Key) {
-				buf[n] = e.change()
-				n++
-			}
-			c.position = e.Revision
-			if n == len(buf) || seen == oldBatch*16 {
-				more = true
-				return nil
-			}
-		}
-		c.position = upTo
-		return nil
+			buf[n] = e.change()
+			return true
+		})
+		return err
 	})
+	c.position, c.within = p.position, p.within
 	if n > 0 {
 		err = nil // the caller gets these changes, and the error with the next call
 	}
@@ -461,6 +471,10 @@ func (c *Cursor) Revision() Revision {
 	upTo, _ := c.pending()
 	return min(c.position, upTo)
 }
+
+// Whole reports whether the cursor stands between two revisions. Otherwise the last changes that
+// it returned filled the buffer, and others of their revision may follow.
+func (c *Cursor) Whole() bool { return c.within == 0 }
 
 // Close releases the cursor. It is idempotent.
 func (c *Cursor) Close() {

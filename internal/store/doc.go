@@ -25,6 +25,14 @@
 // rests on a pending write (a conflict, "exists", "not found") waits until that write is
 // durable: an error must not report what a power cut can undo.
 //
+// On a Shared, a log that other servers append to as well, the log decides, and the store
+// follows it: see follow.go.
+//
+//	check the condition against the published State; a refusal is confirmed by a newer one
+//	propose the transaction: the log makes it and gives the revision, or refuses it
+//	the follower publishes whole revisions, those of others too, and notifies cursors
+//	acknowledge when the revision is published
+//
 // # Words
 //
 // A collection is a group-resource ("configmaps", "deployments.apps"). A key is

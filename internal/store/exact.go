@@ -432,7 +432,7 @@ func (v *View) eachOld(prefix, after string, f func(*Object) bool) error {
 		if floor := Revision(s.floor.Load()); v.revision < floor {
 			return &ExpiredError{Revision: v.revision, Floor: floor}
 		}
-		for o, err := range s.log.ObjectsAt(ctx, v.collection.name, v.revision, prefix, after) {
+		for o, err := range s.archive.ObjectsAt(ctx, v.collection.name, v.revision, prefix, after) {
 			if err != nil {
 				return s.readError(err)
 			}

@@ -11,10 +11,10 @@ import (
 // for readers that follow the whole store in its one order. It holds no queue
 // and no copy, and lags as a Cursor does. One goroutine uses a feed.
 type Feed struct {
-	store    *Store
-	ready    chan struct{}
-	position Revision // all up to here was read
-	closed   bool
+	store *Store
+	ready chan struct{}
+	place
+	closed bool
 }
 
 // CollectionChange is a change, and the collection that it happened in.
@@ -32,7 +32,7 @@ func (s *Store) Feed(after Revision) (*Feed, error) {
 	if floor := Revision(s.floor.Load()); after < floor {
 		return nil, &ExpiredError{Revision: after, Floor: floor}
 	}
-	f := &Feed{store: s, position: after, ready: make(chan struct{}, 1)}
+	f := &Feed{store: s, place: place{position: after}, ready: make(chan struct{}, 1)}
 	h := &s.history
 	h.mu.Lock()
 	// A new slice each time: the leader walks the one it saw without the lock.
@@ -60,7 +60,8 @@ func (f *Feed) remind() {
 }
 
 // TryNext fills buf with the changes that follow, in the order of their revisions,
-// and returns their number, zero if there are none. It does not wait. An *ExpiredError means
+// and returns their number, zero if there are none. It splits a revision only if that does not
+// fit into buf. It does not wait. An *ExpiredError means
 // that the reader was too slow and the history went on without it, ErrClosed that the store
 // was closed. The context bounds reads from the log.
 func (f *Feed) TryNext(ctx context.Context, buf []CollectionChange) (int, error) {
@@ -95,19 +96,32 @@ func (f *Feed) read(upTo Revision, buf []CollectionChange) (n int, found bool) {
 	if f.position < h.window {
 		return 0, false
 	}
-	for i := h.after(f.position); i < h.order.len() && n < len(buf); i++ {
+	var at reading
+	i, skip := h.after(f.position), f.within
+	for ; i < h.order.len() && n < len(buf); i++ {
 		o := h.order.at(i)
-		if o.revision > upTo {
+		if o.change.Revision > upTo {
 			break
 		}
-		buf[n] = CollectionChange{o.collection.name, o.collection.change(o.revision)}
+		if at.look(o.change.Revision, n); skip > 0 {
+			skip--
+			continue
+		}
+		buf[n] = CollectionChange{o.collection.name, o.change}
 		n++
-		f.position = o.revision
 	}
 	if n < len(buf) {
-		f.position = upTo
+		f.place = place{upTo, 0}
+		return n, true
 	}
-	return n, true
+	next := Revision(0)
+	if i < h.order.len() {
+		next = h.order.at(i).change.Revision
+	}
+	kept, p := at.stop(next, n)
+	clear(buf[kept:n])
+	f.place = p
+	return kept, true
 }
 
 // after returns the index of the first change above the revision. The caller
@@ -116,7 +130,7 @@ func (h *history) after(r Revision) int {
 	i, j := 0, h.order.len()
 	for i < j {
 		m := int(uint(i+j) >> 1)
-		if h.order.at(m).revision <= r {
+		if h.order.at(m).change.Revision <= r {
 			i = m + 1
 		} else {
 			j = m
@@ -125,37 +139,21 @@ func (h *history) after(r Revision) int {
 	return i
 }
 
-// change returns the change of a revision that is in memory.
-func (c *recent) change(r Revision) *Change {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.records.at(c.after(r - 1)).change
-}
-
 // readBack fills buf from the log, with changes that left memory.
 func (f *Feed) readBack(ctx context.Context, buf []CollectionChange) (n int, err error) {
 	s := f.store
 	s.history.mu.Lock()
 	upTo := s.history.window
 	s.history.mu.Unlock()
-	after := f.position
-	err = s.batch(ctx, true, func(ctx context.Context) error {
-		if floor := Revision(s.floor.Load()); after < floor {
-			return &ExpiredError{Revision: after, Floor: floor}
+	err = s.batch(ctx, true, func(ctx context.Context) (err error) {
+		if floor := Revision(s.floor.Load()); f.position < floor {
+			return &ExpiredError{Revision: f.position, Floor: floor}
 		}
-		for e, err := range s.log.Changes(ctx, "", after, upTo) {
-			if err != nil {
-				return s.readError(err)
-			}
+		n, _, err = s.readLog(ctx, "", &f.place, upTo, len(buf), 0, func(n int, e *Entry) bool {
 			buf[n] = CollectionChange{e.Collection, e.change()}
-			n++
-			f.position = e.Revision
-			if n == len(buf) {
-				return nil
-			}
-		}
-		f.position = upTo
-		return nil
+			return true
+		})
+		return err
 	})
 	if n > 0 {
 		err = nil // the caller gets these changes, and the error with the next call

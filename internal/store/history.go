@@ -59,7 +59,7 @@ type history struct {
 // ordered is a change in the order of all collections, and the memory that it takes.
 type ordered struct {
 	collection *collection
-	revision   Revision
+	change     *Change
 	bytes      int64
 }
 
@@ -144,7 +144,7 @@ func (s *Store) remember(c *collection, ch *Change, more int64, notified []*topi
 	h := &s.history
 	cost := ch.cost(s.inMemory) + more
 	ch.bytes = &h.bytes
-	h.order.push(ordered{c, ch.Revision, cost})
+	h.order.push(ordered{c, ch, cost})
 	h.bytes.Add(cost)
 	return c.record(ch, notified)
 }
@@ -197,8 +197,8 @@ func (c *recent) record(ch *Change, notified []*topic) []*topic {
 	return notified
 }
 
-// trim drops the oldest changes: those up to the floor, and as many as the bound on memory
-// requires.
+// trim drops the oldest changes, in whole revisions: those up to the floor, and as many as the
+// bound on memory requires.
 func (s *Store) trim(floor Revision) {
 	h := &s.history
 	h.mu.Lock()
@@ -206,14 +206,15 @@ func (s *Store) trim(floor Revision) {
 	before, now, most := h.window, s.Any().revision, s.mostMemory()
 	for h.order.len() > 0 {
 		o := h.order.at(0)
+		r := o.change.Revision
 		// A change that is recorded and not yet published cannot have been read.
-		if o.revision > now || o.revision > floor && h.bytes.Load() <= most {
+		if r > now || r > floor && r != h.window && h.bytes.Load() <= most {
 			break
 		}
-		h.window = o.revision
-		o.collection.trim(o.revision)
+		h.window = r
+		o.collection.trim(r)
 		if len(h.pinned) > 0 {
-			h.unpin(func(p *pinned) bool { return p.collection == o.collection && p.revision < o.revision })
+			h.unpin(func(p *pinned) bool { return p.collection == o.collection && p.revision < r })
 		}
 		h.bytes.Add(-o.bytes)
 		h.unpaid += o.bytes
@@ -263,7 +264,7 @@ func (c *recent) trim(r Revision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.records.pop().change.drop()
-	c.trimmed = r
+	c.trimmed = max(c.trimmed, r)
 }
 
 // after returns the index of the first record above the revision. The caller

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Revision is the store's clock, one for all collections. Each change has its own
-// revision, also within a group. Revisions only grow. Zero means "none".
+// Revision is the store's clock, one for all collections. On a Log each change has its own
+// revision, also within a group; on a Shared, several changes can have one. Revisions only grow.
+// Zero means "none".
 type Revision uint64
 
 // Entry is one change as a log keeps it.
@@ -143,6 +144,14 @@ type Log interface {
 	Usage() Usage
 
 	// Close releases everything. It is called once.
+	Close() error
+}
+
+// archive is what a Log and a Shared have in common: reading back, and the end.
+type archive interface {
+	Changes(ctx context.Context, collection string, after, upTo Revision) iter.Seq2[Entry, error]
+	ObjectsAt(ctx context.Context, collection string, at Revision, prefix, after string) iter.Seq2[*Object, error]
+	Usage() Usage
 	Close() error
 }
 

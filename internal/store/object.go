@@ -19,7 +19,8 @@ type Object struct {
 	Held []byte
 
 	// Created is the revision that created the object, Modified the one that made
-	// this version. No two objects of states have the same Modified; see IsGone.
+	// this version. With a Shared, several objects can have the same Modified, but no two
+	// versions of one object; see IsGone.
 	Created, Modified Revision
 
 	// RevisionAt is the offset of the digits of Modified in the bytes. A log that encrypts
@@ -92,7 +93,7 @@ const isGone = 1 << 30
 
 // IsGone reports whether Change.Gone made the object: the content before a change, with the
 // revision of the change. The object after the change may have the same revision, so a cache
-// by revision needs IsGone in its key.
+// by key and revision also needs IsGone in its key.
 func (o *Object) IsGone() bool { return o.mark.Load()&isGone != 0 }
 
 // At returns the same content with another revision. A deletion reports the last state

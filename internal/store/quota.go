@@ -60,11 +60,16 @@ type QuotaError struct {
 	Used, Limit, Grows int64
 	// Shared: the limit is that of a Budget.
 	Shared bool
+	// Fork: the limit is the one of a single fork.
+	Fork bool
 }
 
 func (e *QuotaError) Error() string {
 	if e.Shared {
 		return fmt.Sprintf("all forks together use %d bytes, and may use %d", e.Used, e.Limit)
+	}
+	if e.Fork {
+		return fmt.Sprintf("the fork is full: its objects use %d of %d bytes, and %d more are needed", e.Used, e.Limit, e.Grows)
 	}
 	return fmt.Sprintf("the storage quota is exceeded: objects use %d of %d bytes, and this write needs %d more", e.Used, e.Limit, e.Grows)
 }
@@ -96,7 +101,7 @@ func (s *Store) fits(w *Write, update bool, grown, grows int64) error {
 		most += limit / quotaSlack
 	}
 	if limit > 0 && s.bytes+grown+grows > most {
-		return &QuotaError{Used: s.bytes + grown, Limit: limit, Grows: grows}
+		return &QuotaError{Used: s.bytes + grown, Limit: limit, Grows: grows, Fork: s.o.Account != nil}
 	}
 	return s.fitsBudget(small, grown, grows)
 }

@@ -87,6 +87,19 @@ func (s *State) Snapshot(collection string) Snapshot {
 	return Snapshot{s.revision, nil}
 }
 
+// All yields all objects with their collections, ordered by collection and key.
+func (s *State) All() iter.Seq2[string, *Object] {
+	return func(yield func(string, *Object) bool) {
+		for collection := range s.Collections() {
+			for o := range s.Snapshot(collection).Scan("", "") {
+				if !yield(collection, o) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Snapshot is one collection at one revision.
 type Snapshot struct {
 	revision Revision
@@ -112,6 +125,14 @@ func (s Snapshot) Scan(prefix, after string) iter.Seq[*Object] {
 			s.root.scan(&r, true, prefix != "", yield)
 		}
 	}
+}
+
+// Len returns how many objects there are.
+func (s Snapshot) Len() int {
+	if s.root == nil {
+		return 0
+	}
+	return s.root.count
 }
 
 // Count counts what Scan would yield, in O(log n).

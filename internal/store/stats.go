@@ -1,5 +1,7 @@
 package store
 
+import "time"
+
 // Stats is what the store holds.
 type Stats struct {
 	Floor, Head Revision
@@ -17,7 +19,13 @@ type Stats struct {
 	// GivenUp counts the revisions that were dropped because space was short.
 	GivenUp     int64
 	Collections int
-	Log         Usage
+	// CacheBytes is the part of HistoryBytes that Charge added.
+	CacheBytes int64
+	// HistoryAge is for how long the floor has been readable, in running time.
+	HistoryAge time.Duration
+	// Appending is for how long the log has been writing a group; zero: it writes none.
+	Appending time.Duration
+	Log       Usage
 }
 
 // Stats takes time linear in the collections and topics, not in the objects.
@@ -29,6 +37,8 @@ func (s *Store) Stats() Stats {
 	t.Window, t.HistoryBytes = h.window, h.bytes.Load()
 	t.Changes, t.KeptStates, t.Trees = h.order.len(), len(h.kept), len(h.pinned)
 	h.mu.Unlock()
+	t.CacheBytes = h.caches.Load()
+	t.HistoryAge, t.Appending = s.aging.age(t.Floor), s.measured.appending()
 	t.ObjectBytes = s.Any().bytes
 	t.QuotaBytes, t.QuotaRefused = s.quota.limit.Load(), s.quota.refused.Load()
 	s.room.mu.Lock()
@@ -47,7 +57,7 @@ func (s *Store) Stats() Stats {
 	s.old.mu.RLock()
 	defer s.old.mu.RUnlock()
 	if !s.old.closed {
-		t.Log = s.log.Usage()
+		t.Log = s.archive.Usage()
 	}
 	return t
 }

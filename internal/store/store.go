@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/exposition"
 )
 
 // A Write is one conditional change of one object.
@@ -39,18 +41,22 @@ type Write struct {
 	Next bool
 }
 
-// Options configure a store. The zero value works, but for Log.
+// Options configure a store. The zero value works, but for Log or Shared.
 type Options struct {
-	Log Log
+	// Log is the log of a store that is its only writer; Shared is one that others append to as
+	// well. One of them is set.
+	Log    Log
+	Shared Shared
 
 	// Retention is how long a revision can be read after a newer one replaced it,
-	// in running time; zero means DefaultRetention.
+	// in running time; zero means DefaultRetention. On a Shared it bounds the history in memory
+	// alone: the log keeps what its own compaction leaves.
 	Retention time.Duration
 	// MaxMemory bounds the bytes that history holds in memory: replaced versions,
 	// changes, tree nodes that only old states use, states that readers pinned, and
 	// caches (see Charge). Zero means DefaultMaxMemory.
 	MaxMemory int64
-	// MaxDisk bounds Usage.HistoryBytes; zero means DefaultMaxDisk.
+	// MaxDisk bounds Usage.HistoryBytes of a Log; zero means DefaultMaxDisk.
 	MaxDisk int64
 
 	// Packed are the collections whose large objects are held compressed because they are
@@ -70,16 +76,19 @@ type Options struct {
 	// messages.
 	Note func(warning bool, message string, pairs ...any)
 
-	// Account is the account of a fork in the budget of all forks; nil: there is no such budget. Open ignores
-	// it. The store closes it.
+	// Account is the account of a fork in the budget of all forks; nil: there is no such budget. The store closes
+	// it, unless Open or Fork fails.
 	Account *Account
 
-	// OnDivergence is called by a fork after its first write, in a goroutine of its own; nil: it is not
-	// called. Open ignores it.
+	// OnDivergence is called once when the state is no longer the one that a fork began with, in a goroutine of its
+	// own: after the first write, or by Open if the log is beyond Base. Nil: it is not called. The store compacts
+	// nothing before.
 	OnDivergence func()
+	// Base is the revision that the log of a fork began with. Fork ignores it.
+	Base Revision
 
-	// OnFatal is called once if the log failed and no more writes can be acknowledged. The
-	// process has to end. Nil panics.
+	// OnFatal is called once if the log failed and no more writes can be acknowledged, or if a
+	// Shared was reset (ErrReset), so that the state is void. The process has to end. Nil panics.
 	OnFatal func(error)
 }
 
@@ -107,10 +116,13 @@ const (
 // Locks, in the order in which they may be taken together:
 //
 //	Store.compacting -> Store.mu -> history.mu -> collection.mu -> topic.mu
+//	Store.mu -> flights.mu
 //	Store.writing (the log) is taken after compacting, and holds no other
 type Store struct {
 	mostHistory atomic.Int64 // what Usage.HistoryBytes may be now, in bytes
-	log         Log
+	log         Log          // nil on a Shared
+	follower    *follower    // nil on a Log
+	archive     archive      // the log of either kind
 	o           Options
 	published   atomic.Pointer[State]
 	floor       atomic.Uint64                          // the oldest revision that can be read, a Revision
@@ -127,6 +139,7 @@ type Store struct {
 	room      room
 	old       oldReads
 	arrival   arrival
+	measured  measured
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
@@ -148,18 +161,31 @@ type collection struct {
 	touched bool
 
 	recent
+
+	writes [3]atomic.Pointer[exposition.Histogram] // by Operation; nil before the first one
 }
 
-// Open replays the log and starts the store. The store owns the log from the
-// call on, and closes it, also when Open fails.
+// Open replays the log, or loads a Shared and follows it, and starts the store. The store owns the
+// log from the call on, and closes it, also when Open fails.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.setDefaults()
+	if o.Shared != nil {
+		return openShared(ctx, o)
+	}
 	l := loader{o: &o}
 	b, err := o.Log.Replay(ctx, l.load)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("replay the log: %w", err), o.Log.Close())
 	}
-	o.Account = nil
+	s := l.store(o, b)
+	if o.OnDivergence == nil || b.Head > o.Base {
+		s.looping.Do(s.startLoop)
+	}
+	return s, nil
+}
+
+// store makes a store of what was loaded.
+func (l *loader) store(o Options, b Bounds) *Store {
 	s := &Store{}
 	names := l.collections(b.Head)
 	s.names.Store(&names)
@@ -170,8 +196,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	state := &State{revision: b.Head, indexes: indexes, roots: roots(nil).with(slices.Collect(maps.Values(names))), bytes: l.bytes.Load(), time: b.Time}
 	s.committer.start(state, 1)
 	s.start(o, b, state)
-	s.looping.Do(s.startLoop)
-	return s, nil
+	s.account()
+	return s
 }
 
 func (o *Options) setDefaults() {
@@ -188,7 +214,8 @@ func (o *Options) setDefaults() {
 
 // start starts the store at a state, all but its loop.
 func (s *Store) start(o Options, b Bounds, state *State) {
-	s.log, s.o, s.done = o.Log, o, make(chan struct{})
+	s.log, s.archive, s.o, s.done = o.Log, o.Log, o, make(chan struct{})
+	s.measured.start()
 	s.mostHistory.Store(o.MaxDisk)
 	s.opened, s.inMemory, s.time = b.Head, b.InMemory, b.Time
 	s.floor.Store(uint64(b.Floor))
@@ -199,11 +226,14 @@ func (s *Store) start(o Options, b Bounds, state *State) {
 	s.aging.start(o, b)
 	s.old.start()
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	if o.Shared != nil {
+		s.archive, s.follower = o.Shared, newFollower(s, o.Shared, b.Floor)
+	}
 }
 
 func (s *Store) startLoop() {
 	s.loop.Go(s.compactLoop)
-	if s.base != 0 && s.o.OnDivergence != nil {
+	if s.o.OnDivergence != nil {
 		go s.o.OnDivergence()
 	}
 }
@@ -326,6 +356,9 @@ func (s *Store) writable(t *Txn) error {
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.committer.close()
+		if s.follower != nil {
+			s.follower.close()
+		}
 		s.closed.Store(true)
 		close(s.done)
 		s.stop()
@@ -342,7 +375,7 @@ func (s *Store) Close() error {
 		s.compacting.Lock() // no compaction and no read of the log after this
 		defer s.compacting.Unlock()
 		s.old.close()
-		s.closeErr = s.log.Close()
+		s.closeErr = s.archive.Close()
 		s.o.Account.Close()
 	})
 	return s.closeErr
@@ -352,10 +385,14 @@ func (s *Store) Close() error {
 func (s *Store) Any() *State { return s.published.Load() }
 
 // MostRecent returns a state that holds every change acknowledged to any client before
-// the call: resourceVersion unset. On a local log that is Any.
+// the call: resourceVersion unset. On a Log that is Any. On a Shared it waits; an
+// *UnavailableError says that the log cannot be reached, or that this store is too far behind.
 func (s *Store) MostRecent(ctx context.Context) (*State, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if s.follower != nil {
+		return s.follower.mostRecent(ctx)
 	}
 	return s.Any(), nil
 }
@@ -366,7 +403,12 @@ func (s *Store) NotOlderThan(ctx context.Context, r Revision, wait time.Duration
 	if now := s.Any(); now.revision >= r {
 		return now, nil
 	}
-	return s.arrival.await(ctx, s, r, wait)
+	if wait <= 0 {
+		return nil, &TooLargeError{Revision: r, Current: s.Any().revision}
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	return s.arrival.await(ctx, s, r, timer.C)
 }
 
 // Bounds returns the oldest revision that Exact and Changes still answer, and
@@ -375,55 +417,4 @@ func (s *Store) Bounds() (floor, head Revision) {
 	// The floor first: it never passes the head.
 	floor = Revision(s.floor.Load())
 	return floor, s.Any().revision
-}
-
-// arrival lets readers wait for a revision.
-type arrival struct {
-	waiting atomic.Int64
-	mu      sync.Mutex
-	next    chan struct{} // closed at the next publication; nil while no reader waits
-}
-
-func (a *arrival) await(ctx context.Context, s *Store, r Revision, wait time.Duration) (*State, error) {
-	if wait <= 0 {
-		return nil, &TooLargeError{Revision: r, Current: s.Any().revision}
-	}
-	a.waiting.Add(1)
-	defer a.waiting.Add(-1)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	for {
-		a.mu.Lock()
-		if a.next == nil {
-			a.next = make(chan struct{})
-		}
-		next := a.next
-		a.mu.Unlock()
-		// Check after getting the channel: a publication in between closes it.
-		if now := s.Any(); now.revision >= r {
-			return now, nil
-		}
-		select {
-		case <-next:
-		case <-timer.C:
-			return nil, &TooLargeError{Revision: r, Current: s.Any().revision}
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-s.done:
-			return nil, ErrClosed
-		}
-	}
-}
-
-// announce wakes the waiting readers after a publication.
-func (a *arrival) announce() {
-	if a.waiting.Load() == 0 {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.next != nil {
-		close(a.next)
-		a.next = nil
-	}
 }

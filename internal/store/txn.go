@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 )
 
 // # Transactions
@@ -30,6 +31,16 @@ type Txn struct {
 	// Needs and Guards are further conditions.
 	Needs  []Need
 	Guards []Guard
+	// Times gets when the log wrote the transaction; nil: the caller does not need it.
+	Times *LogTimes
+}
+
+// LogTimes is when the log wrote a group of transactions: it appended them and made them durable. The zero value: it
+// did not.
+type LogTimes struct {
+	Began, Ended time.Time
+	// Writes and Bytes are those of the group, as in the metrics of the log.
+	Writes, Bytes int
 }
 
 const (

@@ -11,12 +11,15 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/transport"
+
+	"github.com/tidemark-dev/tidemark/internal/http2client"
 )
 
 const (
@@ -31,6 +34,8 @@ const (
 	// pingAfter is how long an HTTP/2 connection may be silent before it is tested with a ping;
 	// a connection that does not answer, or to which no byte can be written, is closed.
 	pingAfter, pingTimeout, writeTimeout = 30 * time.Second, 15 * time.Second, 15 * time.Second
+	// maxHeaderBytes limits the headers of an answer.
+	maxHeaderBytes = 64 << 10
 )
 
 // Target is the address of a webhook, as configurations have it: a URL or a Service.
@@ -83,7 +88,57 @@ type Connections struct {
 type shared struct {
 	key  string
 	base *http.Transport
-	with http.RoundTripper // base with credentials
+	with http.RoundTripper // the transport with credentials
+
+	mu sync.Mutex
+	h2 []*http2client.Conn // those of base with HTTP/2; guarded by mu
+}
+
+// RoundTrip implements http.RoundTripper. It uses a connection with HTTP/2 if there is one. Otherwise base finds or
+// makes a connection, which takes longer.
+func (s *shared) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	i := slices.IndexFunc(s.h2, (*http2client.Conn).Usable)
+	if i < 0 {
+		s.mu.Unlock()
+		return s.base.RoundTrip(r)
+	}
+	c := s.h2[i]
+	s.mu.Unlock()
+	resp, err := c.RoundTrip(r)
+	if !errors.Is(err, http2client.ErrUnusable) {
+		return resp, err
+	}
+	again := r.WithContext(r.Context())
+	if again.Body, err = r.GetBody(); err != nil {
+		return nil, err
+	}
+	return s.base.RoundTrip(again)
+}
+
+// closeIdle closes the connections that are not in use.
+func (s *shared) closeIdle() {
+	s.base.CloseIdleConnections()
+	s.mu.Lock()
+	all := slices.Clone(s.h2)
+	s.mu.Unlock()
+	for _, c := range all {
+		c.CloseIfIdle()
+	}
+}
+
+// join returns the client of a connection with HTTP/2. Of several that were dialed at once, the first is kept.
+func (s *shared) join(t *tls.Conn) http.RoundTripper {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.h2 = slices.DeleteFunc(s.h2, (*http2client.Conn).Ended)
+	if i := slices.IndexFunc(s.h2, (*http2client.Conn).Usable); i >= 0 {
+		go t.Close() // it sends, so it may wait
+		return s.h2[i]
+	}
+	c := http2client.New(t, http2client.Config{HeaderBytes: maxHeaderBytes, IdleTimeout: idleTimeout, PingAfter: pingAfter, PingTimeout: pingTimeout, WriteTimeout: writeTimeout})
+	s.h2 = append(s.h2, c)
+	return c
 }
 
 // NewConnections returns connections that find Services with resolve, and have the credentials of
@@ -98,7 +153,7 @@ func (c *Connections) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.order.Front(); e != nil; e = e.Next() {
-		e.Value.(*shared).base.CloseIdleConnections()
+		e.Value.(*shared).closeIdle()
 	}
 }
 
@@ -154,7 +209,7 @@ func (c *Connections) transport(t Target, u *url.URL) (*shared, error) {
 	if c.order.Len() > maxTransports {
 		last := c.order.Remove(c.order.Back()).(*shared)
 		delete(c.transports, last.key)
-		last.base.CloseIdleConnections()
+		last.closeIdle()
 	}
 	return s, nil
 }
@@ -187,14 +242,16 @@ func (c *Connections) connect(t Target, u *url.URL) (*shared, error) {
 	if secure == nil {
 		secure = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	base := &http.Transport{
+	secure.NextProtos = []string{"h2", "http/1.1"}
+	made := &shared{base: &http.Transport{
 		TLSClientConfig: secure, TLSHandshakeTimeout: handshakeTimeout, DialContext: settings.DialHolder.Dial, DisableCompression: true,
-		ForceAttemptHTTP2: true, IdleConnTimeout: idleTimeout, MaxIdleConnsPerHost: maxIdleConnections,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: writeTimeout},
-		MaxResponseHeaderBytes: 64 << 10,
+		IdleConnTimeout: idleTimeout, MaxIdleConnsPerHost: maxIdleConnections, MaxResponseHeaderBytes: maxHeaderBytes,
+	}}
+	made.base.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{
+		"h2": func(_ string, t *tls.Conn) http.RoundTripper { return made.join(t) },
 	}
-	with, err := transport.HTTPWrappersForConfig(settings, base)
-	return &shared{base: base, with: with}, err
+	made.with, err = transport.HTTPWrappersForConfig(settings, made)
+	return made, err
 }
 
 // dialService connects to a Service, where it is at the moment.

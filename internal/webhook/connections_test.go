@@ -35,7 +35,7 @@ func serve(t *testing.T, handle http.HandlerFunc) (s *httptest.Server, ca []byte
 	}
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	return s, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), connections
+	return s, pemOf(s), connections
 }
 
 func endpoint(t *testing.T, c *Connections, target Target) *Endpoint {
@@ -61,14 +61,14 @@ func TestSharedConnections(t *testing.T) {
 		return address, nil
 	}, nil)
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 119*time.Second+500*time.Millisecond)
 	defer cancel()
 	for _, path := range []string{"/a", "/b/", ""} {
 		if _, err := endpoint(t, c, Target{URL: s.URL + path, CABundle: ca}).Post(ctx, 10, []byte("x"), []byte("y")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := strings.Join(paths, ", "), "HTTP/2.0 /a?timeout=3s, HTTP/2.0 /b?timeout=3s, HTTP/2.0 /?timeout=3s"; got != want {
+	if got, want := strings.Join(paths, ", "), "HTTP/2.0 /a?timeout=2m0s, HTTP/2.0 /b?timeout=2m0s, HTTP/2.0 /?timeout=2m0s"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if n := connections.Load(); n != 1 {
@@ -79,7 +79,7 @@ func TestSharedConnections(t *testing.T) {
 		t.Errorf("a Service with another name: %v", err)
 	}
 	_, err = endpoint(t, c, Target{Service: &Service{Namespace: "o", Name: "example", Port: 5, Path: "p"}, CABundle: ca}).Post(ctx, 10)
-	if want := `Post "https://example.o.svc:5/p?timeout=3s": asked for o/example:5`; err == nil || err.Error() != want {
+	if want := `Post "https://example.o.svc:5/p?timeout=2m0s": asked for o/example:5`; err == nil || err.Error() != want {
 		t.Errorf("a Service that is not found: %v, want %s", err, want)
 	}
 	_, err = endpoint(t, c, Target{URL: s.URL}).Post(ctx, 10)
@@ -258,4 +258,9 @@ func TestServiceAddresses(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, address, err)
 		}
 	}
+}
+
+// pemOf returns the certificate of a server.
+func pemOf(s *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }

@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/http2client"
+	"github.com/tidemark-dev/tidemark/internal/tracing"
 )
 
 const (
@@ -42,7 +45,7 @@ type Answer struct {
 
 // Post sends a request whose body is the concatenation of parts, and returns the answer, which may
 // have limit bytes. It waits for the context as long as there are too many other calls; the query has
-// the time until the deadline. It follows no redirect. An error quotes nothing that the other side
+// the time until the deadline, and headers have the span in the context. It follows no redirect. An error quotes nothing that the other side
 // sent.
 func (e *Endpoint) Post(ctx context.Context, limit int64, parts ...[]byte) (*Answer, error) {
 	u := e.url
@@ -57,7 +60,7 @@ func (e *Endpoint) Post(ctx context.Context, limit int64, parts ...[]byte) (*Ans
 	case <-ctx.Done():
 		return nil, &url.Error{Op: "Post", URL: u.String(), Err: ctx.Err()}
 	}
-	resp, err := e.transport.with.RoundTrip(newRequest(ctx, &u, parts))
+	resp, err := e.send(ctx, &u, parts)
 	if err != nil {
 		return nil, withoutAnswer(&url.Error{Op: "Post", URL: u.String(), Err: err})
 	}
@@ -72,10 +75,28 @@ func (e *Endpoint) Post(ctx context.Context, limit int64, parts ...[]byte) (*Ans
 		return nil, err
 	}
 	a := &Answer{Code: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Body: body}
-	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
-		a.RetryAfter, a.Demands = time.Duration(min(max(seconds, 0), 3600))*time.Second, true
+	if after := resp.Header.Get("Retry-After"); after != "" {
+		if seconds, err := strconv.Atoi(after); err == nil {
+			a.RetryAfter, a.Demands = time.Duration(min(max(seconds, 0), 3600))*time.Second, true
+		}
 	}
 	return a, nil
+}
+
+// maxSends is how often a request is sent that the webhook does not process, because its server stops or has too many
+// requests. Such a server refuses it each time, or the next connection reaches another one.
+const maxSends = 6
+
+// send sends a request, and again if the webhook has not processed it.
+func (e *Endpoint) send(ctx context.Context, u *url.URL, parts [][]byte) (*http.Response, error) {
+	for n := 1; ; n++ {
+		r := newRequest(ctx, u, parts)
+		tracing.Inject(ctx, r.Header)
+		resp, err := e.transport.with.RoundTrip(r)
+		if err == nil || n == maxSends || !errors.Is(err, http2client.ErrUnprocessed) {
+			return resp, err
+		}
+	}
 }
 
 // roundUp rounds up to seconds.
@@ -90,7 +111,7 @@ func roundUp(d time.Duration) time.Duration {
 func newRequest(ctx context.Context, u *url.URL, parts [][]byte) *http.Request {
 	r := &http.Request{
 		Method: http.MethodPost, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, */*"}},
+		Header: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, */*"}, "User-Agent": {userAgent}},
 	}
 	for _, p := range parts {
 		r.ContentLength += int64(len(p))
@@ -144,4 +165,4 @@ func (c *Connections) read(resp *http.Response, limit int64) ([]byte, error) {
 func errTooLarge(limit int64) error { return fmt.Errorf("the answer has more than %d bytes", limit) }
 
 // CloseIdleConnections closes the connections to the target that are not in use.
-func (e *Endpoint) CloseIdleConnections() { e.transport.base.CloseIdleConnections() }
+func (e *Endpoint) CloseIdleConnections() { e.transport.closeIdle() }

@@ -38,9 +38,9 @@ func withoutAnswer(err error) error {
 	return &url.Error{Op: failed.Op, URL: failed.URL, Err: errors.New("the answer is not HTTP")}
 }
 
-// ownWords reports whether an error of net/http quotes nothing from the peer but numbers.
+// ownWords reports whether an error of net/http or http2client quotes nothing from the peer but numbers.
 func ownWords(text string) bool {
-	return strings.HasPrefix(text, "tls: ") || strings.HasPrefix(text, "stream error: stream ID ")
+	return strings.HasPrefix(text, "tls: ") || strings.HasPrefix(text, "stream error: stream ID ") || strings.HasPrefix(text, "http2: the ")
 }
 
 // UnexpectedStatus is the error for a status code that is not a success.

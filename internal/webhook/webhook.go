@@ -8,8 +8,13 @@ import (
 	"io"
 	"net/http"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tidemark-dev/tidemark/internal/tracing"
 )
 
 // answerBytes bounds an answer of a service.
@@ -29,7 +34,7 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	}
 	c.QPS = -1
 	c.WarningHandler = rest.NoWarnings{}
-	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedAnswers{next} })
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedAnswers{traced{next}} })
 	return c, nil
 }
 
@@ -61,6 +66,31 @@ func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // WrappedRoundTripper returns the transport, whose idle connections are closed.
 func (b boundedAnswers) WrappedRoundTripper() http.RoundTripper { return b.RoundTripper }
+
+// traced records a span for each call that is a part of a request, and sends it to the service.
+type traced struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t traced) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !tracing.Recording(r.Context()) {
+		return t.RoundTripper.RoundTrip(r)
+	}
+	ctx, span := tracing.Start(r.Context(), "HTTP "+r.Method, trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	r = r.Clone(ctx) // a RoundTripper must not change its request
+	tracing.Inject(ctx, r.Header)
+	span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("server.address", r.URL.Hostname()))
+	answer, err := t.RoundTripper.RoundTrip(r)
+	if err != nil {
+		span.SetStatus(codes.Error, "")
+		return nil, err
+	}
+	span.SetAttributes(attribute.Int("http.response.status_code", answer.StatusCode))
+	return answer, nil
+}
+
+// WrappedRoundTripper returns the transport, whose idle connections are closed.
+func (t traced) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
 // boundedBody is a body that fails after its limit.
 type boundedBody struct {

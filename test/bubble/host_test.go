@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 	"github.com/tidemark-dev/tidemark/tidemarktest/kube"
+	"github.com/tidemark-dev/tidemark/tidemarktest/nethttp"
 )
 
 // TestHost: the clusters of tidemarktest are worlds of a server in the process of the test, which works
@@ -57,7 +58,7 @@ func TestHost(t *testing.T) {
 			t.Errorf("the other cluster has the object, too: %v", err)
 		}
 		for env, want := range map[*tidemarktest.Env]int{second: http.StatusOK, second.As("alice"): http.StatusForbidden} {
-			answer, err := env.Client().Get(env.URL() + "/apis/example.com/v1/namespaces/default/widgets/one")
+			answer, err := nethttp.Client(env).Get(env.URL() + "/apis/example.com/v1/namespaces/default/widgets/one")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +80,7 @@ func TestSearchReads(t *testing.T) {
 				read := func(ctx context.Context, e *tidemarktest.Env) {
 					if r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL()+path, nil); err != nil {
 						t.Error(err)
-					} else if answer, err := e.Client().Do(r); err == nil {
+					} else if answer, err := nethttp.Client(e).Do(r); err == nil {
 						answer.Body.Close()
 					}
 					select {
@@ -91,7 +92,7 @@ func TestSearchReads(t *testing.T) {
 					for range 20 { // a second, far more than the quiet of a run
 						read(ctx, e)
 					}
-					if answer, err := e.Client().Post(e.URL()+path, "application/json", strings.NewReader(`{"metadata":{"name":"made"}}`)); err == nil {
+					if answer, err := nethttp.Client(e).Post(e.URL()+path, "application/json", strings.NewReader(`{"metadata":{"name":"made"}}`)); err == nil {
 						answer.Body.Close()
 					}
 					for polls && ctx.Err() == nil {

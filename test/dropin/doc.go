@@ -1,4 +1,5 @@
 // Package dropin runs what was made for the kube-apiserver and etcd of envtest, unchanged, on the
 // programs that tidemark envtest-assets writes: envtest itself, and with TIDEMARK_TEST_SUITES=1 also
-// setup-envtest and the suites of controller-runtime, which takes up to an hour with cold caches.
+// setup-envtest, a suite of e2e-framework, and the suites of controller-runtime, kro and Cluster API,
+// which takes up to an hour with cold caches.
 package dropin

@@ -3,6 +3,7 @@ package dropin
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -38,50 +39,74 @@ func outside(t *testing.T, dir string, env []string, name string, args ...string
 	return string(out)
 }
 
-// source returns a copy of a module's source that can be written.
-func source(t *testing.T, module string) string {
+// download returns the source of a module, which cannot be written.
+func download(t *testing.T, module string) fs.FS {
 	t.Helper()
 	var found struct{ Dir string }
 	out := outside(t, t.TempDir(), nil, "go", "mod", "download", "-json", module)
 	if err := json.Unmarshal([]byte(out), &found); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	dir := filepath.Join(t.TempDir(), "source")
-	if err := os.CopyFS(dir, os.DirFS(found.Dir)); err != nil {
-		t.Fatal(err)
-	}
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		mode := os.FileMode(0o644)
-		if e.IsDir() {
-			mode = 0o755
-		}
-		return os.Chmod(path, mode)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return os.DirFS(found.Dir)
 }
 
-// suites are packages with tests that start envtest.
-var suites = map[string][]string{
-	"sigs.k8s.io/controller-runtime@v0.24.1": {
-		"pkg/builder", "pkg/cache", "pkg/client", "pkg/cluster", "pkg/controller", "pkg/controller/controllerutil", "pkg/envtest", "pkg/handler",
-		"pkg/internal/controller", "pkg/internal/recorder", "pkg/manager", "pkg/manager/internal/integration", "pkg/metrics/filters", "pkg/reconcile",
-		"pkg/source", "pkg/webhook",
+// suite is a module with packages whose tests start envtest.
+type suite struct {
+	module string
+	// nested are modules that the module replaces by directories of its repository. They are missing in
+	// the module itself.
+	nested   map[string]string
+	packages []string
+}
+
+var suites = []suite{
+	{
+		module: "sigs.k8s.io/controller-runtime@v0.24.1",
+		packages: []string{
+			"pkg/builder", "pkg/cache", "pkg/client", "pkg/cluster", "pkg/controller", "pkg/controller/controllerutil", "pkg/envtest", "pkg/handler",
+			"pkg/internal/controller", "pkg/internal/recorder", "pkg/manager", "pkg/manager/internal/integration", "pkg/metrics/filters", "pkg/reconcile",
+			"pkg/source", "pkg/webhook",
+		},
 	},
+	{
+		module:   "github.com/kubernetes-sigs/kro@v0.9.4",
+		packages: []string{"test/integration/suites/core"},
+	},
+	{
+		module: "sigs.k8s.io/cluster-api@v1.14.2",
+		nested: map[string]string{"api": "sigs.k8s.io/cluster-api/api@v1.14.2"},
+		packages: []string{
+			"bootstrap/kubeadm/reconcilers/kubeadmconfig", "controllers/clustercache", "controllers/crdmigrator", "controlplane/kubeadm/pkg", "core/reconcilers/cluster", "core/reconcilers/clusterclass",
+			"core/reconcilers/clusterresourceset", "core/reconcilers/extensionconfig", "core/reconcilers/machine", "core/reconcilers/machinedeployment",
+			"core/reconcilers/machinehealthcheck", "core/reconcilers/machinepool", "core/reconcilers/machineset", "core/reconcilers/topology/cluster",
+			"core/reconcilers/topology/cluster/structuredmerge", "core/webhooks/admission/test", "internal/topology/upgrade", "internal/util/ssa/test",
+			"util/controller", "util/deprecated/v1beta1/patch", "util/patch/test",
+		},
+	},
+}
+
+// source returns a copy of a suite's source that can be written.
+func (s *suite) source(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "source")
+	if err := os.CopyFS(dir, download(t, s.module)); err != nil {
+		t.Fatal(err)
+	}
+	for at, module := range s.nested {
+		if err := os.CopyFS(filepath.Join(dir, at), download(t, module)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // TestSuites runs them, one after another.
 func TestSuites(t *testing.T) {
 	nightly(t)
 	dir := assets(t)
-	for module, packages := range suites {
-		at := source(t, module)
-		for _, p := range packages {
+	for _, s := range suites {
+		at := s.source(t)
+		for _, p := range s.packages {
 			t.Run(p, func(t *testing.T) {
 				out := outside(t, at, []string{"KUBEBUILDER_ASSETS=" + dir}, "go", "test", "-count=1", "-timeout=20m", "./"+p)
 				t.Log(strings.TrimSpace(out))

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/go-logr/logr v1.4.3
-	github.com/tidemark-dev/tidemark/tidemarktest v0.0.0-00010101000000-000000000000
+	github.com/tidemark-dev/tidemark/tidemarktest v0.2.0
 	github.com/tidemark-dev/tidemark/tidemarktest/kube v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.36.3
 	k8s.io/apimachinery v0.36.3

@@ -11,7 +11,7 @@ replace (
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/tidemark-dev/tidemark v0.0.0-00010101000000-000000000000
-	github.com/tidemark-dev/tidemark/tidemarktest v0.0.0-00010101000000-000000000000
+	github.com/tidemark-dev/tidemark/tidemarktest v0.2.0
 	github.com/tidemark-dev/tidemark/tidemarktest/kube v0.0.0-00010101000000-000000000000
 	sigs.k8s.io/controller-runtime v0.25.2
 )

@@ -178,7 +178,11 @@ func (g *generator) mutations(c *cel, spec object) {
 			value := pick(g.Rand, c.text(1), c.text(0), c.literal(), "{"+c.literal()+": "+c.text(1)+"}", c.integer(1), "[dyn(1), dyn('a')]", "{'name': 'new', 'image': 'i'}", "Object.spec{}", c.list(1))
 			ops = append(ops, fmt.Sprintf("JSONPatch{op: '%s', path: '%s', value: %s}", pick(g.Rand, "add", "add", "add", "add", "replace", "test", "remove"), pick(g.Rand, paths...), value))
 			if g.some(5) {
-				ops = append(ops, fmt.Sprintf("JSONPatch{op: '%s', from: '%s', path: '%s'}", pick(g.Rand, "copy", "move"), pick(g.Rand, paths...), pick(g.Rand, paths...)))
+				op := pick(g.Rand, "copy", "move")
+				if c.kind == things {
+					op = "move" // a copy of what is not there adds a null: docs/admission.md
+				}
+				ops = append(ops, fmt.Sprintf("JSONPatch{op: '%s', from: '%s', path: '%s'}", op, pick(g.Rand, paths...), pick(g.Rand, paths...)))
 			}
 		}
 		all = append(all, object{"patchType": "JSONPatch", "jsonPatch": object{"expression": "[" + strings.Join(ops, ", ") + "]"}})

@@ -65,8 +65,8 @@ type CRDInstallOptions struct {
 type WebhookInstallOptions struct {
 	// Paths are files and directories.
 	Paths []string
-	// LocalServingHost and LocalServingPort are the address to serve webhooks on. Start sets those
-	// that are empty.
+	// LocalServingHost and LocalServingPort are the address to serve webhooks on: an IP address or
+	// localhost. Start sets those that are empty.
 	LocalServingHost string
 	LocalServingPort int
 	// LocalServingCertDir has tls.crt and tls.key to serve with. Start sets it, and Stop removes it.

@@ -3,7 +3,7 @@ module github.com/tidemark-dev/tidemark/tidemarktest/kube
 go 1.24.0
 
 require (
-	github.com/tidemark-dev/tidemark/tidemarktest v0.0.0-00010101000000-000000000000
+	github.com/tidemark-dev/tidemark/tidemarktest v0.2.0
 	k8s.io/client-go v0.32.0
 )
 

@@ -47,6 +47,7 @@ type Binding struct {
 
 	criteria *match.Criteria // nil: all requests
 	selected *selection      // nil: params are not selected by labels
+	invalid  error           // of a binding that cannot be read
 }
 
 // Policy is a stored policy that has bindings. It is immutable, and safe for concurrent use.
@@ -125,11 +126,15 @@ const maxCandidates = 4096
 func (p *Policies[C]) build(now []store.Snapshot) *set[C] {
 	p.bindings = refresh(p.bindings, now[1], p.readBinding)
 	of := map[string][]*Binding{}
+	s := &set[C]{}
 	for _, d := range p.bindings {
+		if d.value.invalid != nil { // its policy is not known
+			s.all = append(s.all, invalid[C](d.value.Name, d.value.invalid))
+			continue
+		}
 		of[d.value.Policy] = append(of[d.value.Policy], d.value)
 	}
 	p.policies = refresh(p.policies, now[0], p.readPolicy)
-	s := &set[C]{}
 	for name, d := range p.policies {
 		bindings := of[name]
 		if len(bindings) == 0 {
@@ -156,15 +161,18 @@ func refresh[T any](last map[string]*decoded[T], now store.Snapshot, read func(o
 	return next
 }
 
+// invalid returns a policy that refuses all requests.
+func invalid[C any](name string, err error) *Policy[C] {
+	return &Policy[C]{Definition: Definition{Name: name}, compiledPolicy: &compiledPolicy[C]{invalid: err, Compiled: func() (none C) { return none }}}
+}
+
 // readPolicy reads a policy. One that cannot be read refuses all requests.
 func (p *Policies[C]) readPolicy(o *store.Object) *Policy[C] {
-	c := &compiledPolicy[C]{object: o}
 	d, compile, err := p.kind.Policy(o)
 	if err != nil {
-		c.invalid, c.Compiled = err, func() (none C) { return none }
-		return &Policy[C]{Definition: Definition{Name: o.Key}, compiledPolicy: c}
+		return invalid[C](o.Key, err)
 	}
-	c.Compiled = sync.OnceValue(compile)
+	c := &compiledPolicy[C]{object: o, Compiled: sync.OnceValue(compile)}
 	if d.Constraints == nil {
 		c.invalid = errors.New("policy contained no match constraints, a required field")
 	} else {
@@ -180,10 +188,11 @@ func (p *Policies[C]) readPolicy(o *store.Object) *Policy[C] {
 	return &Policy[C]{Definition: d, compiledPolicy: c}
 }
 
+// readBinding reads a binding. One that cannot be read refuses all requests: its policy may be one that does.
 func (p *Policies[C]) readBinding(o *store.Object) *Binding {
 	b, err := p.kind.Binding(o)
 	if err != nil {
-		return &Binding{Name: o.Key} // of no policy
+		return &Binding{Name: o.Key, invalid: fmt.Errorf("the binding %s cannot be read: %w", o.Key, err)}
 	}
 	if b.Resources != nil {
 		b.criteria = criteria(b.Resources)

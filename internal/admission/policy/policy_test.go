@@ -43,6 +43,9 @@ func newRecorder() *recorder {
 		},
 		Binding: func(o *store.Object) (*policy.Binding, error) {
 			v, err := registry.Decode[admissionregistrationv1.ValidatingAdmissionPolicyBinding](o)
+			if err == nil && v.Name == "unreadable" {
+				err = errors.New("it is damaged")
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -121,6 +124,8 @@ func TestPoliciesApplyWithTheNextRequest(t *testing.T) {
 	check("p1/a", "p2/b1")
 	s.Delete(t, policies, "p1")
 	check("p2/b1")
+	s.Must(t, bindings, "", binding("unreadable", "p2", ""))
+	check("p2/b1", "unreadable: failed to configure policy: the binding unreadable cannot be read: it is damaged")
 }
 
 func TestParams(t *testing.T) {

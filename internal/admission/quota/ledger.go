@@ -342,6 +342,9 @@ func (l *Ledger) commitBatch(ctx context.Context, batch []*entry) error {
 			continue
 		}
 		included = append(included, e)
+		if e.t.Times != nil && txn.Times == nil {
+			txn.Times = new(store.LogTimes)
+		}
 		txn.Writes = append(txn.Writes, e.t.Writes...)
 		txn.Needs = append(txn.Needs, e.t.Needs...)
 		txn.Guards = append(txn.Guards, e.t.Guards...)
@@ -371,6 +374,9 @@ func (l *Ledger) commitBatch(ctx context.Context, batch []*entry) error {
 		return err
 	}
 	for _, e := range included {
+		if e.t.Times != nil {
+			*e.t.Times = *txn.Times
+		}
 		n := len(e.t.Writes)
 		e.end(made[:n:n], nil)
 		made = made[n:]

@@ -7,10 +7,15 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/tracing"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 )
@@ -63,7 +68,13 @@ func (h *hook) checkDryRun(a *registry.Attributes) error {
 
 // call sends a review, and returns the checked answer. It needs only the payload of the request, so
 // several goroutines can call webhooks of one request.
-func (w *Webhooks) call(ctx context.Context, h *hook, payload []byte) (*answer, error) {
+func (d *dispatcher) call(ctx context.Context, h *hook, payload []byte) (reply *answer, err error) {
+	uid := uuid.New()
+	if tracing.Recording(ctx) {
+		var end func(error)
+		ctx, end = d.trace(ctx, h, uid)
+		defer func() { end(err) }()
+	}
 	if h.invalid != nil {
 		return nil, &callError{h.name, h.invalid, http.StatusInternalServerError}
 	}
@@ -71,13 +82,12 @@ func (w *Webhooks) call(ctx context.Context, h *hook, payload []byte) (*answer, 
 		err := errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
 		return nil, h.failed(http.StatusBadRequest, "could not create admission objects: %w", err)
 	}
-	endpoint, err := w.connect(h)
+	endpoint, err := d.connect(h)
 	if err != nil {
 		return nil, h.failed(http.StatusInternalServerError, "could not get REST client: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
-	uid := uuid.New()
 	got, err := post(ctx, endpoint, reviewHead(h.version, uid), payload)
 	if err != nil {
 		return nil, h.failed(http.StatusServiceUnavailable, "failed to call webhook: %w", err)
@@ -86,11 +96,32 @@ func (w *Webhooks) call(ctx context.Context, h *hook, payload []byte) (*answer, 
 	if err != nil {
 		return nil, h.failed(http.StatusServiceUnavailable, "failed to call webhook: %w", err)
 	}
-	reply, err := review.check(h.phase, h.version, uid)
+	reply, err = review.check(h.phase, h.version, uid)
 	if err != nil {
 		return nil, &callError{h.name, fmt.Errorf("received invalid webhook response: %w", err), http.StatusServiceUnavailable}
 	}
 	return reply, nil
+}
+
+// trace starts the span of a call, with the name and the attributes of kube-apiserver. The caller ends it with the
+// error of the call.
+func (d *dispatcher) trace(ctx context.Context, h *hook, uid string) (context.Context, func(error)) {
+	name := "Call validating webhook"
+	if h.phase == admit {
+		name = "Call mutating webhook"
+	}
+	kind := d.a.Type
+	ctx, span := tracing.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String("configuration", h.configuration), attribute.String("webhook", h.name),
+		attribute.String("resource", schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: kind.Resource}.String()), attribute.String("subresource", d.a.Subresource),
+		attribute.String("operation", string(d.a.Operation)), attribute.String("UID", uid),
+	))
+	return ctx, func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
+	}
 }
 
 // post sends a review. If the webhook answers 429 or 5xx with Retry-After, post sends it again after that

@@ -167,6 +167,9 @@ func (l *Log) Reclaim(ctx context.Context) error {
 		return err
 	}
 	for _, space := range []byte{spaceReplaced, spaceHeader, spaceActor, spaceCurrent} {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := l.space.admitCompaction(); err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 // aheadFile, and notes how far they are synced.
 type orderedFS struct {
 	vfs.FS
+	dir   string // Pebble's; a checkpoint writes to another one
 	space *space
 	wals  *wals
 }
@@ -34,7 +35,7 @@ func (fs orderedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 	if err == nil && c == compactionCategory {
 		return &compactionFile{File: f, space: fs.space}, nil
 	}
-	if number, ok := walNumber(fs.PathBase(name)); ok && err == nil {
+	if number, ok := walNumber(fs.PathBase(name)); ok && err == nil && fs.PathDir(name) == fs.dir {
 		return &aheadFile{File: f, synced: fs.wals.add(number)}, nil
 	}
 	if err != nil || !strings.HasPrefix(fs.PathBase(name), "MANIFEST-") {

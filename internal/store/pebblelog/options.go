@@ -116,7 +116,7 @@ const (
 // the file system; call it after closing Pebble.
 func (l *Log) pebbleOptions(mustExist bool) (*pebble.Options, func() error) {
 	events := l.events()
-	fs, watcher := vfs.WithDiskHealthChecks(orderedFS{l.o.FS, &l.space, &l.wals}, slowDisk, nil, events.DiskSlow)
+	fs, watcher := vfs.WithDiskHealthChecks(orderedFS{l.o.FS, l.pebbleDir(), &l.space, &l.wals}, slowDisk, nil, events.DiskSlow)
 	o := &pebble.Options{
 		FS:                          fs,
 		FormatMajorVersion:          pebble.FormatValueSeparation,

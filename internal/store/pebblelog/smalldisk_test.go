@@ -244,11 +244,6 @@ func TestReclaimErrors(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			gone, cancel := context.WithCancel(t.Context())
-			cancel()
-			if err := log.Reclaim(gone); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrNoSpace) {
-				t.Errorf("without a context: %v", err)
-			}
 			fs.err.Store(&errno)
 			if err := log.Reclaim(t.Context()); !errors.Is(err, store.ErrNoSpace) {
 				t.Errorf("%v: %v", errno, err)
@@ -259,6 +254,11 @@ func TestReclaimErrors(t *testing.T) {
 			}
 			if err := m.step(log, rng); err != nil {
 				t.Error(err)
+			}
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := log.Reclaim(gone); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrNoSpace) {
+				t.Errorf("with a context that has ended: %v", err)
 			}
 			mustClose(t, log)
 		})

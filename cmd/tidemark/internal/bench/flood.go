@@ -31,6 +31,8 @@ type flood struct {
 	URL     string
 	Header  http.Header
 	Clients int
+	// LinkMbit is the bandwidth of the link to the server in megabits a second; zero does not limit it.
+	LinkMbit int
 }
 
 // floodResult is what the process writes to its standard output.
@@ -61,6 +63,9 @@ func Flood(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if f.LinkMbit > 0 {
+		t.link = newLink(f.LinkMbit)
+	}
 	n, err := f.begin(ctx, t)
 	if err != nil {
 		return err
@@ -88,7 +93,7 @@ type running struct {
 
 // startFlood starts a flood. Without clients it does nothing.
 func (b *bed) startFlood(ctx context.Context, u *url.URL, clients int) (*running, error) {
-	f := flood{Kubeconfig: b.server.Kubeconfig, Context: b.server.Context, URL: u.String(), Header: b.asUser("bench-noisy", "bench"), Clients: clients}
+	f := flood{Kubeconfig: b.server.Kubeconfig, Context: b.server.Context, URL: u.String(), Header: b.asUser("bench-noisy", "bench"), Clients: clients, LinkMbit: b.options.LinkMbit}
 	if clients == 0 || b.options.Executable == "" {
 		n, err := f.begin(ctx, b.target)
 		return &running{noise: n}, err

@@ -37,6 +37,9 @@ type Options struct {
 	// Rate is the number of requests per second in open loops, up to 1,000,000. Zero means
 	// closed loops.
 	Rate float64 `json:"rate,omitempty"`
+	// LinkMbit is how many megabits a second the clients that overload the server receive together, up
+	// to 1,000,000, as if they were behind a link of that bandwidth. Zero does not limit them.
+	LinkMbit int `json:"linkMbit,omitempty"`
 	// MaxOps limits the operations of a round, 1 to 10,000,000.
 	MaxOps int64 `json:"maxOps"`
 	// Seed determines the generated objects, but not the names of their namespaces.
@@ -62,6 +65,7 @@ const (
 	maxConnections = 256
 	maxDefinitions = 5000
 	maxRate        = 1e6
+	maxLinkMbit    = 1_000_000
 	maxMaxOps      = 10_000_000
 	// maxPad keeps a pod below the 1.5 MiB that etcd accepts.
 	maxPad = 1 << 20
@@ -114,6 +118,7 @@ func (o Options) Check() error {
 	within("clients", int64(o.Clients), 0, maxClients)
 	within("definitions", int64(o.Definitions), 1, maxDefinitions)
 	within("connections", int64(o.Connections), 1, maxConnections)
+	within("link-mbit", int64(o.LinkMbit), 0, maxLinkMbit)
 	within("max-ops", o.MaxOps, 1, maxMaxOps)
 	if o.Duration < time.Millisecond || o.Duration > maxDuration {
 		errs = append(errs, fmt.Errorf("duration is %v: want 1ms to %v", o.Duration, maxDuration))

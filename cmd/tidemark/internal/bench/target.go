@@ -25,6 +25,8 @@ type target struct {
 	// transport authenticates with methods other than a token or a certificate, such as
 	// plugins.
 	transport *transport.Config
+	// link limits what all connections receive together; nil does not.
+	link *link
 }
 
 // loadTarget reads a kubeconfig as kubectl does.
@@ -95,6 +97,9 @@ func (t *target) dial(sessions tls.ClientSessionCache) (*conn, error) {
 	}
 	if t.transport.DialHolder != nil {
 		h.DialContext = t.transport.DialHolder.Dial
+	}
+	if t.link != nil {
+		h.DialContext = t.link.dial
 	}
 	rt, err := transport.HTTPWrappersForConfig(t.transport, h)
 	if err != nil {

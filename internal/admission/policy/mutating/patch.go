@@ -79,7 +79,8 @@ func configurationOf(value ref.Val) (map[string]any, error) {
 
 // containersOf replaces the maps of texts that values of the request's objects have, such as labels:
 // the schema's library knows map[string]any and []any alone. All else stays, and the library refuses
-// what it does not know, such as the list that split returns.
+// what it does not know, such as the list that split returns. An empty list of an expression is a nil
+// slice, and stays one: it is null, and not an empty list in the object.
 func containersOf(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -95,6 +96,9 @@ func containersOf(value any) any {
 		}
 		return out
 	case []any:
+		if v == nil {
+			return v
+		}
 		out := make([]any, len(v))
 		for i := range v {
 			out[i] = containersOf(v[i])
@@ -125,6 +129,9 @@ func plainOf(value any) (any, error) {
 		}
 		return out, nil
 	case []any:
+		if v == nil {
+			return nil, nil
+		}
 		out := make([]any, len(v))
 		for i := range v {
 			plain, err := plainOf(v[i])

@@ -1,0 +1,55 @@
+package tidemark
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// backupPath is where clients get a backup: docs/how-to/restart-and-backup.md. The root world authorizes the requests.
+const backupPath = "/backup"
+
+// serveBackup answers with a backup of the data directory. The user may get it.
+func (r *running) serveBackup(rw http.ResponseWriter, q *http.Request) {
+	if q.Method != http.MethodGet || q.URL.Path != backupPath {
+		fail(rw, http.StatusMethodNotAllowed, "a backup is made with GET "+backupPath)
+		return
+	}
+	source, ok := r.root.server.Storage.(store.BackupSource)
+	if !ok {
+		fail(rw, http.StatusNotImplemented, "the server has no data directory to back up: it keeps its objects in memory only")
+		return
+	}
+	s, err := source.Backup(q.Context())
+	switch {
+	case errors.Is(err, store.ErrBackupRunning):
+		rw.Header().Set("Retry-After", strconv.Itoa(backupRetrySeconds))
+		fail(rw, http.StatusTooManyRequests, err.Error()+", please try again later")
+		return
+	case errors.Is(err, store.ErrNoSpace):
+		fail(rw, http.StatusInsufficientStorage, err.Error())
+		return
+	case errors.Is(err, errors.ErrUnsupported):
+		fail(rw, http.StatusNotImplemented, err.Error())
+		return
+	case err != nil:
+		fail(rw, http.StatusInternalServerError, "backup: "+err.Error())
+		return
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			r.root.server.note(true, "the files of a backup were not removed", "error", err)
+		}
+	}()
+	rw.Header().Set("Content-Type", "application/x-tar")
+	rw.Header().Set("Cache-Control", "no-store")
+	if err := s.Write(q.Context(), rw); err != nil {
+		r.root.server.note(true, "a backup was broken off", "error", err)
+		panic(http.ErrAbortHandler) // the client must not take it for a whole one
+	}
+}
+
+// backupRetrySeconds is the Retry-After while another backup is under way.
+const backupRetrySeconds = 10

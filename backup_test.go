@@ -1,0 +1,131 @@
+package tidemark_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
+)
+
+// TestBackup makes a backup while clients write, and restores it. The restored server has everything that was
+// acknowledged before, answers with the same bytes, has the history and the kept forks, and accepts the same
+// credentials.
+func TestBackup(t *testing.T) {
+	const writers = 4
+	dir := filepath.Join(t.TempDir(), "data")
+	s := servertest.Start(t, on(dir))
+	rootsPublished(t, s)
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("old", "1"))
+	base := get[head](t, s.RESTConfig(), configMaps).Metadata.ResourceVersion
+	must(t, s.RESTConfig(), http.StatusOK, "PATCH", configMaps+"/old", `{"data":{"value":"2"}}`)
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/forks", `{"name":"try","keep":true}`)
+	must(t, below(s, "try"), http.StatusCreated, "POST", configMaps, configMap("inside", "1"))
+
+	var stop atomic.Bool
+	var written [writers]atomic.Int64
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := int64(1); !stop.Load(); i++ {
+				if code, answer := send(t, s.RESTConfig(), "POST", configMaps, configMap(fmt.Sprintf("w%d-%d", w, i), "1")); code != http.StatusCreated {
+					t.Errorf("%d %s", code, answer)
+					return
+				}
+				written[w].Store(i)
+			}
+		})
+	}
+	for w := range writers { // each has begun
+		for written[w].Load() < 3 && !t.Failed() {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	var before [writers]int64
+	for w := range writers {
+		before[w] = written[w].Load()
+	}
+	resp, err := servertest.Client(t, s.RESTConfig()).Get(s.RESTConfig().Host + "/backup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/x-tar" {
+		t.Fatalf("%d %v %v", resp.StatusCode, resp.Header, err)
+	}
+	stop.Store(true)
+	wg.Wait()
+
+	restored := &datadir.Dir{Path: filepath.Join(t.TempDir(), "restored")}
+	contents, err := restored.Restore(t.Context(), bytes.NewReader(archive), datadir.RestoreOptions{KeepHistory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := servertest.Start(t, on(restored.Path))
+	same := r.RESTConfig()
+	same.BearerToken = s.RESTConfig().BearerToken
+	exact := fmt.Sprintf("%s?resourceVersion=%d&resourceVersionMatch=Exact", configMaps, contents.Log.ResourceVersion)
+	if got, want := must(t, same, http.StatusOK, "GET", exact, ""), must(t, s.RESTConfig(), http.StatusOK, "GET", exact, ""); got != want {
+		t.Errorf("the restored server has\n%s\nwant\n%s", got, want)
+	}
+	for w := range writers {
+		must(t, same, http.StatusOK, "GET", fmt.Sprintf("%s/w%d-%d", configMaps, w, before[w]), "")
+	}
+	past := fmt.Sprintf("%s?resourceVersion=%s&resourceVersionMatch=Exact", configMaps, base)
+	if got, want := must(t, same, http.StatusOK, "GET", past, ""), must(t, s.RESTConfig(), http.StatusOK, "GET", past, ""); got != want {
+		t.Errorf("at an old resource version, the restored server has\n%s\nwant\n%s", got, want)
+	}
+	must(t, below(r, "try"), http.StatusOK, "GET", configMaps+"/inside", "")
+	must(t, same, http.StatusNotFound, "GET", configMaps+"/inside", "")
+	must(t, same, http.StatusCreated, "POST", configMaps, configMap("later", "1"))
+
+	// Without the history, a client that has seen more lists again.
+	restored = &datadir.Dir{Path: filepath.Join(t.TempDir(), "ahead")}
+	if _, err := restored.Restore(t.Context(), bytes.NewReader(archive), datadir.RestoreOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r = servertest.Start(t, on(restored.Path))
+	seen := fmt.Sprintf("%s?watch=1&resourceVersion=%d", configMaps, contents.Log.ResourceVersion+5)
+	if got := openWatch(t, r.RESTConfig(), seen)(); !strings.Contains(got, `"code":410`) {
+		t.Errorf("a watch from after the backup gets %s", got)
+	}
+	must(t, below(r, "try"), http.StatusOK, "GET", configMaps+"/inside", "")
+	must(t, r.RESTConfig(), http.StatusOK, "GET", fmt.Sprintf("%s/w0-%d", configMaps, before[0]), "")
+}
+
+// TestBackupRefused: who may have a backup, and of which server.
+func TestBackupRefused(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(tokens, []byte("alice-token,alice,alice\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: filepath.Join(t.TempDir(), "data")}, TokenAuthFile: tokens})
+	must(t, servertest.Anonymous(s), http.StatusForbidden, "GET", "/backup", "")
+	alice := servertest.WithToken(s, "alice-token")
+	must(t, alice, http.StatusForbidden, "GET", "/backup", "")
+	must(t, s.RESTConfig(), http.StatusMethodNotAllowed, "POST", "/backup", "")
+	must(t, s.RESTConfig(), http.StatusMethodNotAllowed, "GET", "/backup/other", "")
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"backup"},"rules":[{"nonResourceURLs":["/backup"],"verbs":["get"]}]}`)
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"backup"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"backup"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"alice"}]}`)
+	if got := must(t, alice, http.StatusOK, "GET", "/backup", ""); !strings.HasPrefix(got, "BACKUP\x00") {
+		t.Errorf("alice got %.20q", got)
+	}
+
+	m := servertest.Start(t, &tidemark.Server{})
+	if got := must(t, m.RESTConfig(), http.StatusNotImplemented, "GET", "/backup", ""); !strings.Contains(got, "in memory only") {
+		t.Errorf("a server in memory says %s", got)
+	}
+}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
+	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/atomicfile"
+)
+
+// backupFlags are the flags of backup.
+type backupFlags struct {
+	kubeconfig, context string
+}
+
+func newBackup() *cobra.Command {
+	f := new(backupFlags)
+	c := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Back up a running server",
+		Long: `Backup asks a running server for a backup of its data directory, checks it, and writes it
+to FILE, or to the standard output if FILE is -. The server goes on meanwhile. The backup
+has everything: all objects as of one resource version, their history, kept forks, and the
+certificates and keys of the server. Protect it like the directory itself.
+
+The user of the kubeconfig needs the permission to get the path /backup, which
+cluster-admin has. Restore makes a data directory of the backup.`,
+		Example: `  # Back up, and look at what the backup has
+  tidemark backup tidemark.tar
+  tar -xOf tidemark.tar BACKUP
+
+  # Compressed
+  tidemark backup - | zstd > tidemark.tar.zst
+
+  # Go on with it on another machine
+  tidemark restore tidemark.tar ./data
+  tidemark serve --data-dir=./data`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := untilInterrupted(c)
+			defer stop()
+			return f.run(ctx, args[0], c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the server (default: the one that kubectl uses)")
+	flags.StringVar(&f.context, "context", "", "context in the kubeconfig (default: the current one)")
+	return c
+}
+
+func (f *backupFlags) run(ctx context.Context, path string, stdout, stderr io.Writer) error {
+	config, err := restConfig(loadKubeconfig(f.kubeconfig, f.context))
+	if err != nil {
+		return err
+	}
+	if path == "-" {
+		contents, err := fetchBackup(ctx, config, stdout, stderr)
+		if err == nil {
+			describeContents(stderr, contents)
+		}
+		return err
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("the file %s exists: name another one, or remove it", path)
+	}
+	out, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part") // a new file, which only its owner reads
+	if err != nil {
+		return err
+	}
+	contents, err := fetchBackup(ctx, config, out, stderr)
+	if err == nil {
+		err = out.Sync()
+	}
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = atomicfile.Rename(out.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(out.Name()))
+	}
+	fmt.Fprintf(stdout, "The backup %s is complete.\n", path)
+	describeContents(stdout, contents)
+	return nil
+}
+
+// fetchBackup copies a backup from the server, and checks it meanwhile.
+func fetchBackup(ctx context.Context, config *rest.Config, out, stderr io.Writer) (datadir.Contents, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = 0
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return datadir.Contents{}, err
+	}
+	host, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return datadir.Contents{}, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(host.String(), "/")+"/backup", http.NoBody)
+	if err != nil {
+		return datadir.Contents{}, err
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return datadir.Contents{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxForkAnswer))
+		var s metav1.Status
+		if json.Unmarshal(b, &s) == nil && s.Message != "" {
+			return datadir.Contents{}, errors.New(s.Message)
+		}
+		return datadir.Contents{}, fmt.Errorf("%s answers GET /backup with %s: it makes no backups, or is no tidemark", host, resp.Status)
+	}
+	count := &byteProgress{p: progress.Progress{W: stderr, Terminal: isTerminal(stderr)}}
+	defer count.end()
+	return datadir.VerifyBackup(ctx, io.TeeReader(resp.Body, io.MultiWriter(out, count)))
+}
+
+// byteProgress shows how many bytes were written to it.
+type byteProgress struct {
+	p    progress.Progress
+	n    int64
+	next time.Time
+}
+
+// Write implements io.Writer.
+func (b *byteProgress) Write(p []byte) (int, error) {
+	b.n += int64(len(p))
+	if now := time.Now(); now.After(b.next) {
+		b.next = now.Add(time.Second / 5)
+		b.p.Step("%.1f MiB", float64(b.n)/(1<<20))
+	}
+	return len(p), nil
+}
+
+// end removes the line.
+func (b *byteProgress) end() { b.p.Step("") }
+
+// describeContents prints what a backup or a data directory has.
+func describeContents(w io.Writer, c datadir.Contents) {
+	line := func(what string, l datadir.LogContents) {
+		changed := ""
+		if !l.Changed.IsZero() {
+			changed = ", last changed " + l.Changed.Format(time.RFC3339)
+		}
+		fmt.Fprintf(w, "%s: %d objects at resource version %d, history from %d%s\n", what, l.Objects, l.ResourceVersion, l.OldestResourceVersion, changed)
+	}
+	line("Server", c.Log)
+	for _, name := range slices.Sorted(maps.Keys(c.Forks)) {
+		line("Kept fork "+name, c.Forks[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Skipped)) {
+		fmt.Fprintf(w, "Kept fork %s is not in the backup: %s\n", name, oneLine(errors.New(c.Skipped[name])))
+	}
+}
+
+func newRestore() *cobra.Command {
+	d := new(datadir.Dir)
+	var permissions string
+	var o datadir.RestoreOptions
+	c := &cobra.Command{
+		Use:   "restore FILE DIR",
+		Short: "Make a data directory of a backup",
+		Long: `Restore makes the data directory DIR of the backup FILE, or of the standard input if FILE is
+-, and checks it. DIR does not exist or is an empty directory. No server starts on a
+directory whose restore was interrupted.
+
+Resource versions continue at the time of the restore in microseconds since 1970, and the
+history before is forgotten. So clients that have seen later changes than the backup has get
+410 Gone and list everything again. With --keep-history, the history and the resource
+versions are those of the backup, and such clients must be restarted.`,
+		Example: `  tidemark restore tidemark.tar ./data
+  tidemark serve --data-dir=./data
+
+  # Look at an earlier state
+  tidemark restore --keep-history tidemark.tar ./look
+  tidemark serve ./look --at=1234`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			d.Path = args[1]
+			if d.GroupAccess, err = groupAccess(permissions); err != nil {
+				return usageError{err}
+			}
+			ctx, stop := untilInterrupted(c)
+			defer stop()
+			return restoreBackup(ctx, args[0], d, o, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	c.Flags().BoolVar(&o.KeepHistory, "keep-history", false, "keep the history and the resource versions of the backup; clients that have seen later changes must be restarted")
+	addPermissions(c, &permissions)
+	return c
+}
+
+func restoreBackup(ctx context.Context, file string, d *datadir.Dir, o datadir.RestoreOptions, in io.Reader, stdout, stderr io.Writer) error {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	count := &byteProgress{p: progress.Progress{W: stderr, Terminal: isTerminal(stderr)}}
+	contents, err := d.Restore(ctx, io.TeeReader(in, count), o)
+	count.end()
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", file, err)
+	}
+	fmt.Fprintf(stdout, "The data directory %s is complete and consistent.\n", d.Path)
+	describeContents(stdout, contents)
+	if !o.KeepHistory {
+		fmt.Fprintln(stdout, "Resource versions continue at the time in microseconds, so that clients that saw later changes list again.")
+	}
+	fmt.Fprintf(stdout, "\n  tidemark serve --data-dir=%s\n", d.Path)
+	return nil
+}
+
+func newCheck() *cobra.Command {
+	d := new(datadir.Dir)
+	var permissions string
+	c := &cobra.Command{
+		Use:   "check DIR",
+		Short: "Check a data directory that is not in use",
+		Long: `Check reads the whole data directory DIR and verifies that it is consistent: all objects,
+all history, and each step from one change to the next, of the server and of its kept
+forks. No server uses the directory meanwhile. Check changes nothing in it.
+
+It prints what the directory has, or the first fault with the file and the place.`,
+		Example: `  tidemark check ~/.local/share/tidemark`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			d.Path = args[0]
+			if d.GroupAccess, err = groupAccess(permissions); err != nil {
+				return usageError{err}
+			}
+			contents, err := d.Check(c.Context())
+			if err != nil {
+				return err
+			}
+			out := c.OutOrStdout()
+			fmt.Fprintf(out, "The data directory %s is consistent.\n", d.Path)
+			describeContents(out, contents)
+			return nil
+		},
+	}
+	addPermissions(c, &permissions)
+	return c
+}
+
+// untilInterrupted returns a context that ends with Ctrl-C or SIGTERM, so that the command removes what it began. A
+// second one ends the process.
+func untilInterrupted(c *cobra.Command) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// addPermissions adds the flag for directories that are shared with a group.
+func addPermissions(c *cobra.Command, permissions *string) {
+	c.Flags().StringVar(permissions, "data-dir-permissions", "owner", "as in tidemark serve: owner, or group for a directory that is shared with its group")
+}
+
+// groupAccess returns the value of --data-dir-permissions.
+func groupAccess(permissions string) (bool, error) {
+	if permissions != "owner" && permissions != "group" {
+		return false, fmt.Errorf("--data-dir-permissions=%s: want owner or group", permissions)
+	}
+	return permissions == "group", nil
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// tryOut starts a server with the configuration, and stops it: the files that flags name are read, the
+// services that they configure are connected as in a start. It has its objects in memory and a free port, and
+// writes no audit log.
+func (f *serveFlags) tryOut(ctx context.Context, stdout, stderr io.Writer) error {
+	s := &f.server
+	s.Logger = f.logging.logger(stderr)
+	address, data := net.JoinHostPort(s.BindAddress, strconv.Itoa(s.Port)), "memory"
+	for _, more := range s.MoreAddresses {
+		address += "\n           " + more
+	}
+	s.MoreAddresses = slices.DeleteFunc(s.MoreAddresses, func(a string) bool { return strings.HasPrefix(a, "unix:") })
+	if !f.inMemory {
+		path, err := f.dataPath()
+		if err != nil {
+			return err
+		}
+		data = path
+	}
+	s.Port, s.At, s.ShutdownDelay = 0, 0, 0
+	if path := s.Audit.Log.Path; path != "" && path != "-" {
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			return fmt.Errorf("--audit-log-path=%s: there is no such directory", path)
+		}
+		s.Audit.Log.Path = os.DevNull
+	}
+	closeTracing, err := f.openTracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeTracing()
+	if err := errors.Join(s.Start(ctx), s.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "The configuration is valid.\n  address  %s\n  data     %s\n", address, data)
+	return nil
+}

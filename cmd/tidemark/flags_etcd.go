@@ -1,0 +1,87 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tidemark-dev/tidemark/etcdstore"
+)
+
+// etcdFlags are the flags of kube-apiserver for objects in etcd.
+type etcdFlags struct {
+	cluster   etcdstore.Cluster
+	overrides []string
+	reuse     int64 // seconds
+	// count, health and ready have no effect: the server knows the numbers of objects at any time, and
+	// its checks do not ask etcd.
+	count, health, ready time.Duration
+}
+
+func (e *etcdFlags) register(flags *pflag.FlagSet) {
+	c := &e.cluster
+	flags.StringSliceVar(&c.Servers, "etcd-servers", nil, "URLs of the members of an etcd cluster that keeps the objects, http://host:port or https://host:port (default: the data directory keeps them)")
+	flags.StringVar(&c.Prefix, "etcd-prefix", "/registry", "what all keys in etcd begin with")
+	flags.StringVar(&c.CAFile, "etcd-cafile", "", "file with the certificate authorities that verify the members of etcd (default: those of the system)")
+	flags.StringVar(&c.CertFile, "etcd-certfile", "", "file with the client certificate for etcd")
+	flags.StringVar(&c.KeyFile, "etcd-keyfile", "", "file with the key of --etcd-certfile")
+	flags.DurationVar(&c.CompactionInterval, "etcd-compaction-interval", 5*time.Minute, "pause between compactions of etcd, which delete older history; 0 compacts nothing")
+	flags.DurationVar(&e.count, "etcd-count-metric-poll-period", time.Minute, "accepted; has no effect: metrics have the numbers of objects at any time")
+	flags.DurationVar(&c.UsageInterval, "etcd-db-metric-poll-interval", 30*time.Second, "pause between polls of the size of etcd's database")
+	flags.DurationVar(&e.health, "etcd-healthcheck-timeout", 2*time.Second, "accepted; has no effect yet")
+	flags.DurationVar(&e.ready, "etcd-readycheck-timeout", 2*time.Second, "accepted; has no effect yet")
+	flags.Int64Var(&e.reuse, "lease-reuse-duration-seconds", 60, "how many seconds new events get the same lease of etcd")
+	flags.StringSliceVar(&e.overrides, "etcd-servers-overrides", nil, "refused: all resources have one clock, and so one etcd cluster")
+}
+
+// on reports whether etcd keeps the objects.
+func (e *etcdFlags) on() bool { return len(e.cluster.Servers) > 0 }
+
+// check reports invalid values, and completes the cluster.
+func (e *etcdFlags) check(f *serveFlags) error {
+	if len(e.overrides) > 0 {
+		return errors.New("--etcd-servers-overrides is not supported: resource versions of all resources come from one clock, and two etcd clusters have two")
+	}
+	if !e.on() {
+		return nil
+	}
+	switch {
+	case f.inMemory:
+		return errors.New("--etcd-servers and --in-memory exclude each other")
+	case f.server.At != 0:
+		return errors.New("--at is for a data directory: --etcd-servers has no states of then")
+	case f.acceptLoss:
+		return errors.New("--accept-data-loss is for a data directory, not for --etcd-servers")
+	case e.cluster.CompactionInterval < 0 || e.cluster.UsageInterval <= 0 || e.reuse <= 0:
+		return errors.New("the intervals of the --etcd flags and --lease-reuse-duration-seconds want values above zero")
+	}
+	e.cluster.CompactionInterval = cmp.Or(e.cluster.CompactionInterval, -1)
+	e.cluster.LeaseReuse = time.Duration(e.reuse) * time.Second
+	e.cluster.EventTTL = f.server.EventTTL
+	if err := e.cluster.Check(); err != nil {
+		return fmt.Errorf("--etcd-servers: %w", err)
+	}
+	return nil
+}
+
+// open returns the cluster as the server uses it. The directory of --data-dir has the server's other
+// files. It must not be one that has objects.
+func (e *etcdFlags) open(f *serveFlags) (*etcdstore.Cluster, error) {
+	path, err := f.dataPath()
+	if err != nil {
+		return nil, err
+	}
+	if f.dataDir == "" {
+		path += "-etcd"
+	}
+	if _, err := os.Stat(filepath.Join(path, "FORMAT")); err == nil {
+		return nil, fmt.Errorf("data directory %s: it has objects, which a server with --etcd-servers would not show: choose another directory", path)
+	}
+	f.dataDir, e.cluster.Path, e.cluster.Logger = path, path, f.server.Logger
+	return &e.cluster, nil
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tidemark-dev/tidemark"
+)
+
+// logging has the flags of the log.
+type logging struct {
+	verbosity  int
+	format     logFormat
+	components verbosities
+}
+
+func (l *logging) register(flags *pflag.FlagSet, s *tidemark.Server) {
+	l.format = "text"
+	flags.IntVarP(&l.verbosity, "v", "v", 0, "log level: 2 logs requests that failed or took more than half a second, with the time of their parts; 4 and above logs every request and everything else")
+	flags.Var(&l.components, "vmodule", "log levels of components, which replace --v for them: requests=4,controllers=2; * stands for any characters; the components are "+strings.Join(tidemark.LogComponents(), ", "))
+	flags.Var(&l.format, "logging-format", "format of the log: text or json")
+	flags.DurationVar(&s.SlowRequest, "trace-slow", 0, "log requests that take longer at every log level, with the time of their parts; 0 for the rule of --v")
+}
+
+func (l *logging) check(s *tidemark.Server) error {
+	if l.verbosity < 0 {
+		return fmt.Errorf("--v=%d: want 0 or more", l.verbosity)
+	}
+	if s.SlowRequest < 0 {
+		return errors.New("--trace-slow is negative: want a duration, or 0")
+	}
+	return nil
+}
+
+// logger returns the log. Level -n of package slog is --v=n.
+func (l *logging) logger(to io.Writer) *slog.Logger {
+	level := slog.Level(-l.verbosity)
+	options := slog.HandlerOptions{Level: l.components.lowest(level), ReplaceAttr: l.format.attribute}
+	var h slog.Handler = slog.NewTextHandler(to, &options)
+	if l.format == jsonFormat {
+		h = slog.NewJSONHandler(to, &options)
+	}
+	log := slog.New(&componentHandler{Handler: h, level: level, of: l.components})
+	for _, v := range l.components {
+		if !slices.ContainsFunc(tidemark.LogComponents(), v.matches) {
+			log.Warn("--vmodule names no component of the log", "pattern", v.pattern, "components", tidemark.LogComponents())
+		}
+	}
+	return log
+}
+
+const jsonFormat logFormat = "json"
+
+// logFormat is the value of --logging-format.
+type logFormat string
+
+// String implements pflag.Value.
+func (f *logFormat) String() string { return string(*f) }
+
+// Set implements pflag.Value.
+func (f *logFormat) Set(text string) error {
+	if text != "text" && text != string(jsonFormat) {
+		return errors.New("want text or json")
+	}
+	*f = logFormat(text)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (f *logFormat) Type() string { return "format" }
+
+// attribute is for HandlerOptions.ReplaceAttr. Levels below Info are "v", as in the logs of Kubernetes, and in
+// JSON the time is "ts", in milliseconds since 1970.
+func (f *logFormat) attribute(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) > 0 {
+		return a
+	}
+	switch level, _ := a.Value.Any().(slog.Level); {
+	case a.Key == slog.LevelKey && level < slog.LevelInfo:
+		return slog.Int("v", -int(level))
+	case *f != jsonFormat:
+		return a
+	case a.Key == slog.LevelKey:
+		return slog.String(a.Key, strings.ToLower(level.String()))
+	case a.Key == slog.TimeKey:
+		return slog.Float64("ts", float64(a.Value.Time().UnixMicro())/1000)
+	case a.Value.Kind() == slog.KindDuration:
+		return slog.String(a.Key, a.Value.Duration().String())
+	}
+	return a
+}
+
+// verbosity is the log level of the components whose names match a pattern.
+type verbosity struct {
+	pattern string
+	level   slog.Level
+}
+
+func (v verbosity) matches(component string) bool {
+	ok, _ := path.Match(v.pattern, component)
+	return ok
+}
+
+// verbosities is the value of --vmodule. The first pattern that matches counts.
+type verbosities []verbosity
+
+// String implements pflag.Value.
+func (v *verbosities) String() string {
+	var all []string
+	for _, one := range *v {
+		all = append(all, one.pattern+"="+strconv.Itoa(-int(one.level)))
+	}
+	return strings.Join(all, ",")
+}
+
+// Set implements pflag.Value.
+func (v *verbosities) Set(text string) error {
+	var all verbosities
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		pattern, number, _ := strings.Cut(part, "=")
+		n, err := strconv.ParseUint(number, 10, 16)
+		if _, bad := path.Match(pattern, ""); err != nil || bad != nil || pattern == "" {
+			return fmt.Errorf("%s: want a component, =, and a log level, such as requests=4", part)
+		}
+		all = append(all, verbosity{pattern, slog.Level(-int(n))})
+	}
+	*v = all
+	return nil
+}
+
+// Type implements pflag.Value.
+func (v *verbosities) Type() string { return "component=N,..." }
+
+// lowest returns the lowest level of all components; level is that of those without one.
+func (v *verbosities) lowest(level slog.Level) slog.Level {
+	for _, one := range *v {
+		level = min(level, one.level)
+	}
+	return level
+}
+
+// componentHandler gives each component its level.
+type componentHandler struct {
+	slog.Handler
+	level slog.Level
+	of    verbosities
+}
+
+// Enabled implements slog.Handler.
+func (h *componentHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
+
+// WithAttrs implements slog.Handler.
+func (h *componentHandler) WithAttrs(all []slog.Attr) slog.Handler {
+	next := *h
+	next.Handler = h.Handler.WithAttrs(all)
+	for _, a := range all {
+		if a.Key != "component" {
+			continue
+		}
+		if i := slices.IndexFunc(h.of, func(v verbosity) bool { return v.matches(a.Value.String()) }); i >= 0 {
+			next.level = h.of[i].level
+		}
+	}
+	return &next
+}
+
+// WithGroup implements slog.Handler.
+func (h *componentHandler) WithGroup(name string) slog.Handler {
+	next := *h
+	next.Handler = h.Handler.WithGroup(name)
+	return &next
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// The flags of serve have three sources: the command line, the environment, and the file of --config. The
+// first one that names a flag counts.
+
+// maxConfigBytes bounds the file of --config.
+const maxConfigBytes = 1 << 20
+
+// alternatives are flags that exclude each other. If one source names a flag, a later one cannot name its
+// alternative: --in-memory is not refused because the environment has a data directory. --in-memory=false names nothing.
+var alternatives = map[string]string{"data-dir": "in-memory", "in-memory": "data-dir"}
+
+// complete gives the flags that the command line does not name the values of the environment and of the file.
+func (f *serveFlags) complete(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	if err := fromEnvironment(flags, lookup); err != nil {
+		return err
+	}
+	if f.config == "" {
+		return nil
+	}
+	if err := fromFile(flags, f.config); err != nil {
+		return fmt.Errorf("--config=%s: %w", f.config, err)
+	}
+	return nil
+}
+
+// variable returns the environment variable of a flag.
+func variable(flag string) string {
+	return "TIDEMARK_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fromEnvironment sets flags from their variables. An empty variable is as one that is not set.
+func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var errs []error
+	open := unnamed(flags)
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		value, _ := lookup(variable(name))
+		if value == "" || name == "help" {
+			continue
+		}
+		if err := open[name].Value.Set(value); err != nil {
+			errs = append(errs, fmt.Errorf("%s=%q: %w", variable(name), value, err))
+		}
+		open[name].Changed = true
+	}
+	return errors.Join(errs...)
+}
+
+// fromFile sets flags from a file of YAML, whose keys are the names of flags.
+func fromFile(flags *pflag.FlagSet, path string) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	defer in.Close()
+	text, err := io.ReadAll(io.LimitReader(in, maxConfigBytes+1))
+	if err != nil {
+		return err
+	}
+	if len(text) > maxConfigBytes {
+		return fmt.Errorf("the file has more than %d bytes", maxConfigBytes)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(text, &values, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }); err != nil {
+		return err
+	}
+	var errs []error
+	open := unnamed(flags)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		one := flags.Lookup(name)
+		switch {
+		case one == nil || name == "help" || name == "config":
+			errs = append(errs, fmt.Errorf("%s: there is no such flag%s", name, similar(flags, name)))
+		case open[one.Name] != nil:
+			if err := setTo(one.Value, values[name]); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			}
+			one.Changed = true
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unnamed returns the flags that no source has named yet.
+func unnamed(flags *pflag.FlagSet) map[string]*pflag.Flag {
+	open := map[string]*pflag.Flag{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		other := flags.Lookup(alternatives[f.Name]) // nil: it has none
+		if !f.Changed && (other == nil || !other.Changed || other.Value.String() == "false") {
+			open[f.Name] = f
+		}
+	})
+	return open
+}
+
+// setTo sets a flag to a value of the file: a string, a number, a boolean, or a list or a map of these.
+func setTo(v pflag.Value, value any) error {
+	var all []string
+	switch value := value.(type) {
+	case []any:
+		for _, one := range value {
+			text, err := scalar(one)
+			if err != nil {
+				return err
+			}
+			all = append(all, text)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			text, err := scalar(value[key])
+			if err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+			all = append(all, key+"="+text)
+		}
+	default:
+		text, err := scalar(value)
+		if err != nil {
+			return err
+		}
+		return v.Set(text)
+	}
+	if slice, ok := v.(pflag.SliceValue); ok {
+		return slice.Replace(all)
+	}
+	return v.Set(strings.Join(all, ","))
+}
+
+// scalar returns a value as the command line has it.
+func scalar(value any) (string, error) {
+	switch value := value.(type) {
+	case string:
+		return value, nil
+	case bool, json.Number:
+		return fmt.Sprint(value), nil
+	case nil:
+		return "", errors.New("there is no value")
+	}
+	return "", errors.New("want a string, a number or a boolean")
+}
+
+// similar suggests a flag for a name that is none.
+func similar(flags *pflag.FlagSet, name string) (hint string) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		same := strings.EqualFold(strings.ReplaceAll(f.Name, "-", ""), strings.NewReplacer("-", "", "_", "").Replace(name))
+		if same && hint == "" {
+			hint = ": did you mean " + f.Name + "?"
+		}
+	})
+	return hint
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// parsed returns serve with values of three sources.
+func parsed(t *testing.T, args []string, variables map[string]string, file string) (*serveFlags, func(name string) string, error) {
+	t.Helper()
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "tidemark.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config="+path)
+	}
+	f := new(serveFlags)
+	c := newServeFor(f)
+	if err := c.Flags().Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	err := f.complete(c.Flags(), func(name string) (string, bool) { v, ok := variables[name]; return v, ok })
+	return f, func(name string) string { return c.Flags().Lookup(name).Value.String() }, err
+}
+
+func TestSources(t *testing.T) {
+	const file = `
+secure-port: 7001
+history-retention: 2h
+history-max-bytes: 3Gi
+controllers: ["*", -garbage-collector]
+tls-san: [a.example.com, "192.0.2.1"]
+feature-gates: {CBORServingAndStorage: true}
+vmodule: {requests: 4, store: 2}
+at: 9007199254740993
+in-memory: true
+`
+	_, value, err := parsed(t, []string{"--history-retention=3h"}, map[string]string{
+		"TIDEMARK_HISTORY_RETENTION": "4h", "TIDEMARK_HISTORY_MAX_BYTES": "4Gi", "TIDEMARK_DATA_DIR": "/env", "TIDEMARK_V": "2", "TIDEMARK_EVENT_TTL": "",
+	}, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"history-retention": "3h0m0s",        // the command line
+		"history-max-bytes": "4Gi", "v": "2", // the environment
+		"data-dir": "/env", "in-memory": "false", // alternatives: the environment counts
+		"secure-port": "7001", "controllers": "[*,-garbage-collector]", "tls-san": "[a.example.com,192.0.2.1]", // the file
+		"feature-gates": "CBORServingAndStorage=true", "vmodule": "requests=4,store=2", "at": "9007199254740993",
+		"event-ttl": "1h0m0s", // none
+	} {
+		if got := value(name); got != want {
+			t.Errorf("--%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestDisabledAlternative: a source that does not select memory does not hide the directory that a later one names.
+func TestDisabledAlternative(t *testing.T) {
+	for _, test := range []struct {
+		args      []string
+		variables map[string]string
+		file      string
+	}{
+		{nil, map[string]string{"TIDEMARK_IN_MEMORY": "false"}, "data-dir: /file"},
+		{[]string{"--in-memory=false"}, nil, "data-dir: /file"},
+		{[]string{"--in-memory=false"}, map[string]string{"TIDEMARK_DATA_DIR": "/file"}, "v: 1"},
+	} {
+		if _, value, err := parsed(t, test.args, test.variables, test.file); err != nil || value("data-dir") != "/file" {
+			t.Errorf("%v %v %s: --data-dir is %q, %v", test.args, test.variables, test.file, value("data-dir"), err)
+		}
+	}
+}
+
+func TestWrongSources(t *testing.T) {
+	for file, want := range map[string]string{
+		"secureport: 1":      "secureport: there is no such flag: did you mean secure-port?",
+		"nothing: 1":         "nothing: there is no such flag",
+		"config: x":          "config: there is no such flag",
+		"secure-port: many":  "secure-port: ",
+		"secure-port: [[1]]": "secure-port: want a string, a number or a boolean",
+		"tls-san:":           "tls-san: there is no value",
+		"v: 1\nv: 2":         "already set",
+		"- v":                "cannot unmarshal array",
+		"#" + strings.Repeat("x", maxConfigBytes): "the file has more than 1048576 bytes",
+	} {
+		if _, _, err := parsed(t, nil, nil, file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.30q: %v, want %q", file, err, want)
+		}
+	}
+	if _, _, err := parsed(t, []string{"--config=/does/not/exist"}, nil, ""); err == nil || err.Error() != "--config=/does/not/exist: no such file or directory" {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := parsed(t, nil, map[string]string{"TIDEMARK_SECURE_PORT": "many"}, ""); err == nil || !strings.Contains(err.Error(), `TIDEMARK_SECURE_PORT="many"`) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	dir := t.TempDir()
+	config := filepath.Join(dir, "tidemark.yaml")
+	for _, test := range []struct {
+		file, args string
+		code       int
+		want       string
+	}{
+		{file: "data-dir: " + dir + "/data\nsecure-port: 7002\naudit-policy-file: " + dir + "/policy.yaml\naudit-log-path: " + dir + "/audit.log", want: "The configuration is valid.\n  address  127.0.0.1:7002\n  data     " + dir + "/data\n"},
+		{file: "shutdown-delay-duration: 1h", want: "The configuration is valid."}, // at once
+		{file: "audit-policy-file: " + dir + "/missing.yaml\naudit-log-path: " + dir + "/audit.log", code: exitFailed, want: "missing.yaml"},
+		{file: "audit-policy-file: " + dir + "/policy.yaml\naudit-log-path: " + dir + "/none/audit.log", code: exitFailed, want: "--audit-log-path=" + dir + "/none/audit.log: there is no such directory"},
+		{file: "token-auth-file: " + dir + "/none.csv", code: exitFailed, want: "none.csv"},
+		{file: "advertise-address: 0.0.0.0", code: exitUsage, want: "the advertised address"},
+		{file: "history-retention: -1s", code: exitUsage, want: "the --history flags want values above zero"},
+	} {
+		if err := os.WriteFile(config, []byte(test.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var stdout, stderr strings.Builder
+		code := run([]string{"serve", "--dry-run", "--config=" + config}, &stdout, &stderr)
+		if text := stdout.String() + stderr.String(); code != test.code || !strings.Contains(text, test.want) {
+			t.Errorf("%s: %d %s, want %d and %q", test.file, code, text, test.code, test.want)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != 2 {
+		t.Errorf("a dry-run left files: %v", left)
+	}
+}

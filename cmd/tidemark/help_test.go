@@ -1,0 +1,67 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestHelpGroups: the flags of serve are in groups, on short lines, and each is in one.
+func TestHelpGroups(t *testing.T) {
+	_, out, _ := command("serve", "--help")
+	_, flags, _ := strings.Cut(out, "\nAddresses:\n")
+	if !strings.Contains(flags, "\nAuthentication:\n") || !strings.Contains(flags, "\nConfiguration:\n") {
+		t.Fatalf("there are no groups:\n%s", out)
+	}
+	_, others, _ := strings.Cut(flags, "\nOther flags:\n")
+	if got := strings.Count(others, "--"); got != 1 { // --help
+		t.Errorf("%d flags are in no group:\n%s", got, others)
+	}
+	for line := range strings.Lines(flags) {
+		if words := strings.Fields(line); len(line) > helpColumns+1 && len(words) > 1 && longest(words) < helpColumns/2 {
+			t.Errorf("this line has %d characters: %s", len(line), line)
+		}
+	}
+	_, out, _ = command("--help")
+	for _, title := range []string{"Run a server:\n", "Operate it:\n", "Test and measure:\n"} {
+		if !strings.Contains(out, title) {
+			t.Errorf("the help lacks the group %q:\n%s", title, out)
+		}
+	}
+}
+
+func longest(words []string) (n int) {
+	for _, word := range words {
+		n = max(n, len(word))
+	}
+	return n
+}
+
+// TestSuggestions: the commands that an unknown one may mean are on lines of their own.
+func TestSuggestions(t *testing.T) {
+	code, _, err := command("serv")
+	const want = "Error: unknown command \"serv\" for \"tidemark\"\nDid you mean this?\n  serve\nRun 'tidemark --help' for usage.\n"
+	if code != exitUsage || err != want {
+		t.Errorf("%d %q, want %q", code, err, want)
+	}
+}
+
+// TestCompletion: known values are completed, also in a list.
+func TestCompletion(t *testing.T) {
+	for line, want := range map[string]string{
+		"--logging-format=":                  "json text",
+		"--data-dir-permissions=g":           "group",
+		"--controllers=-garbage":             "-garbage-collector",
+		"--controllers=*,-garbage":           "*,-garbage-collector",
+		"--authorization-mode=Node,A":        "Node,ABAC Node,AlwaysAllow Node,AlwaysDeny",
+		"--authorization-mode=RBAC,R":        "",
+		"--feature-gates=CBORServingAndS":    "CBORServingAndStorage=false CBORServingAndStorage=true",
+		"--disable-admission-plugins=LimitR": "LimitRanger",
+		"--tls-min-version=VersionTLS13":     "VersionTLS13",
+	} {
+		_, out, _ := command("__complete", "serve", line)
+		values, _, _ := strings.Cut(out, ":4\n") // no files
+		if got := strings.Join(strings.Fields(values), " "); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+// Package etcdstore keeps the objects of servers in etcd v3, with the keys and values of
+// kube-apiserver. Several servers can share them.
+//
+// Only programs that import the package link the client of etcd.
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/atomicfile"
+	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
+	"github.com/tidemark-dev/tidemark/internal/stored"
+)
+
+// Cluster is an etcd cluster. Fill in Servers, and use it as the shared storage of a server. The
+// fields are those of kube-apiserver's flags --etcd-*. They are not changed after the first call.
+type Cluster struct {
+	// Servers are the client URLs of the members: http://host:port, or https://host:port for TLS.
+	Servers []string
+	// Prefix is what all keys begin with; empty: /registry.
+	Prefix string
+	// CAFile verifies the members; empty: the roots of the system. CertFile and KeyFile are the
+	// certificate of the client and its key; empty: it has none.
+	CAFile, CertFile, KeyFile string
+
+	// CompactionInterval is the pause between compactions: history that is older is deleted. Zero: 5
+	// minutes. Negative: the server compacts nothing.
+	CompactionInterval time.Duration
+	// UsageInterval is the pause between polls of the size of the database; zero: 30 seconds.
+	UsageInterval time.Duration
+	// LeaseReuse is how long a lease is given to new events; zero: a minute.
+	LeaseReuse time.Duration
+	// EventTTL is how long events stay after their last write; zero: an hour.
+	EventTTL time.Duration
+
+	// Path is a directory for the other files of the server, such as its certificate authority. It
+	// is created with mode 0700 if it does not exist. Empty: they are not kept.
+	Path string
+
+	// Logger gets messages about connections and compactions; nil: they are discarded.
+	Logger *slog.Logger
+}
+
+// eventCollection is the collection whose objects end by themselves.
+const eventCollection = "events"
+
+// Dir returns Path.
+func (c *Cluster) Dir() string { return c.Path }
+
+// Check returns an error if no log can be opened with the fields. It opens files, and no connection.
+func (c *Cluster) Check() error {
+	o := c.options(nil)
+	return o.Check()
+}
+
+func (c *Cluster) options(set *encryption.Set) etcdlog.Options {
+	codec := &stored.Codec{Keys: stored.NewKeys(c.Prefix)}
+	codec.Use(set)
+	return etcdlog.Options{
+		Servers: c.Servers, Prefix: strings.TrimSuffix(codec.Keys.Root(), "/"),
+		CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile,
+		Codec: translate(codec), TTL: c.ttl, LeaseReuse: c.LeaseReuse,
+		CompactionInterval: c.CompactionInterval, UsageInterval: c.UsageInterval, Logger: c.Logger,
+	}
+}
+
+func (c *Cluster) ttl(collection string) time.Duration {
+	if collection == eventCollection {
+		return cmp.Or(c.EventTTL, time.Hour)
+	}
+	return 0
+}
+
+// translate returns the functions that the log needs of a codec.
+func translate(c *stored.Codec) etcdlog.Codec {
+	return etcdlog.Codec{
+		Prefix: func(collection string) (string, error) { return c.Keys.Prefix(collection), nil },
+		Place: func(etcdKey string) (collection, key string, ok bool) {
+			p := c.Keys.Find(etcdKey)
+			return p.Collection, p.Key, p.Class == stored.Object
+		},
+		Encode: c.Seal,
+		Decode: func(ctx context.Context, collection, key string, value []byte) (etcdlog.Decoded, error) {
+			d, err := c.Open(ctx, collection, key, value)
+			return etcdlog.Decoded{Value: d.JSON, RevisionAt: d.RevisionAt, Outdated: d.Outdated}, err
+		},
+	}
+}
+
+// OpenShared opens the log. The set encrypts values; the log owns it, and closes it also when OpenShared
+// fails. It waits for no connection.
+func (c *Cluster) OpenShared(_ context.Context, set *encryption.Set) (store.Shared, store.Sealing, error) {
+	if c.Path != "" {
+		if err := atomicfile.MakeDir(c.Path); err != nil {
+			set.Close()
+			return nil, nil, fmt.Errorf("the directory of the server: %w", err)
+		}
+	}
+	l, err := etcdlog.Open(c.options(set))
+	if err != nil {
+		set.Close()
+		return nil, nil, err
+	}
+	return &sealed{l, set}, l, nil
+}
+
+// sealed is a log with the set that encrypts its values.
+type sealed struct {
+	*etcdlog.Log
+	set *encryption.Set
+}
+
+// Close closes the log, then the set.
+func (s *sealed) Close() error {
+	err := s.Log.Close()
+	s.set.Close()
+	return err
+}

@@ -1,0 +1,31 @@
+package encryption
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Seal returns the stored form of objects with their collections, for a log that begins with them. An object that
+// cannot be encrypted ends the sequence; failed then returns the error.
+func (s *Set) Seal(objects iter.Seq2[string, *store.Object]) (sealed iter.Seq2[string, *store.Object], failed func() error) {
+	var err error
+	l := &Log{} // for its counts alone
+	sealed = func(yield func(string, *store.Object) bool) {
+		for collection, o := range objects {
+			if r := s.rule(collection); r != nil {
+				var stored *store.Object
+				if stored, err = l.seal(r, collection, o); err != nil {
+					err = fmt.Errorf("%s %s cannot be encrypted: %w", collection, o.Key, err)
+					return
+				}
+				o = stored
+			}
+			if !yield(collection, o) {
+				return
+			}
+		}
+	}
+	return sealed, func() error { return err }
+}

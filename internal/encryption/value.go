@@ -1,0 +1,36 @@
+package encryption
+
+import "context"
+
+// SealValue returns the stored form of a value of a collection. The place is the key of the value
+// in etcd, "/registry/secrets/NAMESPACE/NAME": methods that authenticate bind the value to it. The
+// error says why the first provider cannot encrypt at present. Without a rule for the collection,
+// SealValue returns the value itself.
+func (s *Set) SealValue(collection string, value, place []byte) ([]byte, error) {
+	r := s.rule(collection)
+	if r == nil {
+		return value, nil
+	}
+	if err := r.ready(); err != nil {
+		return nil, err
+	}
+	return r.seal(value, place)
+}
+
+// OpenValue decrypts what SealValue, or kube-apiserver, stored at a place. Outdated reports whether
+// SealValue would encrypt the value in another way. The error is an *OpenError. The result may
+// share memory with the argument.
+func (s *Set) OpenValue(ctx context.Context, collection string, sealed, place []byte) (value []byte, outdated bool, err error) {
+	r := s.rule(collection)
+	if r == nil {
+		value, err = identity{}.open(ctx, sealed, place)
+	} else {
+		var at int
+		value, at, err = r.open(ctx, sealed, place)
+		outdated = err == nil && (at != 0 || !r.ways[at].method.current(sealed[len(r.ways[at].prefix):]))
+	}
+	if err != nil {
+		return nil, false, &OpenError{Path: string(place), With: describe(sealed), Err: err}
+	}
+	return value, outdated, nil
+}

@@ -1,0 +1,251 @@
+package etcdlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// # Propose
+//
+//	loop until the outcome is known, for 10 s at most:
+//	    if an outcome is unknown: raise the fence; what was sent before is decided then
+//	    send the transaction
+//	    made                     -> made
+//	    refused by the fence     -> learn its revision, again
+//	    refused, no try unknown  -> refused
+//	    refused, a try unknown   -> made if a key has our change behind the version that it replaces
+//	    not sent                 -> again
+//	    no answer                -> unknown, again
+
+// proposal is a transaction that is being proposed.
+type proposal struct {
+	*request
+	l     *Log
+	since int64 // a revision from before the first try
+	// unknown: some try may have been made. unfenced: it may still be on its way.
+	unknown, unfenced bool
+	last              error // of the last try that failed
+}
+
+// Propose implements store.Shared.
+func (l *Log) Propose(ctx context.Context, t *store.Txn) (store.Decision, error) {
+	for tries := 0; ; tries++ {
+		r, err := l.request(ctx, t)
+		if err != nil {
+			return store.Decision{}, err
+		}
+		p := &proposal{request: r, l: l, since: l.seen.revision.Load()}
+		l.pending.add(t, r)
+		d, err := p.decide(ctx)
+		if err != nil || !d.Made {
+			l.pending.drop(r)
+		}
+		if tries > 0 || !errors.Is(err, errNoLease) {
+			return d, err
+		}
+	}
+}
+
+// errNoLease: the cluster does not know the lease of a put any more.
+var errNoLease = errors.New("the lease has ended")
+
+// decide proposes until the outcome is known or there is no time left.
+func (p *proposal) decide(ctx context.Context) (store.Decision, error) {
+	began := time.Now()
+	for tries := 0; ; tries++ {
+		d, done, err := p.once(ctx)
+		if done || err != nil {
+			return d, err
+		}
+		if ctx.Err() != nil || time.Since(began)+quick.each > quick.all {
+			return d, p.giveUp(ctx)
+		}
+		if !p.unknown && p.last == nil { // refused by the fence alone
+			continue
+		}
+		if !pause(ctx, tries) {
+			return d, p.giveUp(ctx)
+		}
+	}
+}
+
+// giveUp returns the error of a transaction whose outcome is not known in time.
+func (p *proposal) giveUp(ctx context.Context) error {
+	switch {
+	case p.unknown && ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", store.ErrUnknown, ctx.Err())
+	case p.unknown:
+		return fmt.Errorf("%w: %w", store.ErrUnknown, p.last)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return &store.UnavailableError{Err: p.last, RetryAfter: time.Second}
+}
+
+// once makes one try. An error is final.
+func (p *proposal) once(ctx context.Context) (d store.Decision, done bool, err error) {
+	if p.unfenced {
+		err := p.l.raiseFence(ctx, p.fence, p.fenced.GetModRevision())
+		if errors.Is(err, store.ErrReset) {
+			return d, false, p.uncertain(err)
+		}
+		if err != nil {
+			p.last = err
+			return d, false, nil
+		}
+		p.unfenced = false
+	}
+	p.fenced.TargetUnion = &pb.Compare_ModRevision{ModRevision: p.l.fences[p.fence].Load()}
+	before := p.l.seen.now()
+	var to peer.Peer
+	answer, err := try(ctx, quick.each, func(ctx context.Context) (*pb.TxnResponse, error) {
+		return p.l.kv.Txn(withLeader(ctx), &p.pb, grpc.Peer(&to))
+	})
+	if err != nil {
+		return p.failed(ctx, err, to.Addr != nil)
+	}
+	if err := p.l.seen.check(before, answer.Header); err != nil {
+		return d, false, p.uncertain(err)
+	}
+	d = store.Decision{Made: answer.Succeeded, Revision: store.Revision(answer.Header.Revision)}
+	if d.Made {
+		return d, true, nil
+	}
+	if p.moved(answer) {
+		p.last = nil
+		return d, false, nil
+	}
+	if p.unknown {
+		return p.settle(ctx, d, answer)
+	}
+	return d, true, nil
+}
+
+// moved reports whether the fence is not where the try expected it. The answer is a refusal.
+func (p *proposal) moved(answer *pb.TxnResponse) bool {
+	kvs := answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs
+	was, is := p.fenced.GetModRevision(), int64(0)
+	if len(kvs) > 0 {
+		is = kvs[0].ModRevision
+	}
+	if is == was {
+		return false
+	}
+	p.l.fences.learn(p.fence, was, kvs)
+	return true
+}
+
+// failed handles the error of a try. Sent reports whether a member may have got it.
+func (p *proposal) failed(ctx context.Context, err error, sent bool) (d store.Decision, done bool, final error) {
+	p.last = err
+	switch code := status.Code(err); {
+	case is(err, rpctypes.ErrGRPCNoSpace):
+		return p.noSpace(ctx)
+	case is(err, rpctypes.ErrGRPCRequestTooLarge), code == codes.ResourceExhausted && !is(err, rpctypes.ErrGRPCRequestTooManyRequests):
+		return d, false, p.refusal(&store.UnfitError{Key: p.key, Why: "the object is larger than etcd accepts: " + status.Convert(err).Message(), Size: true})
+	case is(err, rpctypes.ErrGRPCLeaseNotFound):
+		p.l.leaser.lost(p.leases)
+		return d, false, p.refusal(&store.UnavailableError{Err: errNoLease, RetryAfter: time.Second})
+	case is(err, rpctypes.ErrGRPCRequestTooManyRequests), is(err, rpctypes.ErrGRPCNotSupportedForLearner):
+		return d, false, nil // refused before raft
+	case !sent:
+		return d, false, nil
+	case !transient(err):
+		return d, false, p.refusal(&store.UnavailableError{Err: err})
+	}
+	p.unknown, p.unfenced = true, true
+	return d, false, nil
+}
+
+// refusal returns the error of a try that was refused. An earlier one may have been made.
+func (p *proposal) refusal(err error) error {
+	if p.unknown {
+		return p.uncertain(err)
+	}
+	return err
+}
+
+// uncertain returns the error of a transaction that ends while a try may have been made.
+func (p *proposal) uncertain(err error) error { return fmt.Errorf("%w: %w", store.ErrUnknown, err) }
+
+// noSpace decides a transaction that etcd answered with NOSPACE. The member that reaches the quota makes
+// the transaction and answers so nevertheless; later ones are not made.
+func (p *proposal) noSpace(ctx context.Context) (d store.Decision, done bool, err error) {
+	w := &p.writes[0]
+	answer, err := p.l.read(ctx, &pb.RangeRequest{Key: []byte(w.etcdKey)}, quick)
+	if err != nil {
+		return d, false, p.uncertain(err)
+	}
+	d.Revision = store.Revision(answer.Header.Revision)
+	made, at, err := p.made(ctx, answer.Kvs, answer.Header.Revision)
+	switch {
+	case err != nil:
+		return d, false, err
+	case made:
+		return store.Decision{Made: true, Revision: at}, true, nil
+	}
+	return d, false, fmt.Errorf("%w: the database of etcd has reached its quota: compact, defragment and disarm its alarm", store.ErrNoSpace)
+}
+
+// settle decides a refused transaction. An earlier try of it may have been made.
+func (p *proposal) settle(ctx context.Context, refused store.Decision, answer *pb.TxnResponse) (store.Decision, bool, error) {
+	made, at, err := p.made(ctx, answer.Responses[0].GetResponseRange().Kvs, answer.Header.Revision)
+	if err != nil {
+		return refused, false, err
+	}
+	if made {
+		return store.Decision{Made: true, Revision: at}, true, nil
+	}
+	return refused, true, nil
+}
+
+// is reports whether an event is what the write makes, from the version that it replaces.
+func (w *write) is(e *mvccpb.Event) bool {
+	was := int64(0)
+	if e.PrevKv != nil {
+		was = e.PrevKv.ModRevision
+	}
+	if was != w.was || was == 0 && e.Kv.CreateRevision != e.Kv.ModRevision {
+		return false
+	}
+	if w.value == nil {
+		return e.Type == mvccpb.DELETE
+	}
+	return e.Type == mvccpb.PUT && bytes.Equal(e.Kv.Value, w.value)
+}
+
+// made reports whether an earlier try was made, and at which revision, by the first write: a change
+// from the version that it replaces to what it stores. The key was read at a revision.
+func (p *proposal) made(ctx context.Context, kvs []*mvccpb.KeyValue, read int64) (bool, store.Revision, error) {
+	w := &p.writes[0]
+	switch {
+	case len(kvs) > 0 && kvs[0].ModRevision == w.was, len(kvs) > 0 && kvs[0].ModRevision <= p.since:
+		return false, 0, nil
+	}
+	var at store.Revision
+	r := scanRange{key: w.etcdKey, after: p.since, upTo: read, before: true}
+	err := p.l.scan(ctx, r, func(e *mvccpb.Event) error {
+		if !w.is(e) {
+			return nil
+		}
+		at = store.Revision(e.Kv.ModRevision)
+		return errDone
+	})
+	if err != nil && !errors.Is(err, errDone) {
+		return false, 0, p.uncertain(err)
+	}
+	return at != 0, at, nil
+}

@@ -1,0 +1,170 @@
+package etcdlog
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// errCompacted: the revision of a request is compacted.
+var errCompacted = errors.New("the revision is compacted")
+
+// attempts bounds the tries of a request.
+type attempts struct {
+	each time.Duration // of one try
+	all  time.Duration
+}
+
+var (
+	quick = attempts{time.Second, 10 * time.Second}
+	page  = attempts{10 * time.Second, 60 * time.Second}
+)
+
+// read sends a linearizable read until it is answered. It returns errCompacted, a
+// *store.TooLargeError, store.ErrReset, the context's error, or a *store.UnavailableError.
+func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts) (*pb.RangeResponse, error) {
+	began := time.Now()
+	for tries := 0; ; tries++ {
+		before := l.seen.now()
+		answer, err := try(ctx, a.each, func(ctx context.Context) (*pb.RangeResponse, error) { return l.kv.Range(withLeader(ctx), r) })
+		switch {
+		case err == nil:
+			return answer, l.seen.check(before, answer.Header)
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case is(err, rpctypes.ErrGRPCCompacted):
+			return nil, errCompacted
+		case is(err, rpctypes.ErrGRPCFutureRev):
+			return nil, &store.TooLargeError{Revision: store.Revision(r.Revision), Current: store.Revision(before.revision)}
+		case !transient(err) || time.Since(began)+a.each > a.all:
+			return nil, &store.UnavailableError{Err: err}
+		}
+		if !pause(ctx, tries) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// withLeader makes a member without a leader refuse the request at once.
+func withLeader(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+}
+
+// try calls a function with a context that ends after a time.
+func try[T any](ctx context.Context, each time.Duration, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, each)
+	defer cancel()
+	return f(ctx)
+}
+
+// is reports whether an error of gRPC is one of etcd. Those of the same code differ by their text.
+func is(err, want error) bool {
+	s, ok := status.FromError(err)
+	w, _ := status.FromError(want)
+	return ok && s.Code() == w.Code() && s.Message() == w.Message()
+}
+
+// transient reports whether the same request may succeed later or at another member.
+func transient(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.DataLoss, codes.NotFound, codes.OutOfRange:
+		return false
+	case codes.FailedPrecondition:
+		return is(err, rpctypes.ErrGRPCNotSupportedForLearner)
+	}
+	return true
+}
+
+// Head implements store.Shared.
+func (l *Log) Head(ctx context.Context) (store.Revision, error) {
+	answer, err := l.read(ctx, &pb.RangeRequest{Key: []byte(l.o.Prefix + "/"), CountOnly: true}, quick)
+	if err != nil {
+		return 0, err
+	}
+	return store.Revision(answer.Header.Revision), nil
+}
+
+// Pages have mostPage keys, or fewer if those have more than pageBytes. The first one, before the size
+// of the values is known, has firstPage.
+const (
+	firstPage = 500
+	mostPage  = 5000
+	pageBytes = 16 << 20
+)
+
+// pages yields the keys of a range, which begins at start, as of a revision, in pages.
+func (l *Log) pages(ctx context.Context, start, end string, at int64) iter.Seq2[[]*mvccpb.KeyValue, error] {
+	return func(yield func([]*mvccpb.KeyValue, error) bool) {
+		r := &pb.RangeRequest{Key: []byte(start), RangeEnd: []byte(end), Revision: at, Limit: firstPage}
+		for {
+			answer, err := l.read(ctx, r, page)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(answer.Kvs) > 0 && !yield(answer.Kvs, nil) || !answer.More || len(answer.Kvs) == 0 {
+				return
+			}
+			size := 0
+			for _, kv := range answer.Kvs {
+				size += len(kv.Value) + len(kv.Key)
+			}
+			r.Limit = min(max(pageBytes/int64(size/len(answer.Kvs)+1), 1), mostPage)
+			r.Key = append(answer.Kvs[len(answer.Kvs)-1].Key, 0)
+		}
+	}
+}
+
+// ObjectsAt implements store.Shared.
+func (l *Log) ObjectsAt(ctx context.Context, collection string, at store.Revision, prefix, after string) iter.Seq2[*store.Object, error] {
+	return func(yield func(*store.Object, error) bool) {
+		base, err := l.etcdKey(collection, "")
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		start := base + prefix
+		if past := base + after + "\x00"; after != "" && past > start {
+			start = past
+		}
+		for kvs, err := range l.pages(ctx, start, rangeEnd(base+prefix), int64(at)) {
+			if errors.Is(err, errCompacted) {
+				err = &store.ExpiredError{Revision: at, Floor: l.floor()}
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, kv := range kvs {
+				of, key, ok := l.place(string(kv.Key))
+				if !ok || of != collection {
+					continue
+				}
+				o, err := l.decode(ctx, versionOf(collection, key, kv))
+				if !yield(o, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rangeEnd returns the end of the range of all keys with a prefix.
+func rangeEnd(prefix string) string {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] < 0xff {
+			return prefix[:i] + string([]byte{prefix[i] + 1})
+		}
+	}
+	return "\x00" // to the end
+}

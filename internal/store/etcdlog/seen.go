@@ -1,0 +1,66 @@
+package etcdlog
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// seen is what the cluster has answered so far. The revision never decreases, unless the cluster is
+// another one or was restored from a backup. (The term of raft is no sign of that: a member that lost an
+// election may have answered with a higher one.)
+//
+// Answers can overtake each other. So an answer is compared with what had been seen before its
+// request was sent, and only answers of linearizable requests are compared: another one may come from
+// a member that lags behind.
+type seen struct {
+	cluster  atomic.Uint64
+	revision atomic.Int64
+}
+
+// mark is what had been seen at a time.
+type mark struct {
+	cluster  uint64
+	revision int64
+}
+
+func (s *seen) now() mark {
+	return mark{s.cluster.Load(), s.revision.Load()}
+}
+
+// check adds the header of a linearizable answer. It returns store.ErrReset if the cluster is not
+// the one of the mark, or has gone back.
+func (s *seen) check(before mark, h *pb.ResponseHeader) error {
+	if err := s.checkCluster(h); err != nil {
+		return err
+	}
+	if h.Revision < before.revision {
+		return fmt.Errorf("%w: revision %d was answered before, and %d now", store.ErrReset, before.revision, h.Revision)
+	}
+	raise(&s.revision, h.Revision)
+	return nil
+}
+
+// checkCluster is check for an answer that may come from a member which lags behind.
+func (s *seen) checkCluster(h *pb.ResponseHeader) error {
+	if s.cluster.CompareAndSwap(0, h.ClusterId) {
+		return nil
+	}
+	if was := s.cluster.Load(); was != h.ClusterId {
+		return fmt.Errorf("%w: the cluster ID was %x, and is %x", store.ErrReset, was, h.ClusterId)
+	}
+	return nil
+}
+
+// raise sets a counter to a value that is not below it.
+func raise(n *atomic.Int64, to int64) {
+	for {
+		now := n.Load()
+		if now >= to || n.CompareAndSwap(now, to) {
+			return
+		}
+	}
+}

@@ -1,0 +1,385 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// # A store on a Shared
+//
+// The log decides and gives revisions; the store follows it. One goroutine, the follower, takes
+// whole revisions from the log, builds the next state and publishes it, as the leader of a
+// group does on a Log. So the published state is always one that the log had, perhaps some
+// milliseconds ago.
+//
+//	others and we        propose ---> the log decides
+//	follower             Follow: [build, swap the root, wake]  [build, swap, wake] ...
+//	writer               check, propose ........ wait for the revision: answer
+//	most recent          Head .................. wait for the revision: read
+//
+// What makes it right:
+//
+//   - A write is acknowledged after its revision was published here: its client reads it.
+//   - A refusal rests on a state that is not older than the call: one at a revision that Head,
+//     or the refusal by the log, has named meanwhile.
+//   - A read of the most recent state waits for a revision that Head named after it began.
+//
+// The follower ends if the log is another one, or went back: the state is void then, and the
+// process has to end. If compaction overtakes it, it loads everything again: see reload.go.
+
+// follower is the part of a store that works on a Shared.
+type follower struct {
+	store *Store
+	log   Shared
+	floor atomic.Uint64 // Batch.Floor, a Revision
+
+	flights flights
+	barrier barrier
+
+	ctx     context.Context // ends with the store, and when the log failed
+	stop    context.CancelFunc
+	failing sync.Once
+	failed  chan struct{} // closed when the log failed
+	writes  []proposed    // scratch space
+}
+
+func openShared(ctx context.Context, o Options) (*Store, error) {
+	l := loader{o: &o}
+	b, err := o.Shared.Load(ctx, l.load)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("load from the log: %w", err), o.Shared.Close())
+	}
+	s := l.store(o, b)
+	s.looping.Do(func() {
+		s.loop.Go(s.follower.run)
+		s.loop.Go(s.follower.age)
+	})
+	return s, nil
+}
+
+func newFollower(s *Store, log Shared, floor Revision) *follower {
+	f := &follower{store: s, log: log, failed: make(chan struct{})}
+	f.floor.Store(uint64(floor))
+	f.ctx, f.stop = context.WithCancel(s.ctx)
+	return f
+}
+
+// run follows the log until the store closes.
+func (f *follower) run() {
+	for f.ctx.Err() == nil {
+		err := f.follow()
+		expired := new(ExpiredError)
+		if errors.As(err, &expired) {
+			err = f.reload()
+		}
+		if err != nil && f.ctx.Err() == nil {
+			f.fail(err)
+		}
+	}
+}
+
+func (f *follower) follow() error {
+	for b, err := range f.log.Follow(f.ctx, f.store.Any().revision) {
+		if err != nil {
+			return err
+		}
+		if err := f.publish(&b); err != nil {
+			return err
+		}
+	}
+	return errors.New("the log ended the sequence of changes")
+}
+
+// fail ends the store: its state is void.
+func (f *follower) fail(err error) {
+	f.failing.Do(func() {
+		f.store.mu.Lock()
+		f.store.failure = fmt.Errorf("the log failed: %w", err)
+		f.store.mu.Unlock()
+		f.stop()
+		close(f.failed)
+		f.store.fatal(err)
+	})
+}
+
+// note ends the store if an error of the log says that it was reset.
+func (f *follower) note(err error) {
+	if errors.Is(err, ErrReset) {
+		f.fail(err)
+	}
+}
+
+// publish makes the changes of a batch readable.
+func (f *follower) publish(b *Batch) error {
+	s := f.store
+	if err := b.check(s.Any().revision); err != nil {
+		return err
+	}
+	if b.Through > s.Any().revision {
+		g := f.seal(b)
+		s.publish(g)
+		clear(f.writes)
+	}
+	if b.Floor > Revision(f.floor.Load()) {
+		f.floor.Store(uint64(b.Floor))
+	}
+	f.raiseFloor()
+	return nil
+}
+
+// check checks what the follower relies on.
+func (b *Batch) check(published Revision) error {
+	last := published + 1
+	for i := range b.Entries {
+		e := &b.Entries[i]
+		if e.Revision < last || e.Revision > b.Through || e.Object != nil && e.Object.Modified != e.Revision {
+			return fmt.Errorf("the log sent a change of %s %q at revision %d after %d, through %d", e.Collection, e.Key, e.Revision, last-1, b.Through)
+		}
+		last = e.Revision
+	}
+	if b.Through < published {
+		return fmt.Errorf("the log sent revisions through %d after %d", b.Through, published)
+	}
+	return nil
+}
+
+// seal makes the changes of a batch in the tip, which nothing else changes, and the state after
+// them.
+func (f *follower) seal(b *Batch) *group {
+	s := f.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.flights.mu.Lock()
+	defer f.flights.mu.Unlock()
+	p := &proposal{writes: f.writes[:0]}
+	for i := range b.Entries {
+		if made, changed := f.change(&b.Entries[i]); changed {
+			p.writes = append(p.writes, made)
+			s.apply(&made)
+		}
+	}
+	g := &group{proposals: []*proposal{p}, writes: len(p.writes)}
+	s.sealAt(g, b.Through)
+	g.state.time = s.time
+	if f.writes = p.writes; len(f.writes) > maxGroupWrites {
+		f.writes = nil
+	}
+	return g
+}
+
+// change is the change of an entry. It reports false if there is none, because the entry deletes
+// what is not there. The caller holds s.mu and flights.mu.
+func (f *follower) change(e *Entry) (proposed, bool) {
+	s := f.store
+	c := s.collectionLocked(e.Collection)
+	before := c.tip.get(e.Key)
+	if e.Object == nil && before == nil {
+		return proposed{}, false
+	}
+	made := proposed{collection: c, key: e.Key, object: e.Object, deleting: e.Object == nil}
+	made.change = &Change{Revision: e.Revision, Before: before, After: e.Object}
+	origin := e.Origin
+	if own := f.flights.see(e.Collection, made.change); own != nil {
+		origin = own.Origin
+	}
+	if origin != nil {
+		from := *origin
+		if from.Actor != nil {
+			from.Actor, made.actorBytes = s.actors.share(from.Actor)
+		}
+		if from.Time.IsZero() {
+			from.Time = wallTime(s.o.Now())
+		}
+		if from.Time.After(s.time) {
+			s.time = from.Time
+		}
+		from.Time = s.time
+		made.change.origin = from
+	}
+	if o := e.Object; o != nil && s.o.packs(e.Collection, len(o.Held)) {
+		packLoaded(o)
+	}
+	return made, true
+}
+
+// raiseFloor raises the floor to what the log and the memory still have.
+func (f *follower) raiseFloor() {
+	s := f.store
+	s.history.mu.Lock()
+	window := s.history.window
+	s.history.mu.Unlock()
+	s.raiseFloor(min(Revision(f.floor.Load()), window))
+}
+
+// age drops changes from memory that are older than Options.Retention, until the store closes.
+// What the log has stays readable.
+func (f *follower) age() {
+	s := f.store
+	ticker := time.NewTicker(s.aging.tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-ticker.C:
+		case <-s.aging.kicked:
+		}
+		s.trim(s.aging.floor(s.Any().revision))
+		f.raiseFloor()
+	}
+}
+
+// await waits until a revision is published. The context bounds it.
+func (f *follower) await(ctx context.Context, r Revision) (*State, error) {
+	s := f.store
+	if now := s.Any(); now.revision >= r {
+		return now, nil
+	}
+	return s.arrival.await(ctx, s, r, nil)
+}
+
+// close waits for the writes under way, for some time, then ends them. No other barrier begins.
+func (f *follower) close() {
+	timer := time.AfterFunc(longestClose, f.store.stop)
+	defer timer.Stop()
+	f.flights.wait.Wait()
+	f.barrier.close()
+}
+
+// longestClose is how long Close waits for writes under way.
+const longestClose = 5 * time.Second
+
+// flights are the transactions under way, from their begin to their answer.
+type flights struct {
+	wait sync.WaitGroup
+
+	mu    sync.Mutex
+	of    map[objectName][]*flight // by the objects that they write
+	count int
+	bytes int64
+}
+
+type objectName struct{ collection, key string }
+
+// flight is a transaction under way.
+type flight struct {
+	txn   *Txn
+	bytes int64
+	// seen are the changes of its objects that were published since it began.
+	seen []seenChange
+}
+
+type seenChange struct {
+	collection string
+	*Change
+}
+
+// What may be under way: it is in memory twice, and the log has its own bounds.
+const (
+	maxFlights     = 512
+	maxFlightBytes = 64 << 20
+)
+
+// begin registers a transaction. The caller calls end. The error is ErrOverloaded, ErrClosed, or
+// that the log failed.
+func (f *follower) begin(t *Txn) (*flight, error) {
+	s, own := f.store, *t // a copy, so that those of commits to a Log stay on their stacks
+	a := &flight{txn: &own}
+	for i := range t.Writes {
+		a.bytes += int64(len(t.Writes[i].Value))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.failure != nil:
+		return nil, s.failure
+	case s.closing:
+		return nil, ErrClosed
+	}
+	u := &f.flights
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.count >= maxFlights || u.count > 0 && u.bytes+a.bytes > maxFlightBytes {
+		return nil, ErrOverloaded
+	}
+	u.wait.Add(1)
+	u.count++
+	u.bytes += a.bytes
+	if u.of == nil {
+		u.of = map[objectName][]*flight{}
+	}
+	for w := range t.stored() {
+		name := objectName{w.Collection, w.Key}
+		u.of[name] = append(u.of[name], a)
+	}
+	return a, nil
+}
+
+// end forgets a transaction.
+func (u *flights) end(a *flight) {
+	defer u.wait.Done()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.count--
+	u.bytes -= a.bytes
+	for w := range a.txn.stored() {
+		name := objectName{w.Collection, w.Key}
+		if left := slices.DeleteFunc(u.of[name], func(b *flight) bool { return a == b }); len(left) > 0 {
+			u.of[name] = left
+		} else {
+			delete(u.of, name)
+		}
+	}
+}
+
+// see shows a change to the transactions that write the object, before it is published. It
+// returns the write that made it, if that is one of them. The caller holds mu.
+func (u *flights) see(collection string, c *Change) (own *Write) {
+	if len(u.of) == 0 {
+		return nil
+	}
+	for _, a := range u.of[objectName{collection, c.key()}] {
+		a.seen = append(a.seen, seenChange{collection, c})
+		for w, last := range a.txn.stored() {
+			if w.Collection == collection && w.Key == c.key() && w.made(last, c) {
+				own = w
+			}
+		}
+	}
+	return own
+}
+
+// stored yields the first write of each object of a transaction, and the last one: those between
+// them are not stored by a Shared.
+func (t *Txn) stored() iter.Seq2[*Write, *Write] {
+	return func(yield func(first, last *Write) bool) {
+		for i := 0; i < len(t.Writes); {
+			first, last := &t.Writes[i], &t.Writes[i]
+			for i++; i < len(t.Writes) && t.Writes[i].Next; i++ {
+				last = &t.Writes[i]
+			}
+			if !yield(first, last) {
+				return
+			}
+		}
+	}
+}
+
+// made reports whether the change is what the write, with the last one of its object, asks for.
+func (w *Write) made(last *Write, c *Change) bool {
+	if w.If == 0 != (c.Before == nil) || c.Before != nil && c.Before.Modified != w.If || (last.Value == nil) != (c.After == nil) {
+		return false
+	}
+	if c.After == nil {
+		return true
+	}
+	held, head, tail := string(c.After.Held), string(last.Value[:last.RevisionAt]), string(last.Value[last.RevisionAt:])
+	return len(held) == len(last.Value)+digits(c.Revision) && strings.HasPrefix(held, head) && strings.HasSuffix(held, tail)
+}

@@ -1,0 +1,178 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// commit is Apply on a Shared.
+func (f *follower) commit(ctx context.Context, t *Txn) ([]*Object, error) {
+	a, err := f.begin(t)
+	if err != nil {
+		return nil, err
+	}
+	defer f.flights.end(a)
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.store.ctx, cancel)()
+	made, err := f.decide(both, a)
+	if err != nil && ctx.Err() == nil && f.store.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil, fmt.Errorf("%w: %w", ErrUnknown, ErrClosed)
+	}
+	return made, err
+}
+
+// decide proposes a transaction until the log has made it, or it fails by a state that is not
+// older than the call.
+func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
+	state, recent := f.store.Any(), false
+	for {
+		befores, err := f.check(state, a.txn)
+		switch {
+		case err != nil && recent:
+			f.store.noteFull(err)
+			return nil, err
+		case err != nil: // the state may be behind
+			if state, err = f.store.MostRecent(ctx); err != nil {
+				return nil, err
+			}
+			recent = true
+			continue
+		}
+		d, err := f.propose(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		switch state, err = f.await(ctx, d.Revision); {
+		case err != nil && d.Made: // it was made, but is not readable here
+			return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+		case err != nil:
+			return nil, err
+		case d.Made:
+			return f.made(a, befores, d.Revision), nil
+		}
+		recent = true
+		if len(a.txn.Guards) == 0 {
+			continue
+		}
+		// The state has no guards. If all else holds, one of them was in the way.
+		if _, err := f.check(state, a.txn); err == nil {
+			return nil, &TxnError{GuardPart, 0, ErrStale}
+		}
+	}
+}
+
+// propose has the log decide, and measures it.
+func (f *follower) propose(ctx context.Context, a *flight) (Decision, error) {
+	m, began := &f.store.measured, time.Now()
+	d, err := f.log.Propose(ctx, a.txn)
+	if err != nil {
+		f.note(err)
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			err = fmt.Errorf("the write may still happen: %w", err)
+		}
+		return d, err
+	}
+	ended := time.Now()
+	if d.Made {
+		m.wrote(ended.Sub(began), len(a.txn.Writes), int(a.bytes))
+	}
+	if a.txn.Times != nil {
+		*a.txn.Times = LogTimes{Began: began, Ended: ended, Writes: len(a.txn.Writes), Bytes: int(a.bytes)}
+	}
+	return d, nil
+}
+
+// check compares the conditions of a transaction that the state shows, all but its guards, and
+// the quota. It returns the objects that the writes replace.
+func (f *follower) check(state *State, t *Txn) ([]*Object, error) {
+	befores := make([]*Object, len(t.Writes))
+	var grown int64
+	for i := range t.Writes {
+		w := &t.Writes[i]
+		var had int64
+		if w.Next {
+			befores[i], had = befores[i-1], takes(len(t.Writes[i-1].Value), len(w.Key))
+		} else {
+			befores[i] = state.Get(w.Collection, w.Key)
+			had = objectBytes(befores[i])
+			if err := check(befores[i], w.If); err != nil {
+				return nil, &TxnError{WritePart, i, err}
+			}
+		}
+		grows := -had
+		if w.Value != nil {
+			grows += takes(len(w.Value), len(w.Key))
+		}
+		if err := f.fits(w, befores[i] != nil || w.Next, grown, grows); err != nil {
+			return nil, err
+		}
+		grown += grows
+	}
+	for i, n := range t.Needs {
+		if o := state.Get(n.Collection, n.Key); o == nil && n.Modified != 0 || o != nil && o.Modified != n.Modified {
+			return nil, &TxnError{NeedPart, i, ErrStale}
+		}
+	}
+	return befores, nil
+}
+
+func (f *follower) fits(w *Write, update bool, grown, grows int64) error {
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	return f.store.fits(w, update, grown, grows)
+}
+
+// made returns the objects of a transaction that was made at a revision, which is published.
+func (f *follower) made(a *flight, befores []*Object, r Revision) []*Object {
+	f.flights.mu.Lock()
+	seen := a.seen
+	f.flights.mu.Unlock()
+	all := make([]*Object, 0, len(a.txn.Writes))
+	for first, last := range a.txn.stored() {
+		o := published(seen, first, r)
+		if o == nil {
+			o = last.object(befores[len(all)], r)
+		}
+		for {
+			all = append(all, o) // of each write of the object
+			if &a.txn.Writes[len(all)-1] == last {
+				break
+			}
+		}
+	}
+	return all
+}
+
+// published returns the object of a change as an answer shows it, nil if it is not among those
+// that were seen: a reload has passed over it.
+func published(seen []seenChange, w *Write, r Revision) *Object {
+	for _, c := range seen {
+		if c.Revision == r && c.collection == w.Collection && c.key() == w.Key {
+			if c.After != nil {
+				return c.After
+			}
+			return c.Gone()
+		}
+	}
+	return nil
+}
+
+// object is what a write made at a revision, of the object before it.
+func (w *Write) object(before *Object, r Revision) *Object {
+	if w.Value == nil {
+		if before == nil {
+			return nil // created and deleted in one step
+		}
+		return before.At(r)
+	}
+	d := newDraft(w.Value, w.RevisionAt, r)
+	o := d.object(r)
+	o.Key, o.Created = w.Key, r
+	if before != nil {
+		o.Created = before.Created
+	}
+	return o
+}

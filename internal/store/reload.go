@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// # Loading again
+//
+// When compaction overtakes the follower, the changes up to some revision are lost. The follower
+// then loads the whole state as of a newer revision, and publishes what differs. It does not
+// know the changes in between. So the history in memory begins anew, and:
+//
+//   - cursors of collections that differ, and feeds, get an *ExpiredError, unless the log can
+//     read back what they have not read
+//   - cursors of other collections that had read all go on. If an object was created and deleted
+//     in between, they never see it.
+
+const (
+	reloadPause     = 100 * time.Millisecond
+	mostReloadPause = 5 * time.Second
+)
+
+// reload loads the state again, and publishes it. It tries until the store closes.
+func (f *follower) reload() error {
+	s := f.store
+	for pause := reloadPause; ; pause = min(2*pause, mostReloadPause) {
+		l := loader{o: &s.o}
+		b, err := f.log.Load(f.ctx, l.load)
+		switch {
+		case err == nil && b.Head < s.Any().revision:
+			return fmt.Errorf("%w: its revision is %d, and was %d before", ErrReset, b.Head, s.Any().revision)
+		case err == nil:
+			f.replace(&l, b)
+			return nil
+		case errors.Is(err, ErrReset) || f.ctx.Err() != nil:
+			return err
+		}
+		s.o.Note(true, "storage: the state could not be loaded again", "error", err)
+		if !sleep(f.ctx, pause) {
+			return f.ctx.Err()
+		}
+	}
+}
+
+// sleep reports whether the context lasted.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// replace publishes a state that was loaded.
+func (f *follower) replace(l *loader, b Bounds) {
+	s := f.store
+	was := s.Any().revision
+	s.mu.Lock()
+	for name := range l.parts {
+		s.collectionLocked(name)
+	}
+	for name, c := range *s.names.Load() {
+		f.replaceCollection(c, l.objects(name))
+	}
+	changed := slices.Clone(s.touched)
+	g := new(group)
+	s.sealAt(g, b.Head)
+	g.keep = false
+	g.state.time = s.time
+	s.mu.Unlock()
+	s.trim(was) // all of the history in memory
+	f.floor.Store(max(f.floor.Load(), uint64(b.Floor)))
+
+	h := &s.history
+	h.mu.Lock()
+	h.window = b.Head
+	h.dropKept()
+	var notified []*topic
+	for _, c := range changed {
+		notified = c.lose(b.Head, notified)
+		h.unpin(func(p *pinned) bool { return p.collection == c })
+	}
+	s.published.Store(g.state)
+	feeds := h.feeds
+	h.mu.Unlock()
+	s.announce(notified, feeds, g.state)
+	f.raiseFloor()
+	s.o.Note(true, "storage: compaction was faster than this server: the state was loaded again, and watches of the collections that changed end",
+		"from", uint64(was), "to", uint64(b.Head), "collections", len(changed))
+}
+
+// replaceCollection makes the objects those of the collection, in the tip. The caller holds
+// s.mu.
+func (f *follower) replaceCollection(c *collection, objects []*Object) {
+	s := f.store
+	set := func(key string, before, after *Object) {
+		s.apply(&proposed{collection: c, key: key, object: after, change: &Change{Before: before, After: after}})
+	}
+	old := c.tip.all()
+	for len(old) > 0 || len(objects) > 0 {
+		switch {
+		case len(objects) == 0 || len(old) > 0 && old[0].Key < objects[0].Key:
+			set(old[0].Key, old[0], nil)
+			old = old[1:]
+		case len(old) == 0 || objects[0].Key < old[0].Key:
+			set(objects[0].Key, nil, objects[0])
+			objects = objects[1:]
+		default:
+			if old[0].Modified != objects[0].Modified {
+				set(old[0].Key, old[0], objects[0])
+			}
+			old, objects = old[1:], objects[1:]
+		}
+	}
+}
+
+// objects returns what was loaded of a collection, in the order of keys.
+func (l *loader) objects(name string) []*Object {
+	p := l.parts[name]
+	if p == nil {
+		return nil
+	}
+	slices.SortFunc(p.objects, func(a, b *Object) int { return strings.Compare(a.Key, b.Key) })
+	return p.objects
+}
+
+// lose records that the changes of the collection up to a revision are not in memory, which are
+// not known. It appends all of its topics to notified.
+func (c *recent) lose(r Revision, notified []*topic) []*topic {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trimmed, c.newest = r, r
+	for t := range maps.Values(c.topics) {
+		t.note(r)
+		notified = append(notified, t)
+	}
+	return notified
+}

@@ -1,0 +1,502 @@
+package sharedmem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/sharedmem"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+)
+
+// world is some stores on one log.
+type world struct {
+	*testing.T
+	log     *sharedmem.Log
+	members []*sharedmem.Member
+	stores  []*store.Store
+	fatal   []error // what each store has reported
+}
+
+// worlds runs a test in a bubble.
+func worlds(t *testing.T, stores int, test func(t *testing.T, w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, log: sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}), fatal: make([]error, stores)}
+		for i := range stores {
+			w.members = append(w.members, w.log.Open())
+			w.stores = append(w.stores, storetest.Open(t, store.Options{Shared: w.members[i], OnFatal: func(err error) { w.fatal[i] = err }}))
+		}
+		test(t, w)
+	})
+}
+
+func write(collection, key, text string, condition store.Revision) store.Write {
+	head := fmt.Sprintf(`{"text":%q,"rv":"`, text)
+	return store.Write{Collection: collection, Key: key, Value: []byte(head + `"}`), RevisionAt: len(head), If: condition}
+}
+
+func (w *world) commit(s int, one store.Write) *store.Object {
+	w.Helper()
+	o, err := w.stores[s].Commit(w.Context(), one)
+	if err != nil {
+		w.Fatalf("store %d, %s: %v", s, one.Key, err)
+	}
+	return o
+}
+
+// later runs a call, which must not end before it is let go.
+func later[T any](w *world, call func() (T, error)) (wait func() (T, error)) {
+	var got T
+	var err error
+	var done sync.WaitGroup
+	ended := false
+	done.Go(func() {
+		got, err = call()
+		ended = true
+	})
+	synctest.Wait()
+	if ended {
+		w.Errorf("a call ended early: %v, %v", got, err)
+	}
+	return func() (T, error) {
+		done.Wait()
+		return got, err
+	}
+}
+
+// TestAnswersWait: a store that is behind neither acknowledges nor refuses, and has no most recent
+// state. Then all answers are right.
+func TestAnswersWait(t *testing.T) {
+	worlds(t, 2, func(t *testing.T, w *world) {
+		a := w.commit(0, write("pods", "ns/a", "one", 0))
+		gone := w.commit(0, write("pods", "ns/gone", "one", 0))
+		synctest.Wait()
+		w.members[1].Pause()
+		a2 := w.commit(0, write("pods", "ns/a", "two", a.Modified))
+		b := w.commit(0, write("pods", "ns/b", "one", 0))
+		w.commit(0, store.Write{Collection: "pods", Key: "ns/gone", If: gone.Modified})
+		behind := w.stores[1]
+		commit := func(one store.Write) func() (*store.Object, error) {
+			return later(w, func() (*store.Object, error) { return behind.Commit(t.Context(), one) })
+		}
+		created := commit(write("pods", "ns/c", "one", 0))
+		updated := commit(write("pods", "ns/b", "two", b.Modified))    // there, but not here
+		again := commit(write("pods", "ns/gone", "two", 0))            // here, but not there
+		conflict := commit(write("pods", "ns/a", "three", a.Modified)) // the log refuses it
+		missing := commit(write("pods", "ns/x", "one", 7))             // in no state
+		recent := later(w, func() (*store.State, error) { return behind.MostRecent(t.Context()) })
+		notOlder := later(w, func() (*store.State, error) { return behind.NotOlderThan(t.Context(), b.Modified, time.Hour) })
+		if _, err := behind.NotOlderThan(t.Context(), a.Modified, 0); err != nil {
+			t.Errorf("a revision that is published: %v", err)
+		}
+		w.members[1].Resume()
+		for _, c := range []struct {
+			what string
+			wait func() (*store.Object, error)
+			want error
+		}{{"create", created, nil}, {"update", updated, nil}, {"create again", again, nil}, {"conflict", conflict, store.ErrConflict}, {"missing", missing, store.ErrNotFound}} {
+			o, err := c.wait()
+			if !errors.Is(err, c.want) || err == nil && behind.Any().Get("pods", o.Key) != o {
+				t.Errorf("%s: %v, %v", c.what, o, err)
+			}
+		}
+		if s, err := recent(); err != nil || s.Get("pods", "ns/a").Modified < a2.Modified || s.Get("pods", "ns/b") == nil {
+			t.Errorf("the most recent state: %v", err)
+		}
+		if s, err := notOlder(); err != nil || s.Revision() < b.Modified {
+			t.Errorf("not older than %d: %v", b.Modified, err)
+		}
+	})
+}
+
+// TestBarrierShared: readers that wait at once share the calls of Head, and one that comes during a
+// call does not share it.
+func TestBarrierShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{Delay: time.Second})
+		member := log.Open()
+		s := storetest.Open(t, store.Options{Shared: member})
+		var readers sync.WaitGroup
+		for range 100 {
+			readers.Go(func() {
+				if _, err := s.MostRecent(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		readers.Wait()
+		if n := member.Heads(); n > 2 {
+			t.Errorf("100 readers at once made %d calls", n)
+		}
+	})
+}
+
+// TestInFlight bounds what is under way, in transactions and in bytes.
+func TestInFlight(t *testing.T) {
+	for _, c := range []struct{ size, most int }{{0, 512}, {10 << 20, 6}} {
+		worlds(t, 1, func(t *testing.T, w *world) {
+			w.members[0].Pause()
+			var writers sync.WaitGroup
+			one := func(i int) store.Write {
+				o := write("pods", fmt.Sprint("ns/", i), "", 0)
+				o.Value = append(o.Value, make([]byte, c.size)...)
+				return o
+			}
+			for i := range c.most {
+				writers.Go(func() {
+					if _, err := w.stores[0].Commit(t.Context(), one(i)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+			if _, err := w.stores[0].Commit(t.Context(), one(c.most)); !errors.Is(err, store.ErrOverloaded) {
+				t.Errorf("write %d of %d bytes: %v", c.most, c.size, err)
+			}
+			w.members[0].Resume()
+			writers.Wait()
+			w.commit(0, one(c.most))
+		})
+	}
+}
+
+// TestUnreachable: while the log cannot be reached, writes and reads of the most recent state fail as
+// such, and others go on.
+func TestUnreachable(t *testing.T) {
+	worlds(t, 1, func(t *testing.T, w *world) {
+		a := w.commit(0, write("pods", "ns/a", "one", 0))
+		w.members[0].Cut(true)
+		down := new(*store.UnavailableError)
+		if _, err := w.stores[0].Commit(t.Context(), write("pods", "ns/b", "one", 0)); !errors.As(err, down) {
+			t.Errorf("a write: %v", err)
+		}
+		if _, err := w.stores[0].Commit(t.Context(), write("pods", "ns/a", "two", 0)); !errors.As(err, down) {
+			t.Errorf("a write that the state refuses, unconfirmed: %v", err)
+		}
+		if _, err := w.stores[0].MostRecent(t.Context()); !errors.As(err, down) {
+			t.Errorf("the most recent state: %v", err)
+		}
+		if w.stores[0].Any().Get("pods", "ns/a") != a {
+			t.Error("the state is gone")
+		}
+		w.members[0].Cut(false)
+		w.commit(0, write("pods", "ns/b", "one", 0))
+		w.members[0].Pause()
+		w.log.Foreign(1)
+		began := time.Now()
+		if _, err := w.stores[0].MostRecent(t.Context()); !errors.As(err, down) || time.Since(began) > time.Minute {
+			t.Errorf("a store whose follower hangs: %v after %v", err, time.Since(began))
+		}
+		w.members[0].Resume()
+	})
+}
+
+// TestReset: a log that went back ends the process, whether the follower or a barrier sees it first.
+func TestReset(t *testing.T) {
+	worlds(t, 2, func(t *testing.T, w *world) {
+		a := w.commit(0, write("pods", "ns/a", "one", 0))
+		w.commit(0, write("pods", "ns/a", "two", a.Modified))
+		synctest.Wait()
+		w.members[1].Pause()
+		late := later(w, func() (*store.Object, error) { return w.stores[1].Commit(t.Context(), write("pods", "ns/b", "one", 0)) })
+		w.log.Restore(a.Modified)
+		if _, err := w.stores[1].MostRecent(t.Context()); !errors.Is(err, store.ErrReset) {
+			t.Errorf("a read of a log that went back: %v", err)
+		}
+		if _, err := late(); !errors.Is(err, store.ErrReset) {
+			t.Errorf("a write under way: %v", err)
+		}
+		synctest.Wait()
+		for i, s := range w.stores {
+			if !errors.Is(w.fatal[i], store.ErrReset) {
+				t.Errorf("store %d reported %v", i, w.fatal[i])
+			}
+			if _, err := s.Commit(t.Context(), write("pods", "ns/c", "one", 0)); !errors.Is(err, store.ErrReset) {
+				t.Errorf("a write to store %d: %v", i, err)
+			}
+			if err := s.Close(); err != nil { // unchecked: the log has another state
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestOvertaken: compaction overtakes the follower. It loads again; cursors of collections that
+// changed are expired, others go on, and a write under way gets its answer.
+func TestOvertaken(t *testing.T) {
+	worlds(t, 2, func(t *testing.T, w *world) {
+		a := w.commit(0, write("pods", "ns/a", "one", 0))
+		b := w.commit(0, write("pods", "ns/b", "one", 0))
+		w.commit(0, write("nodes", "n", "one", 0))
+		synctest.Wait()
+		s := w.stores[1]
+		at := s.Any().Revision()
+		pods, nodes := watch(w, s, "pods", at), watch(w, s, "nodes", at)
+		lagging := watch(w, s, "nodes", at-1)
+		feed, err := s.Feed(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer feed.Close()
+		held := s.Hold(t.Context(), "pods")
+		defer held.Close()
+		w.members[1].Pause()
+		a2 := w.commit(0, write("pods", "ns/a", "two", a.Modified))
+		w.commit(0, store.Write{Collection: "pods", Key: "ns/b", If: b.Modified})
+		own := later(w, func() (*store.Object, error) { return s.Commit(t.Context(), write("pods", "ns/c", "mine", 0)) })
+		deleted := later(w, func() (*store.Object, error) {
+			return s.Commit(t.Context(), store.Write{Collection: "pods", Key: "ns/a", If: a2.Modified})
+		})
+		w.log.Foreign(3)
+		w.log.Compact(w.log.Head())
+		w.members[1].Cut(true) // the first attempts to load fail
+		w.members[1].Resume()
+		time.Sleep(time.Second)
+		w.members[1].Cut(false)
+		c, err := own()
+		if err != nil || c.Key != "ns/c" || c.Created != c.Modified {
+			t.Errorf("a write under way: %v, %v", c, err)
+		}
+		if _, err := deleted(); !errors.Is(err, store.ErrUnknown) && err != nil {
+			var down *store.UnavailableError
+			if !errors.As(err, &down) {
+				t.Errorf("a deletion under way: %v", err)
+			}
+		}
+		state, err := s.MostRecent(t.Context())
+		if err != nil || state.Get("pods", "ns/b") != nil || state.Get("pods", "ns/c") == nil || state.Get("nodes", "n") == nil {
+			t.Errorf("the state after loading: %v", err)
+		}
+		expired := new(*store.ExpiredError)
+		buf := make([]*store.Change, 4)
+		if n, err := pods.TryNext(t.Context(), buf); n != 0 || !errors.As(err, expired) {
+			t.Errorf("a watch of what changed: %d, %v", n, err)
+		}
+		if n, err := lagging.TryNext(t.Context(), buf); n != 0 || !errors.As(err, expired) {
+			t.Errorf("a watch that had not read all: %d, %v", n, err)
+		}
+		if _, err := feed.TryNext(t.Context(), make([]store.CollectionChange, 4)); !errors.As(err, expired) {
+			t.Errorf("a feed: %v", err)
+		}
+		if n, err := nodes.TryNext(t.Context(), buf); n != 0 || err != nil || nodes.Revision() != state.Revision() {
+			t.Errorf("a watch of what did not change: %d, %v, at %d", n, err, nodes.Revision())
+		}
+		w.commit(0, write("nodes", "m", "one", 0))
+		synctest.Wait()
+		if n, err := nodes.TryNext(t.Context(), buf); n != 1 || err != nil || buf[0].Key() != "m" {
+			t.Errorf("what follows: %d, %v", n, err)
+		}
+		if _, err := s.Watch("pods", "", at); !errors.As(err, expired) {
+			t.Errorf("a watch from before: %v", err)
+		}
+		if _, err := s.Exact(t.Context(), "pods", at, 0); !errors.As(err, expired) {
+			t.Errorf("a state from before: %v", err)
+		}
+	})
+}
+
+func watch(w *world, s *store.Store, collection string, after store.Revision) *store.Cursor {
+	c, err := s.Watch(collection, "", after)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(c.Close)
+	return c
+}
+
+// TestFloor: what the log has compacted stays readable in memory, what left memory stays readable in
+// the log, and what both have lost is expired.
+func TestFloor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
+		s := storetest.Open(t, store.Options{Shared: log.Open(), Retention: time.Minute})
+		revisions := []store.Revision{s.Any().Revision()}
+		commit := func(n int) {
+			for range n {
+				o, err := s.Commit(t.Context(), write("pods", fmt.Sprint("ns/", len(revisions)), "", 0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				revisions = append(revisions, o.Modified)
+			}
+		}
+		check := func(first int) {
+			t.Helper()
+			if floor, _ := s.Bounds(); floor != revisions[first] {
+				t.Errorf("the floor is %d, want %d", floor, revisions[first])
+			}
+			for i, r := range revisions {
+				v, err := s.Exact(t.Context(), "pods", r, 0)
+				if expired := (*store.ExpiredError)(nil); i < first && errors.As(err, &expired) {
+					continue
+				}
+				if err != nil || i < first {
+					t.Fatalf("revision %d of %d: %v", i, len(revisions), err)
+				}
+				n := 0
+				for _, err := range v.Scan("", "") {
+					if err != nil {
+						t.Fatalf("scan at revision %d: %v", i, err)
+					}
+					n++
+				}
+				if v.Close(); n != i {
+					t.Errorf("%d objects at revision %d", n, i)
+				}
+			}
+		}
+		commit(10)
+		log.Compact(revisions[5])
+		synctest.Wait()
+		check(0) // in memory
+		time.Sleep(2 * time.Minute)
+		check(5) // in the log
+		commit(5)
+		log.Compact(revisions[12])
+		synctest.Wait()
+		check(10) // in memory since the tenth
+	})
+}
+
+// TestForeignRevisions: what others write under other keys moves the revision, and wakes no cursor.
+func TestForeignRevisions(t *testing.T) {
+	worlds(t, 1, func(t *testing.T, w *world) {
+		s := w.stores[0]
+		c := watch(w, s, "pods", s.Any().Revision())
+		w.log.Foreign(10)
+		synctest.Wait()
+		if s.Any().Revision() != 105 || c.Ready() || c.Revision() != 105 {
+			t.Errorf("the store is at %d, the cursor at %d", s.Any().Revision(), c.Revision())
+		}
+		if o := w.commit(0, write("pods", "ns/a", "", 0)); o.Modified != 106 {
+			t.Errorf("a write has the revision %d", o.Modified)
+		}
+	})
+}
+
+// TestOrigin: a store knows the origin of its own writes.
+func TestOrigin(t *testing.T) {
+	worlds(t, 2, func(t *testing.T, w *world) {
+		c := watch(w, w.stores[0], "pods", 95)
+		one := write("pods", "ns/a", "", 0)
+		one.Origin = &store.Origin{Verb: store.VerbCreate, Actor: &store.Actor{User: "alice"}}
+		a := w.commit(0, one)
+		w.commit(1, write("pods", "ns/a", "two", a.Modified))
+		synctest.Wait()
+		buf := make([]*store.Change, 3)
+		if n, err := c.TryNext(t.Context(), buf); n != 2 || err != nil {
+			t.Fatal(n, err)
+		}
+		if o := buf[0].Origin(); o.Verb != store.VerbCreate || o.Actor.User != "alice" || o.Time.IsZero() {
+			t.Errorf("an own write: %+v", o)
+		}
+		if o := buf[1].Origin(); o != (store.Origin{}) {
+			t.Errorf("a write of another store: %+v", o)
+		}
+	})
+}
+
+// TestQuota: the quota bounds what this store adds.
+func TestQuota(t *testing.T) {
+	worlds(t, 1, func(t *testing.T, w *world) {
+		w.stores[0].SetQuota(10_000)
+		large := write("pods", "ns/a", "", 0)
+		large.Value = append(large.Value, make([]byte, 20_000)...)
+		if _, err := w.stores[0].Commit(t.Context(), large); !errors.As(err, new(*store.QuotaError)) {
+			t.Errorf("a large write: %v", err)
+		}
+		w.commit(0, write("pods", "ns/a", "", 0))
+	})
+}
+
+// TestCloseUnderWay: Close ends a write whose revision is not published in time. Its outcome is not known.
+func TestCloseUnderWay(t *testing.T) {
+	worlds(t, 1, func(t *testing.T, w *world) {
+		w.members[0].Pause()
+		late := later(w, func() (*store.Object, error) {
+			return w.stores[0].Commit(context.Background(), write("pods", "ns/a", "", 0))
+		})
+		if err := w.stores[0].Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := late(); !errors.Is(err, store.ErrUnknown) {
+			t.Errorf("a write under way: %v", err)
+		}
+	})
+}
+
+// wrong is a Shared that sends a batch of its own after the first one.
+type wrong struct {
+	*sharedmem.Member
+	batch store.Batch
+}
+
+func (s wrong) Follow(context.Context, store.Revision) iter.Seq2[store.Batch, error] {
+	return func(yield func(store.Batch, error) bool) { yield(s.batch, nil) }
+}
+
+// TestWrongBatch: a batch that is not in order ends the store instead of its history.
+func TestWrongBatch(t *testing.T) {
+	entry := func(r, modified store.Revision) store.Entry {
+		return store.Entry{Collection: "pods", Key: "a", Revision: r, Object: &store.Object{Key: "a", Held: []byte(fmt.Sprint(modified)), Created: 1, Modified: modified}}
+	}
+	for what, b := range map[string]store.Batch{
+		"back":          {Through: 90},
+		"old":           {Through: 97, Entries: []store.Entry{entry(95, 95)}},
+		"beyond":        {Through: 97, Entries: []store.Entry{entry(98, 98)}},
+		"not in order":  {Through: 99, Entries: []store.Entry{entry(98, 98), entry(97, 97)}},
+		"not its own":   {Through: 97, Entries: []store.Entry{entry(97, 96)}},
+		"no more of it": {Through: 97, Entries: []store.Entry{entry(97, 97)}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
+			var fatal error
+			s, err := store.Open(t.Context(), store.Options{Shared: wrong{log.Open(), b}, OnFatal: func(err error) { fatal = err }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if fatal == nil || slices.Contains([]string{"back", "old", "beyond", "not in order", "not its own"}, what) && s.Any().Revision() != 95 {
+				t.Errorf("%s: %v, at %d", what, fatal, s.Any().Revision())
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestHeadHangs: a read of the most recent state does not wait for an answer for ever, nor beyond its
+// context, and one that does not come holds up no later one.
+func TestHeadHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{Delay: 1000 * time.Hour})
+		s, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.MostRecent(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a read with a context of a second: %v", err)
+		}
+		began, down := time.Now(), new(*store.UnavailableError)
+		for range 3 {
+			if _, err := s.MostRecent(t.Context()); !errors.As(err, down) {
+				t.Errorf("a read that gets no answer: %v", err)
+			}
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("three reads that get no answer take %v", took)
+		}
+	})
+}

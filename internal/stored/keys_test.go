@@ -1,0 +1,100 @@
+package stored_test
+
+import (
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/stored"
+)
+
+func TestKeys(t *testing.T) {
+	var keys stored.Keys
+	for _, c := range []struct{ collection, key, want string }{
+		{"configmaps", "ns/a", "/registry/configmaps/ns/a"},
+		{"services", "ns/a", "/registry/services/specs/ns/a"},
+		{"endpoints", "ns/a", "/registry/services/endpoints/ns/a"},
+		{"replicationcontrollers", "ns/a", "/registry/controllers/ns/a"},
+		{"nodes", "a", "/registry/minions/a"},
+		{"events", "ns/a", "/registry/events/ns/a"},
+		{"namespaces", "a", "/registry/namespaces/a"},
+		{"deployments.apps", "ns/a", "/registry/deployments/ns/a"},
+		{"ingresses.networking.k8s.io", "ns/a", "/registry/ingress/ns/a"},
+		{"clusterroles.rbac.authorization.k8s.io", "system:node", "/registry/clusterroles/system:node"},
+		{"apiservices.apiregistration.k8s.io", "v1.apps", "/registry/apiregistration.k8s.io/apiservices/v1.apps"},
+		{"customresourcedefinitions.apiextensions.k8s.io", "foos.cr.bar.com", "/registry/apiextensions.k8s.io/customresourcedefinitions/foos.cr.bar.com"},
+		{"foos.cr.bar.com", "ns/a", "/registry/cr.bar.com/foos/ns/a"},
+		{"pants.custom.fancy.com", "a", "/registry/custom.fancy.com/pants/a"},
+		// Custom resources in the group of built-in ones, and of the name of one.
+		{"foos.networking.k8s.io", "ns/a", "/registry/networking.k8s.io/foos/ns/a"},
+		{"apiservices.example.com", "a", "/registry/example.com/apiservices/a"},
+	} {
+		if got := keys.Of(c.collection, c.key); got != c.want {
+			t.Errorf("Of(%s, %s) = %s, want %s", c.collection, c.key, got, c.want)
+		}
+		if got := keys.Find(c.want); got.Class != stored.Object || got.Collection != c.collection || got.Key != c.key {
+			t.Errorf("Find(%s) = %+v, want %s %s", c.want, got, c.collection, c.key)
+		}
+	}
+}
+
+// TestKeysOfBuiltins: no two collections share a path, and no path begins another one.
+func TestKeysOfBuiltins(t *testing.T) {
+	var keys stored.Keys
+	for typ := range builtin.Catalog().Types() {
+		if typ.Collection == "" {
+			continue
+		}
+		key, namespace := "a", ""
+		if typ.Namespaced {
+			key, namespace = "ns/a", "ns"
+		}
+		want := stored.Place{Class: stored.Object, Collection: typ.Collection, Key: key, Namespace: namespace}
+		if got := keys.Find(keys.Of(typ.Collection, key)); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	var keys stored.Keys
+	for at, want := range map[string]stored.Place{
+		"compact_rev_key":                               {Class: stored.Internal},
+		"/other/pods/ns/a":                              {Class: stored.Internal},
+		"/registry/masterleases/10.0.0.1":               {Class: stored.Internal},
+		"/registry/peerserverleases/a":                  {Class: stored.Internal},
+		"/registry/ranges/serviceips":                   {Class: stored.Internal},
+		keys.Guard("quota/ns"):                          {Class: stored.Internal},
+		"/registry/leasecandidates/kube-system/a":       {Class: stored.Unknown, Namespace: "kube-system"},
+		"/registry/storageversions/a":                   {Class: stored.Unknown},
+		"/registry/pods/a":                              {Class: stored.Unknown},
+		"/registry/pods/":                               {Class: stored.Unknown},
+		"/registry/pods":                                {Class: stored.Unknown},
+		"/registry/":                                    {Class: stored.Unknown},
+		"/registry/pods/ns/a/b":                         {Class: stored.Unknown},
+		"/registry/pods//a":                             {Class: stored.Unknown},
+		"/registry/namespaces/a/b":                      {Class: stored.Unknown, Namespace: "a"},
+		"/registry/services/ns/a":                       {Class: stored.Unknown, Namespace: "ns"},
+		"/registry/cr.bar.com/foos":                     {Class: stored.Unknown},
+		"/registry/cr.bar.com/foos/ns/a/b":              {Class: stored.Unknown},
+		"/registry/cr.bar.com/foos/ns/a":                {Class: stored.Object, Collection: "foos.cr.bar.com", Key: "ns/a", Namespace: "ns"},
+		"/registry/networking.k8s.io/ingresses/ns/a":    {Class: stored.Object, Collection: "ingresses.networking.k8s.io", Key: "ns/a", Namespace: "ns"},
+		"/registry/podcertificaterequests/ns/a":         {Class: stored.Unknown, Namespace: "ns"},
+		"/registry/apiregistration.k8s.io/apiservices/": {Class: stored.Unknown},
+	} {
+		if got := keys.Find(at); got != want {
+			t.Errorf("Find(%q) = %+v, want %+v", at, got, want)
+		}
+	}
+}
+
+func TestPrefix(t *testing.T) {
+	for prefix, want := range map[string]string{"": "/registry/pods/ns/a", "/registry/": "/registry/pods/ns/a", "other": "/other/pods/ns/a", "/a/b": "/a/b/pods/ns/a", "/": "/pods/ns/a"} {
+		keys := stored.NewKeys(prefix)
+		if got := keys.Of("pods", "ns/a"); got != want {
+			t.Errorf("with the prefix %q: got %s, want %s", prefix, got, want)
+		}
+		if got := keys.Find(want); got.Collection != "pods" || got.Key != "ns/a" {
+			t.Errorf("with the prefix %q: Find(%s) = %+v", prefix, want, got)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package stored
+
+import (
+	"context"
+
+	"github.com/tidemark-dev/tidemark/internal/encryption"
+)
+
+// plain is the configuration of a Codec without one: nothing is encrypted.
+var plain encryption.Set
+
+// Use makes the Codec encrypt and decrypt with another configuration; nil: with none. The caller
+// may close the one before: calls under way continue with the new one.
+func (c *Codec) Use(s *encryption.Set) { c.set.Store(s) }
+
+func (c *Codec) encryption() *encryption.Set {
+	if s := c.set.Load(); s != nil {
+		return s
+	}
+	return &plain
+}
+
+// Seal returns what etcd holds for an object, given its collection, its key in the store and what
+// Encode takes: the encoded object, encrypted if the configuration says so. The error says why it
+// cannot be encrypted at present.
+func (c *Codec) Seal(collection, key string, object []byte, revisionAt int) ([]byte, error) {
+	value, err := c.Encode(collection, object, revisionAt)
+	if err != nil {
+		return nil, err
+	}
+	return c.encryption().SealValue(collection, value, []byte(c.Keys.Of(collection, key)))
+}
+
+// Open reads what etcd holds for an object, given its collection and its key in the store. If it
+// cannot be decrypted, the error is an *encryption.OpenError.
+func (c *Codec) Open(ctx context.Context, collection, key string, value []byte) (Decoded, error) {
+	at := []byte(c.Keys.Of(collection, key))
+	for {
+		s := c.encryption()
+		opened, outdated, err := s.OpenValue(ctx, collection, value, at)
+		if err != nil && s != c.encryption() {
+			continue // another configuration came into effect, and this one may be closed
+		}
+		if err != nil {
+			return Decoded{}, err
+		}
+		d, err := c.Decode(collection, opened)
+		d.Outdated = d.Outdated || outdated
+		return d, err
+	}
+}

@@ -1,0 +1,142 @@
+package stored
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// form is how the values of a collection are encoded.
+type form int
+
+const (
+	// inProtobuf is the message of the kind in Kubernetes' envelope.
+	inProtobuf form = iota
+	// inJSON is JSON and a newline.
+	inJSON
+	// inDefinition is JSON and a newline, in the version v1beta1 of CustomResourceDefinitions,
+	// which has other members.
+	inDefinition
+)
+
+// kind is how a built-in collection is stored.
+type kind struct {
+	// collection is its name in the store.
+	collection string
+	// path is what its keys begin with, below the root: "services/specs".
+	path string
+	// typ is the version that the store holds. It has no Conversion.
+	typ *resource.Type
+	// version is the one that values name.
+	version schema.GroupVersion
+	form    form
+	// alike are more versions that values may name. Their messages and their JSON differ from
+	// those of typ in no field that both have.
+	alike []string
+}
+
+// row is what a collection has that others do not.
+type row struct {
+	path    string // empty: the name of the resource
+	version string // empty: that of the store
+	form    form
+	alike   []string // versions
+}
+
+// rows has the exceptions, and the versions of earlier releases that are read as they are. All
+// other collections are stored under the name of their resource, without the group, as protobuf
+// in the version that the store holds.
+var rows = map[string]row{
+	"endpoints":              {path: "services/endpoints"},
+	"nodes":                  {path: "minions"},
+	"replicationcontrollers": {path: "controllers"},
+	"services":               {path: "services/specs"},
+
+	"apiservices.apiregistration.k8s.io":             {path: "apiregistration.k8s.io/apiservices", form: inJSON, alike: []string{"v1beta1"}},
+	"customresourcedefinitions.apiextensions.k8s.io": {path: "apiextensions.k8s.io/customresourcedefinitions", version: "v1beta1", form: inDefinition},
+
+	// v1 is new in 1.36: kube-apiserver stores what 1.35 can read.
+	"mutatingadmissionpolicies.admissionregistration.k8s.io":       {version: "v1beta1", alike: []string{"v1"}},
+	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": {version: "v1beta1", alike: []string{"v1"}},
+
+	"controllerrevisions.apps":                                       {alike: []string{"v1beta1", "v1beta2"}},
+	"cronjobs.batch":                                                 {alike: []string{"v1beta1"}},
+	"csidrivers.storage.k8s.io":                                      {alike: []string{"v1beta1"}},
+	"csinodes.storage.k8s.io":                                        {alike: []string{"v1beta1"}},
+	"csistoragecapacities.storage.k8s.io":                            {alike: []string{"v1beta1", "v1alpha1"}},
+	"clusterrolebindings.rbac.authorization.k8s.io":                  {alike: []string{"v1beta1"}},
+	"clusterroles.rbac.authorization.k8s.io":                         {alike: []string{"v1beta1"}},
+	"ingressclasses.networking.k8s.io":                               {alike: []string{"v1beta1"}},
+	"ingresses.networking.k8s.io":                                    {path: "ingress"},
+	"ipaddresses.networking.k8s.io":                                  {alike: []string{"v1beta1"}},
+	"leases.coordination.k8s.io":                                     {alike: []string{"v1beta1"}},
+	"poddisruptionbudgets.policy":                                    {alike: []string{"v1beta1"}},
+	"priorityclasses.scheduling.k8s.io":                              {alike: []string{"v1beta1"}},
+	"rolebindings.rbac.authorization.k8s.io":                         {alike: []string{"v1beta1"}},
+	"roles.rbac.authorization.k8s.io":                                {alike: []string{"v1beta1"}},
+	"runtimeclasses.node.k8s.io":                                     {alike: []string{"v1beta1"}},
+	"servicecidrs.networking.k8s.io":                                 {alike: []string{"v1beta1"}},
+	"storageclasses.storage.k8s.io":                                  {alike: []string{"v1beta1"}},
+	"validatingadmissionpolicies.admissionregistration.k8s.io":       {alike: []string{"v1beta1"}},
+	"validatingadmissionpolicybindings.admissionregistration.k8s.io": {alike: []string{"v1beta1"}},
+	"volumeattachments.storage.k8s.io":                               {alike: []string{"v1beta1", "v1alpha1"}},
+	"volumeattributesclasses.storage.k8s.io":                         {alike: []string{"v1beta1", "v1alpha1"}},
+	"flowschemas.flowcontrol.apiserver.k8s.io":                       {alike: []string{"v1beta3", "v1beta2", "v1beta1"}},
+	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io":       {alike: []string{"v1beta3"}},
+	"daemonsets.apps":                                                {alike: []string{"v1beta2"}},
+	"deployments.apps":                                               {alike: []string{"v1beta2"}},
+	"replicasets.apps":                                               {alike: []string{"v1beta2"}},
+	"statefulsets.apps":                                              {alike: []string{"v1beta2"}},
+	"deviceclasses.resource.k8s.io":                                  {alike: []string{"v1beta2"}},
+	"resourceclaims.resource.k8s.io":                                 {alike: []string{"v1beta2"}},
+	"resourceclaimtemplates.resource.k8s.io":                         {alike: []string{"v1beta2"}},
+	"resourceslices.resource.k8s.io":                                 {alike: []string{"v1beta2"}},
+}
+
+// table has the built-in collections by their name and by their path.
+type table struct{ byName, byPath map[string]*kind }
+
+// builtins makes the table once. It depends on the program alone.
+var builtins = sync.OnceValue(func() table {
+	t := table{map[string]*kind{}, map[string]*kind{}}
+	for typ := range builtin.Catalog().Types() {
+		if typ.Collection == "" || typ.Conversion != nil {
+			continue
+		}
+		r := rows[typ.Collection]
+		k := &kind{collection: typ.Collection, path: r.path, typ: typ, version: typ.GroupVersion(), form: r.form, alike: r.alike}
+		if k.path == "" {
+			k.path = typ.Resource
+		}
+		if r.version != "" {
+			k.version.Version = r.version
+		}
+		t.byName[k.collection], t.byPath[k.path] = k, k
+	}
+	return t
+})
+
+// Storage describes how a built-in collection is stored.
+type Storage struct {
+	Collection string
+	// Path is what its keys begin with, below the root: "services/specs".
+	Path       string
+	Namespaced bool
+	// Kind is that of the values; Protobuf: not JSON.
+	Kind     schema.GroupVersionKind
+	Protobuf bool
+}
+
+// Builtins returns how the built-in collections are stored, in no order.
+func Builtins() (all []Storage) {
+	for _, k := range builtins().byName {
+		all = append(all, Storage{
+			Collection: k.collection, Path: k.path, Namespaced: k.typ.Namespaced,
+			Kind: k.version.WithKind(k.typ.Kind), Protobuf: k.form == inProtobuf,
+		})
+	}
+	return all
+}

@@ -1,0 +1,2 @@
+go run ./cmd/tidemark serve --in-memory
+kubectl get namespaces

@@ -1,0 +1,11 @@
+go run ./cmd/tidemark serve
+kubectl create configmap hello --from-literal=k=v
+kubectl get configmaps --watch -o name &
+watch=$!
+kubectl apply --server-side -f examples/manifests/
+kubectl apply -f examples/definition.yaml
+kubectl apply -f examples/object.yaml
+kubectl get deployments | grep -q '0/2'
+go run ./cmd/tidemark fork --name=try
+go run ./cmd/tidemark backup tidemark.tar
+kill "$watch"

@@ -1,0 +1,3 @@
+# needs curl
+tidemark serve --in-memory --control=control.sock
+curl --unix-socket control.sock http://control/control/v1/worlds

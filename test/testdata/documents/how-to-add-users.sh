@@ -1,0 +1,33 @@
+# needs openssl
+certificate ca; certificate proxies; certificate tokens-ca; certificate tidemark
+tidemark serve
+kubectl create serviceaccount bot
+kubectl create token bot --duration=8h
+tidemark serve --client-ca-file=ca.crt
+echo 'a-long-random-token,alice,1,"developers"' > tokens.csv
+chmod 0600 tokens.csv
+tidemark serve --token-auth-file=tokens.csv
+# The document says TOKEN.
+kubectl() { command kubectl "${@/TOKEN/a-long-random-token}"; }
+kubectl auth whoami --token=TOKEN
+kubectl auth whoami --token=TOKEN | grep -q alice
+kubectl create clusterrolebinding alice --clusterrole=view --user=alice
+kubectl auth can-i --list --token=TOKEN
+admin=$KUBECONFIG
+cp "$KUBECONFIG" alice.kubeconfig
+export KUBECONFIG=alice.kubeconfig
+kubectl config set-credentials alice --token=TOKEN
+kubectl config set-context --current --user=alice
+kubectl config delete-user tidemark-admin
+kubectl get pods
+fails kubectl create namespace other
+export KUBECONFIG=$admin
+tidemark serve --enable-bootstrap-token-auth
+kubectl -n kube-system create secret generic bootstrap-token-abcdef --type=bootstrap.kubernetes.io/token \
+  --from-literal=token-id=abcdef --from-literal=token-secret=0123456789abcdef \
+  --from-literal=usage-bootstrap-authentication=true --from-literal=expiration=2030-01-01T00:00:00Z
+kubectl auth whoami --token=abcdef.0123456789abcdef | grep -q system:bootstrap:abcdef
+tidemark serve --requestheader-client-ca-file=proxies.crt --requestheader-allowed-names=front-proxy-client \
+  --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group
+sed -n '/^```yaml/,/^```/p' "$ROOT/docs/how-to/add-users.md" | grep -v '^```' >webhook.kubeconfig
+tidemark serve --authentication-token-webhook-config-file=webhook.kubeconfig --authentication-token-webhook-version=v1
