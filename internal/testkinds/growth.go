@@ -33,23 +33,28 @@ func (s Steps) Do(name string, step func() error) error {
 
 // Growth calls run with n and with 4n entries. It returns a description of the steps
 // whose CPU time grows much faster than the number of entries, or "" if there are none.
-// Steps that take less than noise with 4n entries are not compared. A slow step is
-// measured several times, and its best time counts: other work only adds to it.
+// Steps that take less than noise with 4n entries are not compared. While a step looks
+// slow, both sizes are measured again, one after the other: a step is slow if it is slow
+// in each pair, because other work on the machine slows down one size and not the other.
 func Growth(n int, noise time.Duration, run func(n int) Steps) (slow string) {
-	few, many := run(n), run(4*n)
-	for range growthAttempts {
-		slow = ""
-		for _, step := range slices.Sorted(maps.Keys(many)) {
-			if took := many[step]; took > growthBound*few[step] && took > noise {
-				slow += fmt.Sprintf("\n%s: %d entries take %v, %d %v", step, n, few[step], 4*n, took)
+	var suspects map[string]string // descriptions of the steps that were slow in each pair, by their names
+	for attempt := range growthAttempts {
+		few, many := run(n), run(4*n)
+		found := map[string]string{}
+		for step, took := range many {
+			if _, suspect := suspects[step]; attempt > 0 && !suspect {
+				continue
+			}
+			if took > growthBound*few[step] && took > noise {
+				found[step] = fmt.Sprintf("\n%s: %d entries take %v, %d %v", step, n, few[step], 4*n, took)
 			}
 		}
-		if slow == "" {
+		if suspects = found; len(suspects) == 0 {
 			return ""
 		}
-		for step, again := range run(4 * n) {
-			many[step] = min(many[step], again)
-		}
+	}
+	for _, step := range slices.Sorted(maps.Keys(suspects)) {
+		slow += suspects[step]
 	}
 	return slow
 }
