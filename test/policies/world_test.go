@@ -128,13 +128,13 @@ func plain(v any) {
 	}
 }
 
-// sortCauses sorts the errors of an invalid custom resource in a Status, and in its message:
-// kube-apiserver finds them in the random order of a map.
+// sortCauses sorts the errors of an invalid custom resource or ConfigMap in a Status, and in
+// its message: kube-apiserver finds them in the random order of a map.
 func sortCauses(status map[string]any) {
 	details, _ := status["details"].(map[string]any)
 	causes, _ := details["causes"].([]any)
 	message, _ := status["message"].(string)
-	if details["group"] != things.group || len(causes) < 2 || !strings.Contains(message, "is invalid: [") {
+	if details["group"] != things.group && details["kind"] != "ConfigMap" || len(causes) < 2 || !strings.Contains(message, "is invalid: [") {
 		return
 	}
 	texts := make([]string, len(causes))
