@@ -134,7 +134,13 @@ func (r *pools) grow(ctx context.Context, p *Pool, shards map[string]*corev1.Con
 		if shards[name] != nil {
 			continue
 		}
-		if err := r.create(ctx, p, name, shards); err != nil && !apierrors.IsAlreadyExists(err) {
+		err := r.create(ctx, p, name, shards)
+		if apierrors.IsAlreadyExists(err) { // the cache of shards is older than the one of pools
+			c := &corev1.ConfigMap{}
+			err = r.live.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, c)
+			shards[name] = c
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,7 @@ watch=$!
 kubectl apply --server-side -f examples/manifests/
 kubectl apply -f examples/definition.yaml
 kubectl apply -f examples/object.yaml
-kubectl get deployments | grep -q '0/2'
+kubectl get deployments | grep '0/2'
 go run ./cmd/tidemark fork --name=try
 go run ./cmd/tidemark backup tidemark.tar
 kill "$watch"

@@ -1,4 +1,5 @@
-# Every script of this directory begins with this one. Its directory is empty but for the examples.
+# Every script of this directory begins with this one. Its directory is empty but for the examples. After a pipe, the
+# scripts call grep without -q: it would end at the first match, and the command before it with SIGPIPE.
 set -euo pipefail
 ln -s "$ROOT/examples" "$ROOT/deploy" .
 server=

@@ -10,7 +10,7 @@ tidemark serve --token-auth-file=tokens.csv
 # The document says TOKEN.
 kubectl() { command kubectl "${@/TOKEN/a-long-random-token}"; }
 kubectl auth whoami --token=TOKEN
-kubectl auth whoami --token=TOKEN | grep -q alice
+kubectl auth whoami --token=TOKEN | grep alice
 kubectl create clusterrolebinding alice --clusterrole=view --user=alice
 kubectl auth can-i --list --token=TOKEN
 admin=$KUBECONFIG
@@ -26,7 +26,7 @@ tidemark serve --enable-bootstrap-token-auth
 kubectl -n kube-system create secret generic bootstrap-token-abcdef --type=bootstrap.kubernetes.io/token \
   --from-literal=token-id=abcdef --from-literal=token-secret=0123456789abcdef \
   --from-literal=usage-bootstrap-authentication=true --from-literal=expiration=2030-01-01T00:00:00Z
-kubectl auth whoami --token=abcdef.0123456789abcdef | grep -q system:bootstrap:abcdef
+kubectl auth whoami --token=abcdef.0123456789abcdef | grep system:bootstrap:abcdef
 tidemark serve --requestheader-client-ca-file=proxies.crt --requestheader-allowed-names=front-proxy-client \
   --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group
 sed -n '/^```yaml/,/^```/p' "$ROOT/docs/how-to/add-users.md" | grep -v '^```' >webhook.kubeconfig

@@ -42,7 +42,7 @@ set -e
 V=$(kubectl get configmap hello -n shop -o jsonpath='{.metadata.resourceVersion}')
 kubectl patch configmap hello -n shop --type=merge -p '{"data":{"greeting":"hello"}}'
 kubectl get --raw "/api/v1/namespaces/shop/configmaps?resourceVersion=$V&resourceVersionMatch=Exact"
-kubectl get --raw "/api/v1/namespaces/shop/configmaps?resourceVersion=$V&resourceVersionMatch=Exact" | grep -q '"greeting":"hi"'
+kubectl get --raw "/api/v1/namespaces/shop/configmaps?resourceVersion=$V&resourceVersionMatch=Exact" | grep '"greeting":"hi"'
 go run ./cmd/tidemark serve # the restart
 kubectl get --raw "/api/v1/namespaces/shop/configmaps?watch=true&resourceVersion=$V&timeoutSeconds=1"
 kubectl delete namespace shop
