@@ -64,8 +64,9 @@ const (
 	DefaultMinFreeBytes = 96 << 20
 	// DefaultReserveBytes is some thousand deletions.
 	DefaultReserveBytes = 16 << 20
-	// leastMinFree is the watermark of the smallest file systems.
-	leastMinFree = 4 << 20
+	// leastMinFree is the watermark of the smallest file systems: the memtables and write-ahead logs of the last
+	// writes, and what the compaction that follows deletions needs.
+	leastMinFree = 8 << 20
 	// DefaultHeadInterval costs a sync of a small file each second while there are
 	// writes, which no write waits for.
 	DefaultHeadInterval = time.Second

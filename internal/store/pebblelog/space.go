@@ -62,6 +62,7 @@ func (s *space) free() (uint64, bool) {
 // size of a memtable for it.
 //
 //	file system     watermark   reserve   memtable
+//	64 MB, less     8 MiB       1.3 MiB   1 MiB
 //	90 MB           10.7 MiB    1.8 MiB   1 MiB
 //	256 MiB         32 MiB      5.3 MiB   2.7 MiB
 //	768 MiB, more   96 MiB      16 MiB    8 MiB
