@@ -52,9 +52,11 @@ type Log struct {
 
 type name struct{ collection, key string }
 
-// New returns an empty log whose revisions begin after start.
+// New returns an empty log whose revisions begin after start. The log takes a seed from chance, which the caller may use
+// further.
 func New(chance *rand.Rand, start store.Revision, faults Faults) *Log {
-	return &Log{faults: faults, chance: chance, head: start, floor: start,
+	own := rand.New(rand.NewPCG(chance.Uint64(), 1))
+	return &Log{faults: faults, chance: own, head: start, floor: start,
 		objects: map[name]*store.Object{}, guards: map[string]store.Revision{}, changed: make(chan struct{})}
 }
 
