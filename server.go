@@ -192,6 +192,8 @@ type Server struct {
 
 	// now is the wall clock, for certificates, tokens and reloaded files; nil: time.Now.
 	now func() time.Time
+	// backupTime is how long a backup may take; zero: the constant of this name.
+	backupTime time.Duration
 
 	mu      sync.Mutex
 	started bool
@@ -237,7 +239,7 @@ type History struct {
 	// MaxMemoryBytes limits the memory for history; the rest is read from the storage.
 	// Zero: 128 MiB.
 	MaxMemoryBytes int64
-	// MaxDiskBytes limits the size of history in the storage; zero: 4 GiB.
+	// MaxDiskBytes limits the size of history in the storage; zero: 4 GiB. All kept forks together have as much again.
 	MaxDiskBytes int64
 }
 

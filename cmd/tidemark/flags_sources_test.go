@@ -1,10 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
 )
 
 // parsed returns serve with values of three sources.
@@ -133,5 +138,104 @@ func TestDryRun(t *testing.T) {
 	}
 	if len(left) != 2 {
 		t.Errorf("a dry-run left files: %v", left)
+	}
+}
+
+// TestConfigReload: log levels of a changed file are in effect without a restart, unless another source has them. The log
+// names flags that need one. A file that cannot be read changes nothing.
+func TestConfigReload(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tidemark.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, fixed := range []bool{false, true} {
+		write("in-memory: true\nsecure-port: 7001\n")
+		args := []string{"--config=" + path}
+		if fixed {
+			args = append(args, "-v=2", "--in-memory")
+		}
+		f := new(serveFlags)
+		c := newServeFor(f)
+		if err := c.Flags().Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.complete(c.Flags(), func(string) (string, bool) { return "", false }); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		f.server.Logger = f.logging.logger(&out)
+		requests := f.server.Logger.With("component", "requests")
+		last := new(configFile)
+		try := func(text string, v int, restart string) {
+			t.Helper()
+			write(text)
+			out.Reset()
+			now, err := f.readAgain()
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = f.use(now, last)
+			if restart != "" && !strings.Contains(out.String(), restart) || restart == "" && out.Len() > 0 {
+				t.Errorf("%q logs %s, want %s", text, out.String(), restart)
+			}
+			if fixed {
+				v = 2
+			}
+			for level := range 6 {
+				if got := requests.Enabled(t.Context(), slog.Level(-level)); got != (level <= v) {
+					t.Errorf("%q: level %d is on: %v", text, level, got)
+				}
+			}
+		}
+		try("in-memory: true\nsecure-port: 7001\n", 0, "")
+		try("in-memory: true\nsecure-port: 7001\nv: 4\n", 4, "")
+		try("in-memory: true\nsecure-port: 7002\nv: 3\ndata-dir: /x\n", 3, map[bool]string{false: "data-dir, secure-port", true: "flags=secure-port"}[fixed])
+		try("in-memory: true\nv: 3\n", 3, map[bool]string{false: "flags=secure-port"}[fixed]) // otherwise logged before
+		try("in-memory: true\nsecure-port: 7001\n", 0, "")
+		for text, want := range map[string]string{
+			"v: 1\nnothing: 1": "nothing: there is no such flag", "v: many": "v: ", "v: -1": "--v=-1: want 0 or more", "vmodule: x": "want a component",
+		} {
+			if fixed && strings.HasPrefix(text, "v: ") && !strings.Contains(text, "nothing") {
+				continue // the file's value does not count
+			}
+			write(text)
+			if _, err := f.readAgain(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v, want %q", text, err, want)
+			}
+		}
+	}
+}
+
+// TestDryRunPlace: a dry-run says where the server would be and its objects, and checks that a directory has the state
+// of --at.
+func TestDryRunPlace(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	head := s.Root().Revision()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_DATA_HOME", filepath.Join(t.TempDir(), "none"))
+	for args, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"--secure-port=0 --in-memory":                        {exitOK, "  address  127.0.0.1, a free port\n  data     memory\n"},
+		"--etcd-servers=http://127.0.0.1:2379":               {exitOK, "  data     etcd at http://127.0.0.1:2379\n"},
+		"--at=1":                                             {exitFailed, "no such file"},
+		fmt.Sprintf("--at=1 --data-dir=%s", dir):             {exitFailed, "the state at resource version 1 is not stored"},
+		fmt.Sprintf("--at=%d --data-dir=%s", head, dir):      {exitOK, fmt.Sprintf("  data     %s at resource version %d\n", dir, head)},
+		fmt.Sprintf("--at=%d --data-dir=%s/none", head, dir): {exitFailed, "no such file"},
+	} {
+		code, stdout, stderr := command(append([]string{"serve", "--dry-run"}, strings.Fields(args)...)...)
+		if text := stdout + stderr; code != want.code || !strings.Contains(text, want.text) {
+			t.Errorf("%s: %d %s, want %d and %q", args, code, text, want.code, want.text)
+		}
 	}
 }
