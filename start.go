@@ -51,6 +51,7 @@ type running struct {
 	authentication authentication
 	issuers        *issuers.Issuers // nil: none are configured
 	sealed         *encryption.Log  // of the root world
+	shared         store.Shared     // nil: the objects are in a log of this server alone
 	audit          *audit.Auditor   // nil: requests are not recorded
 	serving        *serving.Server  // nil: InProcess
 	// certificates returns the serving certificates; nil: InProcess.

@@ -270,7 +270,7 @@ func (w *World) newVerbs(credentials *authn.Credentials) *registry.Registry {
 		w.durations = admission.NewDurations(chain)
 	}
 	verbs := &registry.Registry{
-		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: w.now, Random: w.source, Sequential: w.source != nil,
+		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: w.now, Random: w.source, Sequential: w.source != nil, UnsafeDeletion: s.enabled(unsafeDeletionGate),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: w.custom.Catalog, Review: credentials.Review, Authz: w.authorizer, Rules: w.authorizer, Tokens: w.tokens, Now: w.now,
 		}),
@@ -359,7 +359,7 @@ func (w *World) api(credentials authn.Authenticator) httpapi.Config {
 		Version:             version,
 		Commit:              revision,
 		BuildDate:           at,
-		Checks:              slices.Concat(s.checks(), s.encryptionChecks(r), w.storageChecks(), []httpapi.Check{s.certificateCheck(r)}),
+		Checks:              slices.Concat(s.checks(r), s.encryptionChecks(r), w.storageChecks(), []httpapi.Check{s.certificateCheck(r)}),
 		Now:                 w.now,
 		Random:              w.seed.source(forAudit),
 		RepresentationBytes: s.representationBytes(),
