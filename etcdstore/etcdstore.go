@@ -53,8 +53,11 @@ type Cluster struct {
 	Logger *slog.Logger
 }
 
-// eventCollection is the collection whose objects end by themselves.
-const eventCollection = "events"
+// The collections whose objects end by themselves: events, and the addresses of servers.
+const (
+	eventCollection   = "events"
+	addressCollection = "masterleases"
+)
 
 // Dir returns Path.
 func (c *Cluster) Dir() string { return c.Path }
@@ -83,8 +86,11 @@ func (c *Cluster) options(set *encryption.Set) etcdlog.Options {
 }
 
 func (c *Cluster) ttl(collection string) time.Duration {
-	if collection == eventCollection {
+	switch collection {
+	case eventCollection:
 		return cmp.Or(c.EventTTL, time.Hour)
+	case addressCollection:
+		return 15 * time.Second // as in kube-apiserver
 	}
 	return 0
 }
