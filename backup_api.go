@@ -25,7 +25,7 @@ func (r *running) serveBackup(rw http.ResponseWriter, q *http.Request) {
 	}
 	source, ok := r.root.server.Storage.(store.BackupSource)
 	if !ok {
-		fail(rw, http.StatusNotImplemented, "the server has no data directory to back up: it keeps its objects in memory only")
+		fail(rw, http.StatusNotImplemented, "the server has no data directory to back up: its objects are in memory only, or in etcd, which makes its own backups")
 		return
 	}
 	s, err := source.Backup(q.Context())

@@ -11,9 +11,13 @@ import (
 // stored as JSON.
 const cborGate = "CBORServingAndStorage"
 
+// unsafeDeletionGate is kube-apiserver's name. It affects objects in etcd alone.
+const unsafeDeletionGate = "AllowUnsafeMalformedObjectDeletion"
+
 // featureGates are the known gates with their defaults.
 var featureGates = map[string]bool{
-	cborGate: false,
+	cborGate:           false,
+	unsafeDeletionGate: false,
 }
 
 // KnownFeatureGates returns the feature gates of kube-apiserver that a Server knows, with their

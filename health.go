@@ -1,25 +1,62 @@
 package tidemark
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // checks are the checks of /readyz, by the names that probes use. The server
 // accepts connections only once all parts have started, so only the log can fail later.
 // For clients of kube-apiserver its name is "etcd".
-func (s *Server) checks() []httpapi.Check {
+func (s *Server) checks(r *running) []httpapi.Check {
 	fine := func() error { return nil }
+	live, ready := s.Err, s.Err
+	if r.shared != nil {
+		short, long := s.Shared.ProbeTimeouts()
+		live = (&sharedCheck{server: s, log: r.shared, timeout: short}).probe
+		ready = (&sharedCheck{server: s, log: r.shared, timeout: long}).probe
+	}
 	return []httpapi.Check{
 		{Name: "log", Live: true, Probe: fine},
-		{Name: "etcd", Live: true, Probe: s.Err},
-		{Name: "etcd-readiness", Probe: s.Err},
+		{Name: "etcd", Live: true, Probe: live},
+		{Name: "etcd-readiness", Probe: ready},
 		{Name: "informer-sync", Probe: fine},
 		{Name: "poststarthook/start-system-namespaces-controller", Live: true, Probe: fine},
 	}
+}
+
+// sharedCheck fails when the log of a shared storage does not answer in time. It asks the log once in
+// that time at most, however many probes there are.
+type sharedCheck struct {
+	server  *Server
+	log     store.Shared
+	timeout time.Duration
+
+	mu    sync.Mutex // held while the log is asked
+	asked time.Time
+	err   error
+}
+
+func (c *sharedCheck) probe() error {
+	if err := c.server.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.asked.IsZero() && time.Since(c.asked) < c.timeout {
+		return c.err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	_, c.err = c.log.Head(ctx)
+	c.asked = time.Now()
+	return c.err
 }
 
 const (
@@ -124,6 +161,9 @@ func (w *World) loopChecks() []httpapi.Check {
 	var all []httpapi.Check
 	for _, f := range w.loops.Metrics() {
 		all = append(all, httpapi.Check{Name: "controller/" + f.Name, Probe: func() error { return w.loops.Err() }, Note: func() string {
+			if w.loops.Standby() {
+				return ", paused: another server leads"
+			}
 			if f.Paused() > 0 {
 				return ", paused: a kube-controller-manager holds its lease"
 			}

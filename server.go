@@ -228,6 +228,8 @@ type SharedStorage interface {
 	OpenShared(ctx context.Context, set *encryption.Set) (store.Shared, store.Sealing, error)
 	// Dir is a directory for the server's other files. Empty: they are not kept.
 	Dir() string
+	// ProbeTimeouts are how long the health checks etcd and etcd-readiness wait for an answer of the log.
+	ProbeTimeouts() (health, readiness time.Duration)
 }
 
 // History limits how much history clients can read: watch from, list at an exact resource

@@ -27,6 +27,7 @@ func (s *Server) openShared(ctx context.Context, r *running, set *encryption.Set
 		return nil, err
 	}
 	r.sealed = encryption.Wrap(nil, set) // for metrics and health
+	r.shared, r.identity = log, newIdentity()
 	return store.Open(ctx, store.Options{
 		Shared:    log,
 		Sealing:   sealing,

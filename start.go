@@ -51,6 +51,8 @@ type running struct {
 	authentication authentication
 	issuers        *issuers.Issuers // nil: none are configured
 	sealed         *encryption.Log  // of the root world
+	shared         store.Shared     // nil: the objects are in a log of this server alone
+	identity       string           // among the servers on shared; empty: there are no others
 	audit          *audit.Auditor   // nil: requests are not recorded
 	serving        *serving.Server  // nil: InProcess
 	// certificates returns the serving certificates; nil: InProcess.

@@ -28,6 +28,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/inprocess"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
+	"github.com/tidemark-dev/tidemark/internal/peers"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/startup"
@@ -64,6 +65,7 @@ type World struct {
 	durations  *admission.Durations
 	webhooks   *webhook.Webhooks
 	verbs      *registry.Registry
+	peers      *peers.Peers // nil: no other server uses the log
 	loops      *controller.Loops
 	openAPI    http.Handler
 	source     func([]byte) // of random values; nil: there is no seed
@@ -88,8 +90,21 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if w.peers, err = w.newPeers(); err != nil {
+		return err
+	}
+	if w.peers != nil {
+		if err := w.peers.Check(ctx); err != nil {
+			return err
+		}
+	}
 	if s.At == 0 { // otherwise the state stays as it was
 		if err := w.createFirst(ctx); err != nil {
+			return err
+		}
+	}
+	if w.peers != nil {
+		if err := w.peers.Join(ctx); err != nil {
 			return err
 		}
 	}
@@ -173,6 +188,9 @@ func (w *World) stop() error {
 	}
 	if w.loops != nil {
 		w.loops.Stop()
+	}
+	if w.peers != nil {
+		w.peers.Leave()
 	}
 	if w.webhooks != nil {
 		w.webhooks.Close()
@@ -270,7 +288,7 @@ func (w *World) newVerbs(credentials *authn.Credentials) *registry.Registry {
 		w.durations = admission.NewDurations(chain)
 	}
 	verbs := &registry.Registry{
-		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: w.now, Random: w.source, Sequential: w.source != nil,
+		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: w.now, Random: w.source, Sequential: w.source != nil, UnsafeDeletion: s.enabled(unsafeDeletionGate),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: w.custom.Catalog, Review: credentials.Review, Authz: w.authorizer, Rules: w.authorizer, Tokens: w.tokens, Now: w.now,
 		}),
@@ -306,9 +324,18 @@ func (w *World) startLoops() (*controller.Loops, error) {
 	return controller.Start(controller.Config{
 		Registry: w.verbs, Flows: flows, Catalog: w.custom.Catalog, Definitions: w.custom, Naming: w.naming, Enabled: enabled, EventTTL: s.EventTTL,
 		RootCA: w.running.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Aggregated: &w.running.aggregated, Log: w.server.logOf(logControllers),
-		Now: w.now, Clock: w.clock,
+		Now: w.now, Clock: w.clock, Identity: w.identity(),
 		Addresses: &addresses.Repair{Registry: w.verbs, Type: w.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
 	})
+}
+
+// identity is the name of the server among those whose loops may work on the world; empty: there are no
+// others.
+func (w *World) identity() string {
+	if w.fork != nil {
+		return ""
+	}
+	return w.running.identity
 }
 
 // controllers selects the controllers of worlds that do not select any themselves.
@@ -334,7 +361,7 @@ func (w *World) createFirst(ctx context.Context) error {
 	}
 	return startup.Ensure(ctx, startup.Config{
 		Registry: w.verbs, Catalog: builtin.Catalog(), Clients: clients,
-		Ranges: w.addresses.Ranges(), First: w.addresses.First(), Address: w.running.reachedAt(), Now: w.now,
+		Ranges: w.addresses.Ranges(), First: w.addresses.First(), Address: w.running.reachedAt(), Now: w.now, Shared: w.server.Shared != nil,
 	})
 }
 
@@ -359,7 +386,7 @@ func (w *World) api(credentials authn.Authenticator) httpapi.Config {
 		Version:             version,
 		Commit:              revision,
 		BuildDate:           at,
-		Checks:              slices.Concat(s.checks(), s.encryptionChecks(r), w.storageChecks(), []httpapi.Check{s.certificateCheck(r)}),
+		Checks:              slices.Concat(s.checks(r), s.encryptionChecks(r), w.storageChecks(), []httpapi.Check{s.certificateCheck(r)}),
 		Now:                 w.now,
 		Random:              w.seed.source(forAudit),
 		RepresentationBytes: s.representationBytes(),

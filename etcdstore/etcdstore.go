@@ -7,6 +7,7 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -40,6 +41,10 @@ type Cluster struct {
 	// EventTTL is how long events stay after their last write; zero: an hour.
 	EventTTL time.Duration
 
+	// HealthTimeout and ReadyTimeout are how long the health checks etcd and etcd-readiness wait for
+	// etcd. Each asks etcd once in that time at most. Zero: 2 seconds.
+	HealthTimeout, ReadyTimeout time.Duration
+
 	// Path is a directory for the other files of the server, such as its certificate authority. It
 	// is created with mode 0700 if it does not exist. Empty: they are not kept.
 	Path string
@@ -48,11 +53,20 @@ type Cluster struct {
 	Logger *slog.Logger
 }
 
-// eventCollection is the collection whose objects end by themselves.
-const eventCollection = "events"
+// The collections whose objects end by themselves: events, and the addresses of servers.
+const (
+	eventCollection   = "events"
+	addressCollection = "masterleases"
+)
 
 // Dir returns Path.
 func (c *Cluster) Dir() string { return c.Path }
+
+// ProbeTimeouts returns HealthTimeout and ReadyTimeout.
+func (c *Cluster) ProbeTimeouts() (health, readiness time.Duration) {
+	const usual = 2 * time.Second
+	return cmp.Or(c.HealthTimeout, usual), cmp.Or(c.ReadyTimeout, usual)
+}
 
 // Check returns an error if no log can be opened with the fields. It opens files, and no connection.
 func (c *Cluster) Check() error {
@@ -72,8 +86,11 @@ func (c *Cluster) options(set *encryption.Set) etcdlog.Options {
 }
 
 func (c *Cluster) ttl(collection string) time.Duration {
-	if collection == eventCollection {
+	switch collection {
+	case eventCollection:
 		return cmp.Or(c.EventTTL, time.Hour)
+	case addressCollection:
+		return 15 * time.Second // as in kube-apiserver
 	}
 	return 0
 }
@@ -88,9 +105,32 @@ func translate(c *stored.Codec) etcdlog.Codec {
 		},
 		Encode: c.Seal,
 		Decode: func(ctx context.Context, collection, key string, value []byte) (etcdlog.Decoded, error) {
-			d, err := c.Open(ctx, collection, key, value)
+			d, err := open(ctx, c, collection, key, value)
 			return etcdlog.Decoded{Value: d.JSON, RevisionAt: d.RevisionAt, Outdated: d.Outdated}, err
 		},
+	}
+}
+
+// A value that a KMS plugin fails to decrypt is tried for kmsPatience: the plugin may restart.
+const (
+	kmsPatience = 10 * time.Second
+	kmsPause    = 250 * time.Millisecond
+)
+
+// open reads a value.
+func open(ctx context.Context, c *stored.Codec, collection, key string, value []byte) (stored.Decoded, error) {
+	began := time.Now()
+	for {
+		d, err := c.Open(ctx, collection, key, value)
+		var sealed *encryption.OpenError
+		if !errors.As(err, &sealed) || !sealed.KMS || time.Since(began) > kmsPatience {
+			return d, err
+		}
+		select {
+		case <-time.After(kmsPause):
+		case <-ctx.Done():
+			return d, err
+		}
 	}
 }
 

@@ -18,9 +18,8 @@ type etcdFlags struct {
 	cluster   etcdstore.Cluster
 	overrides []string
 	reuse     int64 // seconds
-	// count, health and ready have no effect: the server knows the numbers of objects at any time, and
-	// its checks do not ask etcd.
-	count, health, ready time.Duration
+	// count has no effect: the server knows the numbers of objects at any time.
+	count time.Duration
 }
 
 func (e *etcdFlags) register(flags *pflag.FlagSet) {
@@ -33,8 +32,8 @@ func (e *etcdFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.CompactionInterval, "etcd-compaction-interval", 5*time.Minute, "pause between compactions of etcd, which delete older history; 0 compacts nothing")
 	flags.DurationVar(&e.count, "etcd-count-metric-poll-period", time.Minute, "accepted; has no effect: metrics have the numbers of objects at any time")
 	flags.DurationVar(&c.UsageInterval, "etcd-db-metric-poll-interval", 30*time.Second, "pause between polls of the size of etcd's database")
-	flags.DurationVar(&e.health, "etcd-healthcheck-timeout", 2*time.Second, "accepted; has no effect yet")
-	flags.DurationVar(&e.ready, "etcd-readycheck-timeout", 2*time.Second, "accepted; has no effect yet")
+	flags.DurationVar(&c.HealthTimeout, "etcd-healthcheck-timeout", 2*time.Second, "how long the check etcd of /livez, /readyz and /healthz waits for etcd")
+	flags.DurationVar(&c.ReadyTimeout, "etcd-readycheck-timeout", 2*time.Second, "how long the check etcd-readiness of /readyz waits for etcd")
 	flags.Int64Var(&e.reuse, "lease-reuse-duration-seconds", 60, "how many seconds new events get the same lease of etcd")
 	flags.StringSliceVar(&e.overrides, "etcd-servers-overrides", nil, "refused: all resources have one clock, and so one etcd cluster")
 }
@@ -55,10 +54,12 @@ func (e *etcdFlags) check(f *serveFlags) error {
 		return errors.New("--etcd-servers and --in-memory exclude each other")
 	case f.server.At != 0:
 		return errors.New("--at is for a data directory: --etcd-servers has no states of then")
+	case f.maxDisk != defaultMaxDisk:
+		return errors.New("--history-max-disk-bytes is for a data directory: with --etcd-servers, etcd keeps the history until its compaction (--etcd-compaction-interval)")
 	case f.acceptLoss:
 		return errors.New("--accept-data-loss is for a data directory, not for --etcd-servers")
-	case e.cluster.CompactionInterval < 0 || e.cluster.UsageInterval <= 0 || e.reuse <= 0:
-		return errors.New("the intervals of the --etcd flags and --lease-reuse-duration-seconds want values above zero")
+	case e.cluster.CompactionInterval < 0 || e.cluster.UsageInterval <= 0 || e.reuse <= 0 || e.cluster.HealthTimeout <= 0 || e.cluster.ReadyTimeout <= 0:
+		return errors.New("the intervals and timeouts of the --etcd flags and --lease-reuse-duration-seconds want values above zero")
 	}
 	e.cluster.CompactionInterval = cmp.Or(e.cluster.CompactionInterval, -1)
 	e.cluster.LeaseReuse = time.Duration(e.reuse) * time.Second

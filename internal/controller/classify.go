@@ -47,6 +47,9 @@ func (g *garbage) classify(ctx context.Context, s *store.State, d dependent, ref
 			return nil, g.reportElsewhere(ctx, s, d, ownerType{t, r})
 		}
 		owner := s.Get(t.Collection, ownerKey(t, d.name.key, r.Name))
+		if owner.Unreadable() != "" {
+			return nil, fmt.Errorf("the owner %s %s of %s cannot be read", r.Kind, r.Name, d.name.key)
+		}
 		m := registry.MetadataOf(owner)
 		switch {
 		case string(m.UID) != string(r.UID):

@@ -70,6 +70,9 @@ type Config struct {
 	Aggregated *Aggregated
 	// Quotas counts the resources that ResourceQuotas limit; nil: they are not counted.
 	Quotas *quota.Ledger
+	// Identity is the name of this server among those that share the log: the loops of one of them
+	// work. Empty: there are no others.
+	Identity string
 	// Now is the wall clock; nil: that of Clock.
 	Now func() time.Time
 	// Clock has the timers that wait for points in time. Nil: those of package time.
@@ -194,6 +197,10 @@ type Loops struct {
 	done sync.WaitGroup
 	// kicked wakes the reader if it syncs the items itself.
 	kicked chan struct{}
+	// anew has the reader begin again.
+	anew     chan struct{}
+	election *election // nil: there are no other servers
+	standby  atomic.Bool
 
 	failed   atomic.Pointer[error] // why the reader cannot read, for now
 	position atomic.Uint64         // how far the reader has read, a store.Revision
@@ -222,7 +229,7 @@ func Start(c Config) (*Loops, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Loops{c: c, store: c.Registry.Store, kicked: make(chan struct{}, 1)}
+	l := &Loops{c: c, store: c.Registry.Store, kicked: make(chan struct{}, 1), anew: make(chan struct{}, 1)}
 	l.yielding = newYielding(l)
 	for _, r := range rows {
 		if r.always && r.needs(&c) || !r.always && runs(c.Enabled, r.name) {
@@ -231,6 +238,14 @@ func Start(c Config) (*Loops, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
+	if c.Identity != "" {
+		l.election = newElection(l)
+		l.standby.Store(true)
+		for _, r := range l.running {
+			r.queue.halt(true)
+		}
+		l.done.Go(func() { l.election.run(ctx) })
+	}
 	l.done.Go(func() { l.read(ctx) })
 	return l, nil
 }
@@ -281,6 +296,7 @@ func (l *Loops) read(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil, errors.Is(err, store.ErrClosed):
 			return
+		case errors.Is(err, errAnew):
 		case errors.As(err, &expired):
 			l.c.Log.Info("the controllers were slower than the history is long, and begin again", "err", err)
 		default: // reading back from the log failed, or there were too many who do
@@ -317,11 +333,16 @@ func (l *Loops) follow(ctx context.Context) error {
 		select {
 		case <-feed.Ready():
 		case <-l.kicked:
+		case <-l.anew:
+			return errAnew
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
+
+// errAnew: this server leads from now on.
+var errAnew = errors.New("the loops begin to work")
 
 // begin starts the loops from a state, and returns the feed of the changes after it.
 func (l *Loops) begin() (*store.Feed, error) {
@@ -351,6 +372,7 @@ func (l *Loops) advance(ctx context.Context, feed *store.Feed, buf []store.Colle
 	}
 	for i := range buf[:n] {
 		l.yielding.observe(&buf[i])
+		l.election.observe(&buf[i])
 		for _, r := range l.running {
 			r.loop.observe(&buf[i])
 		}
@@ -397,7 +419,7 @@ type Metrics struct {
 	Unfinished, Longest func() float64
 	// Waits and Works are how long items waited, and how long the work on them took.
 	Waits, Works *exposition.Histogram
-	// Paused is 1 while a kube-controller-manager does the work.
+	// Paused is 1 while a kube-controller-manager does the work, or another server.
 	Paused func() float64
 }
 
@@ -432,7 +454,7 @@ func (l *Loops) Metrics() []Metrics {
 			}),
 			Waits: q.waits, Works: q.works,
 			Paused: locked(func() float64 {
-				if q.paused {
+				if q.paused || q.halted {
 					return 1
 				}
 				return 0
@@ -449,6 +471,9 @@ func (l *Loops) Err() error {
 	}
 	return nil
 }
+
+// Standby reports whether another server leads, whose loops work.
+func (l *Loops) Standby() bool { return l.standby.Load() }
 
 // Revision returns how far the loops have read the store.
 func (l *Loops) Revision() store.Revision { return store.Revision(l.position.Load()) }

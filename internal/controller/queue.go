@@ -72,6 +72,7 @@ type queue struct {
 
 	mu          sync.Mutex
 	paused      bool
+	halted      bool // items are dropped, and none starts
 	closed      bool
 	workers     int            // those that are not slow
 	slow        map[string]int // slow workers by collection, slowWorkers of all
@@ -126,7 +127,7 @@ func (q *queue) addLocked(i item) {
 		p.timer.Stop()
 		delete(q.points, i)
 	}
-	if _, there := q.waiting[i]; there || q.closed {
+	if _, there := q.waiting[i]; there || q.closed || q.halted {
 		return
 	}
 	if _, busy := q.working[i]; busy {
@@ -150,7 +151,7 @@ func (q *queue) addAfter(i item, wait time.Duration, counted bool) {
 
 func (q *queue) addAfterLocked(i item, wait time.Duration, counted bool) {
 	due := time.Now().Add(wait)
-	if _, there := q.waiting[i]; there || q.closed {
+	if _, there := q.waiting[i]; there || q.closed || q.halted {
 		return
 	}
 	if l := q.at[i]; l != nil {
@@ -178,7 +179,7 @@ type point struct {
 func (q *queue) addAt(c *clock.Clock, i item, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, there := q.waiting[i]; there || q.closed {
+	if _, there := q.waiting[i]; there || q.closed || q.halted {
 		return
 	}
 	if p := q.points[i]; p != nil {
@@ -205,7 +206,7 @@ func (q *queue) addAt(c *clock.Clock, i item, at time.Time) {
 // order in which the items came.
 func (q *queue) step() bool {
 	q.mu.Lock()
-	if q.paused || q.closed || len(q.due) == 0 {
+	if q.paused || q.halted || q.closed || len(q.due) == 0 {
 		q.mu.Unlock()
 		return false
 	}
@@ -255,7 +256,7 @@ func (q *queue) start() {
 		q.kick()
 		return
 	}
-	if q.paused || q.closed || q.workers >= min(q.width, len(q.due)+len(q.working)-q.slowWorkers) {
+	if q.paused || q.halted || q.closed || q.workers >= min(q.width, len(q.due)+len(q.working)-q.slowWorkers) {
 		return
 	}
 	q.workers++
@@ -330,7 +331,7 @@ func (q *queue) next() (item, bool) {
 	if len(q.slow) > 0 {
 		q.park()
 	}
-	if q.paused || q.closed || len(q.due) == 0 || q.workers > q.width {
+	if q.paused || q.halted || q.closed || len(q.due) == 0 || q.workers > q.width {
 		if q.workers--; q.workers == 0 && len(q.due) == 0 && q.most > mostKept {
 			// Maps do not become smaller by themselves.
 			q.most, q.waiting = 0, map[item]time.Time{}
@@ -386,7 +387,7 @@ func (q *queue) done(i item, err error) {
 	q.works.Observe(int64(time.Since(q.began[i])))
 	delete(q.working, i)
 	delete(q.began, i)
-	if q.closed || q.ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
+	if q.closed || q.halted || q.ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
 		return
 	}
 	if err == nil {
@@ -439,6 +440,26 @@ func (q *queue) pause(on bool) {
 	for range q.due {
 		q.start()
 	}
+}
+
+// halt drops all items, those that come later too, or ends that. Items in progress continue.
+func (q *queue) halt(on bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.halted = on; !on {
+		return
+	}
+	for _, p := range q.points {
+		p.timer.Stop()
+	}
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.due, q.later, q.points, q.counted = nil, nil, nil, 0
+	clear(q.parked)
+	clear(q.waiting)
+	clear(q.fails)
+	clear(q.at)
 }
 
 // settled reports whether nothing is left to do now. The items of a paused queue are left

@@ -60,7 +60,9 @@ type OpenError struct {
 	// With names the provider and the key that encrypted the value; empty: the record could not
 	// be read.
 	With string
-	Err  error
+	// KMS: a KMS plugin did not decrypt it, perhaps because it cannot be reached.
+	KMS bool
+	Err error
 }
 
 func (e *OpenError) Error() string {

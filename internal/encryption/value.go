@@ -1,6 +1,9 @@
 package encryption
 
-import "context"
+import (
+	"bytes"
+	"context"
+)
 
 // SealValue returns the stored form of a value of a collection. The place is the key of the value
 // in etcd, "/registry/secrets/NAMESPACE/NAME": methods that authenticate bind the value to it. The
@@ -30,7 +33,7 @@ func (s *Set) OpenValue(ctx context.Context, collection string, sealed, place []
 		outdated = err == nil && (at != 0 || !r.ways[at].method.current(sealed[len(r.ways[at].prefix):]))
 	}
 	if err != nil {
-		return nil, false, &OpenError{Path: string(place), With: describe(sealed), Err: err}
+		return nil, false, &OpenError{Path: string(place), With: describe(sealed), KMS: bytes.HasPrefix(sealed, []byte(sealedPrefix+"kms:")), Err: err}
 	}
 	return value, outdated, nil
 }

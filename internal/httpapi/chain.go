@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -154,6 +155,9 @@ func (q *request) readInfo() {
 // authenticate finds the user. Connections of clients that are not authenticated end soon.
 func (q *request) authenticate() error {
 	user, err := q.h.c.Authn.Authenticate(q.r)
+	if user == nil && q.catchUp() == nil {
+		user, err = q.h.c.Authn.Authenticate(q.r)
+	}
 	if err != nil {
 		q.h.log().Debug("authentication failed", "path", q.loggedPath(), "err", err)
 	}
@@ -181,6 +185,9 @@ func (q *request) authorize() error { return q.may(&q.info.Attributes) }
 func (q *request) may(a *authz.Attributes) error {
 	began := time.Now()
 	decision, reason, err := q.h.c.Authz.Authorize(q.r.Context(), a)
+	if decision != authz.Allow && q.catchUp() == nil {
+		decision, reason, err = q.h.c.Authz.Authorize(q.r.Context(), a)
+	}
 	if a == &q.info.Attributes { // not a further permission that the request needs
 		q.h.metrics.decided(decision, err, time.Since(began))
 		q.lap(&q.parts.authorization)
@@ -193,6 +200,21 @@ func (q *request) may(a *authz.Attributes) error {
 		return errUndecided(q.r, err)
 	}
 	return authz.Forbidden(a, reason)
+}
+
+// errCurrent: the state at hand is that of the log.
+var errCurrent = errors.New("no other server writes")
+
+// catchUp waits until the server has what any server has acknowledged before. A refusal by the state
+// at hand, which may lack it, is decided again then: a token, a permission or a resource may be new. The
+// error is errCurrent if there are no other servers.
+func (q *request) catchUp() error {
+	s := q.h.c.Registry.Store
+	if !s.Shared() {
+		return errCurrent
+	}
+	_, err := s.MostRecent(q.r.Context())
+	return err
 }
 
 // readSelectors gives authorization the selectors of a list, a watch or a deletecollection. A

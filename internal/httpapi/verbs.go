@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -18,6 +19,12 @@ import (
 
 // resource serves a path below a group and version.
 func (q *request) resource() error {
+	if q.typ == nil && q.h.c.Registry.Store.Shared() {
+		if err := q.catchUp(); err != nil {
+			return registry.ReadStatus(err)
+		}
+		q.typ = q.h.c.Catalog().Lookup(q.info.Group, q.info.Version, q.info.Resource)
+	}
 	if q.typ == nil {
 		if q.info.Group != "" && !q.h.c.Catalog().Serves(q.info.Group) {
 			return errNoPage
@@ -264,8 +271,20 @@ func (q *request) delete(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
+	if err := q.mayDeleteUnsafely(options); err != nil {
+		return err
+	}
 	o, err := q.h.c.Registry.Delete(q.context(), t, options, q.info.User)
 	return q.written(&o, err, t, out)
+}
+
+// mayDeleteUnsafely returns an error for a deletion of an object that cannot be read unless the user has the
+// permission for that, too.
+func (q *request) mayDeleteUnsafely(o *metav1.DeleteOptions) error {
+	if !q.h.c.Registry.UnsafeDeletion || o == nil || o.IgnoreStoreReadErrorWithClusterBreakingPotential == nil || !*o.IgnoreStoreReadErrorWithClusterBreakingPotential {
+		return nil
+	}
+	return q.alsoAllowed("unsafe-delete-ignore-read-errors")
 }
 
 // deleteCollection answers with the objects that it deleted.

@@ -23,6 +23,15 @@ import (
 //
 // By is the client, nil for the server itself.
 func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions, by *authn.User) (Object, error) {
+	if r.Store.Shared() {
+		dryRun := o != nil && len(o.DryRun) > 0
+		return r.confirmed(ctx, dryRun, func() (Object, error) { return r.deleteOnce(ctx, t, o, by) })
+	}
+	return r.deleteOnce(ctx, t, o, by)
+}
+
+// deleteOnce is Delete by the state at hand.
+func (r *Registry) deleteOnce(ctx context.Context, t Target, o *metav1.DeleteOptions, by *authn.User) (Object, error) {
 	w, err := newDeletion(t, o, by)
 	if err != nil {
 		return Object{}, err
@@ -70,6 +79,9 @@ func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
 		current := state.Get(w.Type.Collection, w.key())
 		if current == nil {
 			return Object{}, w.notFound()
+		}
+		if err := unreadable(current); err != nil {
+			return r.deleteUnreadable(ctx, w, current, err)
 		}
 		if err := checkPreconditions(w.Target, current, w.deletion.Preconditions); err != nil {
 			return Object{}, err
@@ -126,6 +138,26 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, s *store.State, 
 	//lint:ignore SA1019 old clients send it, and wait for 202
 	accepted := o.OrphanDependents != nil && !*o.OrphanDependents
 	return Object{Stored: marked, Accepted: accepted}, nil
+}
+
+// deleteUnreadable deletes an object that cannot be read, if the feature is enabled and the client has asked
+// for it: without admission, finalizers or preconditions, which nothing is known of. Otherwise it returns
+// why the object cannot be read.
+func (r *Registry) deleteUnreadable(ctx context.Context, w *write, current *store.Object, why error) (Object, error) {
+	ignore := w.deletion.IgnoreStoreReadErrorWithClusterBreakingPotential
+	if !r.UnsafeDeletion || ignore == nil || !*ignore || w.Subresource != "" || w.collection {
+		return Object{}, why
+	}
+	if !w.dryRun {
+		c := store.Write{Collection: w.Type.Collection, Key: current.Key, If: current.Modified, Origin: w.origin(ctx)}
+		if _, err := r.Store.Apply(ctx, &store.Txn{Writes: []store.Write{c}}); err != nil {
+			return Object{}, status(conflictStatus(w.Target, err))
+		}
+	}
+	return Object{Status: &metav1.Status{
+		Status:  metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{Name: w.Name, Group: w.Type.Group, Kind: w.Type.Resource},
+	}}, nil
 }
 
 // remove removes an object from the store.

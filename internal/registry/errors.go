@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,6 +57,32 @@ func status(err error) error {
 		return apierrors.NewTimeoutError("request did not complete within requested timeout - "+err.Error(), 0)
 	}
 	return err
+}
+
+// ReadStatus converts an error of Store.MostRecent to an API status.
+func ReadStatus(err error) error { return readStatus(err) }
+
+// unreadable returns the error of a request for an object that cannot be read; nil: it can.
+func unreadable(o *store.Object) error {
+	if why := o.Unreadable(); why != "" {
+		return apierrors.NewInternalError(errors.New(why))
+	}
+	return nil
+}
+
+// allReadable returns an error unless all objects of a list can be read, whatever it selects.
+func (r *Registry) allReadable(t Target, all iter.Seq2[*store.Object, error]) error {
+	for o, err := range all {
+		if err != nil {
+			return err
+		}
+		if why := o.Unreadable(); why != "" {
+			at := t
+			at.Namespace, at.Name = t.split(o.Key)
+			return apierrors.NewInternalError(fmt.Errorf("unable to transform key %q: %s", storageKey(at), why))
+		}
+	}
+	return nil
 }
 
 // readStatus is status for a read of the most recent state, which can be repeated.

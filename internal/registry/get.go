@@ -27,7 +27,7 @@ func (r *Registry) Get(ctx context.Context, t Target, resourceVersion string) (O
 	if o == nil {
 		return Object{}, t.notFound()
 	}
-	return Object{Stored: o}, nil
+	return Object{Stored: o}, unreadable(o)
 }
 
 // Read returns the decoded object in its stored version, or NotFound. The caller owns the result.

@@ -60,6 +60,12 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	if err != nil {
 		return nil, err
 	}
+	if r.Store.HasUnreadable() {
+		if err := r.allReadable(t, v.Select(s.watchPrefix(), p.afterKey(s), nil)); err != nil {
+			v.Close()
+			return nil, status(err)
+		}
+	}
 	l := &List{Type: t.Type, Revision: v.Revision(), Whole: s.all(), FromLog: !v.InMemory(), Close: v.Close}
 	switch {
 	case s.none:
@@ -239,6 +245,10 @@ func (r *Registry) ReadAll(ctx context.Context, t Target) iter.Seq2[runtime.Obje
 		}
 		t.Name = ""
 		for o := range state.Snapshot(t.Type.Collection).Scan(t.key(), "") {
+			if err := unreadable(o); err != nil {
+				yield(nil, err)
+				return
+			}
 			if !yield(t.read(ctx, o)) {
 				return
 			}

@@ -46,6 +46,9 @@ func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store
 			}
 			return made, err
 		}
+		if err := unreadable(current); err != nil {
+			return nil, err
+		}
 		v, err := w.readCurrent(ctx, current, r.handles(w, state, admissionv1.Update, readsObjects))
 		if err != nil {
 			return nil, err

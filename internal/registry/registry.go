@@ -40,6 +40,8 @@ type Registry struct {
 	// GenerateName makes a name from metadata.generateName; nil: it appends five random
 	// characters, like kube-apiserver.
 	GenerateName func(base string) string
+	// UnsafeDeletion lets clients delete objects that cannot be read, by an option of the deletion.
+	UnsafeDeletion bool
 	// Random fills a slice with random bytes, for UIDs and names. It is safe for concurrent use. Nil:
 	// crypto/rand.
 	Random func([]byte)

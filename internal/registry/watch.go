@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,7 +173,7 @@ func (w *Watch) Initialized() bool { return w.cursor != nil && w.initial == nil 
 // Recent is TryNext for events in memory, and never waits. If ok is false, TryNext must be called.
 func (w *Watch) Recent(buf []Event) (events []Event, ok bool) {
 	for {
-		if w.cursor.Whole() && (w.rang.Load() || w.ctx.Err() != nil) {
+		if w.cursor.Whole() && (w.rang.Load() || w.ctx.Err() != nil) || w.failed != nil {
 			return buf, false
 		}
 		buf = w.grown(buf)
@@ -222,6 +223,11 @@ func (w *Watch) begin() error {
 		}
 		from = snapshot.Revision()
 		if w.start.synthetic {
+			if w.r.Store.HasUnreadable() {
+				if err := w.r.allReadable(w.target, readable(snapshot.Scan(w.selector.watchPrefix(), ""))); err != nil {
+					return err
+				}
+			}
 			w.at, w.latest = from, time.Now().Add(maxInitial)
 			w.initial, w.stop = iter.Pull(w.matching(snapshot))
 		}
@@ -244,6 +250,17 @@ func (w *Watch) begin() error {
 		cursor.Wake()
 	})
 	return nil
+}
+
+// readable returns objects as allReadable takes them.
+func readable(all iter.Seq[*store.Object]) iter.Seq2[*store.Object, error] {
+	return func(yield func(*store.Object, error) bool) {
+		for o := range all {
+			if !yield(o, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (w *Watch) matching(snapshot store.Snapshot) iter.Seq[*store.Object] {
@@ -310,6 +327,10 @@ func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 		}
 		buf = w.take(buf, n)
 		switch {
+		case w.failed != nil && len(buf) == 0:
+			return w.fail(buf, w.failed)
+		case w.failed != nil:
+			return buf, nil
 		case !w.cursor.Whole():
 		case len(buf) > 0:
 			return buf, nil
@@ -329,6 +350,12 @@ func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 // take appends the events of the first n changes.
 func (w *Watch) take(buf []Event, n int) []Event {
 	for _, c := range w.changes[:n] {
+		if w.r.Store.HasUnreadable() && w.failed == nil {
+			w.failed = cmp.Or(unreadable(c.Before), unreadable(c.After))
+		}
+		if w.failed != nil {
+			break
+		}
 		buf = w.selector.appendEvent(buf, c)
 	}
 	if n > 0 && len(buf) > 0 {

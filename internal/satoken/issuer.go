@@ -47,6 +47,20 @@ func (a *Authority) published() ([]*key, error) {
 	return a.verifiers(""), nil
 }
 
+// KeyIDs returns the IDs of the key that signs tokens and of all that verify them, in order. It makes a
+// key if there is none.
+func (a *Authority) KeyIDs() (signs string, verify []string, err error) {
+	signer, err := a.signer()
+	if err != nil {
+		return "", nil, err
+	}
+	for _, k := range a.verifiers("") {
+		verify = append(verify, k.id)
+	}
+	slices.Sort(verify)
+	return signer.id, verify, nil
+}
+
 // KeySet returns the public keys, as a JSON Web Key Set (RFC 7517).
 func (a *Authority) KeySet() ([]byte, error) {
 	keys, err := a.published()

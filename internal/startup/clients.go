@@ -1,8 +1,13 @@
 package startup
 
 import (
+	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +20,28 @@ import (
 // clientsName is the ConfigMap in which extension servers look up the authorities of client
 // certificates and of front proxies.
 const clientsName = "extension-apiserver-authentication"
+
+// authorities is the end of the keys whose values are certificates (PEM).
+const authorities = "client-ca-file"
+
+// mergedCertificates returns certificates with those added that they lack, and without those that have ended: other
+// servers may have published theirs.
+func mergedCertificates(have, add string, now time.Time) string {
+	var all bytes.Buffer
+	seen := map[string]bool{}
+	for rest := []byte(have + "\n" + add); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return all.String()
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || now.After(c.NotAfter) || seen[string(block.Bytes)] {
+			continue
+		}
+		seen[string(block.Bytes)] = true
+		_ = pem.Encode(&all, &pem.Block{Type: block.Type, Bytes: block.Bytes}) // a buffer takes it
+	}
+}
 
 // PublishClients publishes Config.Clients again. Of the other fields it needs Registry and
 // Catalog.
@@ -45,6 +72,9 @@ func (c Config) ensureClients(ctx context.Context) error {
 		m := o.(*corev1.ConfigMap)
 		err := errUnchanged
 		for key, value := range c.Clients {
+			if c.Shared && strings.HasSuffix(key, authorities) {
+				value = mergedCertificates(m.Data[key], value, c.now().Time)
+			}
 			if m.Data[key] == value {
 				continue
 			}

@@ -5,7 +5,9 @@ package startup
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -32,8 +34,10 @@ func (c Config) ensureService(ctx context.Context) error {
 		func() error { return c.createRange(ctx) },
 		func() error { return c.createService(ctx) },
 	}
-	if c.Address.Addr().IsValid() && !c.Address.Addr().IsLoopback() {
-		steps = append(steps, func() error { return c.putEndpoints(ctx) }, func() error { return c.putSlice(ctx) })
+	if c.Address.Addr().IsValid() && !c.Address.Addr().IsLoopback() && !c.Shared {
+		own := []string{c.Address.Addr().String()}
+		steps = append(steps, func() error { return c.write(ctx, c.target("", "endpoints"), c.endpoints(own)) },
+			func() error { return c.write(ctx, c.target("discovery.k8s.io", "endpointslices"), c.slice(own)) })
 	}
 	if err := c.inParallel(steps); err != nil {
 		return fmt.Errorf("the server's own Service: %w", err)
@@ -88,28 +92,82 @@ func (c Config) createService(ctx context.Context) error {
 	})
 }
 
-func (c Config) putEndpoints(ctx context.Context) error {
-	return c.write(ctx, c.target("", "endpoints"), &corev1.Endpoints{
-		ObjectMeta: metav1.ObjectMeta{Name: serviceName, Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}},
-		Subsets: []corev1.EndpointSubset{{
-			Addresses: []corev1.EndpointAddress{{IP: c.Address.Addr().String()}},
-			Ports:     []corev1.EndpointPort{{Name: "https", Port: int32(c.Address.Port()), Protocol: corev1.ProtocolTCP}},
-		}},
-	})
+// PutEndpoints makes the addresses, at least one and in order, the endpoints of the Service `kubernetes`. A
+// port that another server has written stays.
+func (c Config) PutEndpoints(ctx context.Context, ips []string) error {
+	want, slice := c.endpoints(ips), c.slice(ips)
+	putEndpoints := func(m metav1.Object) error {
+		e := m.(*corev1.Endpoints)
+		switch {
+		case len(e.Subsets) != 1 || len(e.Subsets[0].Ports) != 1 || len(e.Subsets[0].NotReadyAddresses) > 0:
+			e.Subsets = want.Subsets
+		case slices.EqualFunc(e.Subsets[0].Addresses, ips, func(a corev1.EndpointAddress, ip string) bool { return a.IP == ip }):
+			return errUnchanged
+		default:
+			e.Subsets[0].Addresses = want.Subsets[0].Addresses
+		}
+		return nil
+	}
+	putSlice := func(m metav1.Object) error {
+		s := m.(*discoveryv1.EndpointSlice)
+		same := slices.EqualFunc(s.Endpoints, ips, func(e discoveryv1.Endpoint, ip string) bool {
+			return len(e.Addresses) == 1 && e.Addresses[0] == ip && e.Conditions.Ready != nil && *e.Conditions.Ready
+		})
+		if same && len(s.Ports) == 1 {
+			return errUnchanged
+		}
+		if s.Endpoints = slice.Endpoints; len(s.Ports) != 1 {
+			s.Ports = slice.Ports
+		}
+		return nil
+	}
+	return errors.Join(c.Put(ctx, c.target("", "endpoints"), want, putEndpoints),
+		c.Put(ctx, c.target("discovery.k8s.io", "endpointslices"), slice, putSlice))
 }
 
-func (c Config) putSlice(ctx context.Context) error {
+// Put creates an object, or edits the stored one.
+func (c Config) Put(ctx context.Context, t registry.Target, object metav1.Object, edit func(metav1.Object) error) error {
+	if c.stored(t) == nil {
+		encoded, err := json.Marshal(object)
+		if err != nil {
+			return err
+		}
+		collection := t
+		collection.Name = ""
+		_, err = c.Registry.Create(ctx, collection, registry.Body{Media: wire.JSON, Bytes: encoded}, registry.WriteOptions{FieldManager: serverManager})
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return c.edit(ctx, t, serverManager, edit)
+}
+
+func (c Config) endpoints(ips []string) *corev1.Endpoints {
+	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "https", Port: int32(c.Address.Port()), Protocol: corev1.ProtocolTCP}}}
+	for _, ip := range ips {
+		subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: ip})
+	}
+	return &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{Name: serviceName, Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}},
+		Subsets:    []corev1.EndpointSubset{subset},
+	}
+}
+
+func (c Config) slice(ips []string) *discoveryv1.EndpointSlice {
 	kind := discoveryv1.AddressTypeIPv4
 	if c.Address.Addr().Is6() {
 		kind = discoveryv1.AddressTypeIPv6
 	}
 	name, port, protocol, ready := "https", int32(c.Address.Port()), corev1.ProtocolTCP, true
-	return c.write(ctx, c.target("discovery.k8s.io", "endpointslices"), &discoveryv1.EndpointSlice{
+	made := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: serviceName, Labels: map[string]string{discoveryv1.LabelServiceName: serviceName}},
 		AddressType: kind,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{c.Address.Addr().String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
-	})
+	}
+	for _, ip := range ips {
+		made.Endpoints = append(made.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+	}
+	return made
 }
 
 // write creates an object, or replaces the stored one. It is no error if another client creates it

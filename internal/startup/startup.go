@@ -48,6 +48,9 @@ type Config struct {
 	// Address is where other machines reach the server. Without a valid IP address, or with
 	// one of the loopback interface, there are no endpoints of the Service `kubernetes`.
 	Address netip.AddrPort
+	// Shared: other servers use the same log. Ensure leaves the endpoints to PutEndpoints, and tries
+	// again when another server has written the same objects at the same time.
+	Shared bool
 	// Now is the wall clock; nil: time.Now.
 	Now func() time.Time
 }
@@ -101,6 +104,20 @@ var namespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav
 // stored. Other clients may write at the same time.
 func Ensure(ctx context.Context, c Config) error {
 	ctx = registry.WithLoop(ctx, "startup")
+	err := c.ensureAll(ctx)
+	for tries := 1; err != nil && c.Shared && tries < sharedTries && ctx.Err() == nil; tries++ {
+		if _, failed := c.Registry.Store.MostRecent(ctx); failed != nil {
+			break
+		}
+		err = c.ensureAll(ctx)
+	}
+	return err
+}
+
+// sharedTries is how often servers that start at the same time try.
+const sharedTries = 4
+
+func (c Config) ensureAll(ctx context.Context) error {
 	var first []func() error
 	for _, name := range namespaces {
 		t := registry.Target{Type: c.Catalog.Lookup("", "v1", "namespaces"), Name: name}

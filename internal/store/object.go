@@ -28,7 +28,7 @@ type Object struct {
 	// plain ones, which is negative.
 	RevisionAt int32
 
-	// mark holds the offset of SetMark and the bits isPacked and isGone.
+	// mark holds the offset of SetMark and the bits isPacked, isGone and isUnreadable.
 	mark atomic.Uint32
 
 	digest atomic.Uint64
@@ -81,7 +81,7 @@ func (o *Object) Digest() uint64 { return o.digest.Load() }
 func (o *Object) SetDigest(bits uint64) { o.digest.Store(bits) }
 
 // Mark returns the offset of SetMark, or zero.
-func (o *Object) Mark() int { return int(o.mark.Load() &^ (isPacked | isGone)) }
+func (o *Object) Mark() int { return int(o.mark.Load() &^ (isPacked | isGone | isUnreadable)) }
 
 // SetMark keeps an offset in the bytes that a reader searched for, so that it is searched
 // for about once. Calls that race must keep the same offset. It costs no memory.
@@ -108,7 +108,7 @@ func (o *Object) At(r Revision) *Object {
 	n := &Object{Key: o.Key, Held: value, Created: o.Created, Modified: r, RevisionAt: o.RevisionAt}
 	n.memo.Store(o.memo.Load())
 	n.digest.Store(o.digest.Load())
-	n.mark.Store(isGone)
+	n.mark.Store(isGone | o.mark.Load()&isUnreadable)
 	return n
 }
 

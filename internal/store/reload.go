@@ -64,6 +64,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (f *follower) replace(l *loader, b Bounds) {
 	s := f.store
 	was := s.Any().revision
+	if l.unreadable.Load() {
+		s.unreadable.Store(true)
+	}
 	s.mu.Lock()
 	for name := range l.parts {
 		s.collectionLocked(name)

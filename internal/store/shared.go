@@ -58,6 +58,10 @@ type Shared interface {
 	Close() error
 }
 
+// Shared reports whether the store works on a Shared: other servers may have written what Any does
+// not have yet.
+func (s *Store) Shared() bool { return s.follower != nil }
+
 // Batch is a run of whole revisions of a Shared.
 type Batch struct {
 	// Entries are the changes, in order. Those of one revision stand side by side. It is

@@ -133,21 +133,23 @@ type Store struct {
 	inMemory    bool                                   // Bounds.InMemory of the log
 
 	committer
-	history   history
-	aging     aging
-	quota     quota
-	room      room
-	old       oldReads
-	arrival   arrival
-	measured  measured
-	closed    atomic.Bool
-	closeOnce sync.Once
-	closeErr  error
-	done      chan struct{} // closed when the store closes
-	stop      context.CancelFunc
-	ctx       context.Context // ends when the store closes
-	loop      sync.WaitGroup
-	looping   sync.Once // starts loop
+	history history
+	aging   aging
+	quota   quota
+	room    room
+	old     oldReads
+	// unreadable: some object is a stand-in, or was one.
+	unreadable atomic.Bool
+	arrival    arrival
+	measured   measured
+	closed     atomic.Bool
+	closeOnce  sync.Once
+	closeErr   error
+	done       chan struct{} // closed when the store closes
+	stop       context.CancelFunc
+	ctx        context.Context // ends when the store closes
+	loop       sync.WaitGroup
+	looping    sync.Once // starts loop
 }
 
 // collection is one collection of the store. Its index in a State never changes.
@@ -194,6 +196,7 @@ func (l *loader) store(o Options, b Bounds) *Store {
 		indexes[name] = c.index
 	}
 	state := &State{revision: b.Head, indexes: indexes, roots: roots(nil).with(slices.Collect(maps.Values(names))), bytes: l.bytes.Load(), time: b.Time}
+	s.unreadable.Store(l.unreadable.Load())
 	s.committer.start(state, 1)
 	s.start(o, b, state)
 	s.account()
@@ -242,8 +245,10 @@ func (s *Store) startLoop() {
 type loader struct {
 	o     *Options
 	bytes atomic.Int64 // State.bytes
-	mu    sync.Mutex
-	parts map[string]*loaderPart
+	// unreadable: some object is a stand-in.
+	unreadable atomic.Bool
+	mu         sync.Mutex
+	parts      map[string]*loaderPart
 }
 
 type loaderPart struct {
@@ -266,6 +271,9 @@ func (l *loader) load(name string, o *Object) error {
 		packLoaded(o)
 	}
 	l.bytes.Add(objectBytes(o))
+	if o.Unreadable() != "" {
+		l.unreadable.Store(true)
+	}
 	p.mu.Lock()
 	p.objects = append(p.objects, o)
 	p.mu.Unlock()

@@ -82,9 +82,9 @@ type Place struct {
 	Namespace string
 }
 
-// internal has the first parts of keys that are no objects: of kube-apiserver's leases, of its
-// allocators of addresses and ports, and of the addresses for proxying between servers.
-var internal = map[string]bool{"masterleases": true, "ranges": true, "peerserverleases": true}
+// internal has the first parts of keys that are no objects: of kube-apiserver's allocators of addresses
+// and ports, and of the addresses for proxying between servers.
+var internal = map[string]bool{"ranges": true, "peerserverleases": true}
 
 // Find returns what a key stands for. A key outside of the root is Internal.
 func (k Keys) Find(at string) Place {
@@ -106,7 +106,7 @@ func (k Keys) Find(at string) Place {
 	}
 	switch {
 	case b != nil:
-		return place(b.collection, key, b.typ.Namespaced)
+		return place(b.collection, key, b.typ.Namespaced && b.collection != masterLeases)
 	case strings.Contains(first, ".") && second != "":
 		// The group of a custom resource has a dot, the name of a built-in resource does not.
 		return place(second+"."+first, key, strings.Contains(key, "/"))

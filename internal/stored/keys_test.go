@@ -60,7 +60,7 @@ func TestFind(t *testing.T) {
 	for at, want := range map[string]stored.Place{
 		"compact_rev_key":                               {Class: stored.Internal},
 		"/other/pods/ns/a":                              {Class: stored.Internal},
-		"/registry/masterleases/10.0.0.1":               {Class: stored.Internal},
+		"/registry/masterleases/10.0.0.1":               {Class: stored.Object, Collection: "masterleases", Key: "10.0.0.1"},
 		"/registry/peerserverleases/a":                  {Class: stored.Internal},
 		"/registry/ranges/serviceips":                   {Class: stored.Internal},
 		keys.Guard("quota/ns"):                          {Class: stored.Internal},

@@ -96,6 +96,10 @@ var rows = map[string]row{
 	"resourceslices.resource.k8s.io":                                 {alike: []string{"v1beta2"}},
 }
 
+// masterLeases is the collection of the addresses of servers. They are Endpoints without a name, and are
+// not served.
+const masterLeases = "masterleases"
+
 // table has the built-in collections by their name and by their path.
 type table struct{ byName, byPath map[string]*kind }
 
@@ -116,6 +120,9 @@ var builtins = sync.OnceValue(func() table {
 		}
 		t.byName[k.collection], t.byPath[k.path] = k, k
 	}
+	endpoints := builtin.Catalog().Lookup("", "v1", "endpoints")
+	m := &kind{collection: masterLeases, path: masterLeases, typ: endpoints, version: endpoints.GroupVersion()}
+	t.byName[m.collection], t.byPath[m.path] = m, m
 	return t
 })
 
@@ -133,6 +140,9 @@ type Storage struct {
 // Builtins returns how the built-in collections are stored, in no order.
 func Builtins() (all []Storage) {
 	for _, k := range builtins().byName {
+		if k.collection == masterLeases {
+			continue
+		}
 		all = append(all, Storage{
 			Collection: k.collection, Path: k.path, Namespaced: k.typ.Namespaced,
 			Kind: k.version.WithKind(k.typ.Kind), Protobuf: k.form == inProtobuf,

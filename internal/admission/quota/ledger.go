@@ -243,8 +243,11 @@ func (l *Ledger) withdraw(n *namespace, e *entry, err error) {
 func (l *Ledger) take(n *namespace) []*entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	size, bytes := 0, 0
-	for ; size < min(len(n.waiting), mostEntries) && bytes < mostBytes; size++ {
+	size, bytes, most := 0, 0, mostEntries
+	if len(n.waiting) > 0 && n.waiting[0].t.Registry().Store.Shared() {
+		most = 1 // a watch must not continue in the middle of a transaction, see store.Shared
+	}
+	for ; size < min(len(n.waiting), most) && bytes < mostBytes; size++ {
 		bytes += len(n.waiting[size].t.Own().Value)
 	}
 	batch := slices.Clone(n.waiting[:size])
@@ -260,7 +263,8 @@ func (l *Ledger) giveBack(n *namespace, batch []*entry) {
 	n.waiting = slices.Concat(left, n.waiting)
 }
 
-// A transaction has the writes of at most mostEntries requests, and stops at mostBytes.
+// A transaction has the writes of at most mostEntries requests, and stops at mostBytes. On a log
+// that servers share, it has the writes of one.
 const (
 	mostEntries = 64
 	mostBytes   = 1 << 20

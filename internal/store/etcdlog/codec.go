@@ -2,6 +2,7 @@ package etcdlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -82,13 +83,19 @@ func (l *Log) decode(ctx context.Context, v version) (*store.Object, error) {
 	return o, err
 }
 
-// decodeNewest is decode of the newest version. It records whether that is outdated.
+// decodeNewest is decode of the newest version. It records whether that is outdated. A version that
+// cannot be read has a stand-in; the error is that of the context.
 func (l *Log) decodeNewest(ctx context.Context, v version) (*store.Object, error) {
 	o, outdated, err := l.decoded(ctx, v)
-	if err == nil {
-		l.outdated.set(v.collection, v.key, outdated)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		o = store.NewUnreadable(v.key, store.Revision(v.created), store.Revision(v.modified), errors.Unwrap(err).Error())
+		outdated = false
 	}
-	return o, err
+	l.outdated.set(v.collection, v.key, outdated)
+	return o, nil
 }
 
 func (l *Log) decoded(ctx context.Context, v version) (o *store.Object, outdated bool, err error) {

@@ -97,6 +97,7 @@ type Log struct {
 	pending  pending
 	outdated outdated
 	leaser   leaser
+	reach    reach
 	space    atomic.Int64 // Usage.TotalBytes
 	oldest   atomic.Int64 // the oldest revision that can be read, as far as it is known
 
@@ -126,6 +127,8 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	l := &Log{o: o, log: o.Logger, members: m}
+	m.options = append(m.options, grpc.WithUnaryInterceptor(l.intercept))
 	conn, err := m.dialAll()
 	if err != nil {
 		return nil, err
@@ -134,10 +137,9 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	l := &Log{
-		o: o, log: o.Logger, members: m,
-		conn: conn, scans: scans, kv: pb.NewKVClient(conn), leases: pb.NewLeaseClient(conn), care: pb.NewMaintenanceClient(conn),
-	}
+	l.conn, l.scans = conn, scans
+	l.kv, l.leases, l.care = pb.NewKVClient(conn), pb.NewLeaseClient(conn), pb.NewMaintenanceClient(conn)
+	l.reach.answered = time.Now()
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -146,6 +148,7 @@ func Open(o Options) (*Log, error) {
 		l.work.Go(l.compactLoop)
 	}
 	l.work.Go(l.usageLoop)
+	l.work.Go(l.reachLoop)
 	return l, nil
 }
 

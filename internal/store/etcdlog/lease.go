@@ -79,8 +79,8 @@ func (l *Log) grant(ctx context.Context, ttl time.Duration) (id int64, until tim
 			return 0, until, ctx.Err()
 		case is(err, rpctypes.ErrGRPCNoSpace):
 			return 0, until, store.ErrNoSpace
-		case !transient(err) || time.Since(began)+quick.each > quick.all:
-			return 0, until, &store.UnavailableError{Err: err, RetryAfter: time.Second}
+		case !transient(err) || l.late(began, quick):
+			return 0, until, unavailable(err, time.Second)
 		}
 		if !pause(ctx, tries) {
 			return 0, until, ctx.Err()

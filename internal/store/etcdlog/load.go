@@ -116,6 +116,9 @@ func (l *Log) loadChunk(ctx context.Context, kvs []*mvccpb.KeyValue, load func(s
 		if err != nil {
 			return err
 		}
+		if why := o.Unreadable(); why != "" {
+			l.log.Error("an object cannot be read, and requests for it fail", "collection", collection, "key", key, "err", why)
+		}
 		if err := load(collection, o); err != nil {
 			return err
 		}

@@ -60,6 +60,9 @@ func newMembers(o *Options) (*members, error) {
 	if len(schemes) > 1 {
 		return nil, errors.New("etcd: some servers have http and some https: want one of them")
 	}
+	if !schemes["https"] && (o.CAFile != "" || o.CertFile != "" || o.KeyFile != "") {
+		return nil, errors.New("etcd: the files of TLS have no effect on servers with http: want https, or no files")
+	}
 	transport := insecure.NewCredentials()
 	if schemes["https"] {
 		config, err := o.tls()

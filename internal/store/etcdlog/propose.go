@@ -70,7 +70,7 @@ func (p *proposal) decide(ctx context.Context) (store.Decision, error) {
 		if done || err != nil {
 			return d, err
 		}
-		if ctx.Err() != nil || time.Since(began)+quick.each > quick.all {
+		if ctx.Err() != nil || p.l.late(began, quick) {
 			return d, p.giveUp(ctx)
 		}
 		if !p.unknown && p.last == nil { // refused by the fence alone
@@ -88,11 +88,11 @@ func (p *proposal) giveUp(ctx context.Context) error {
 	case p.unknown && ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", store.ErrUnknown, ctx.Err())
 	case p.unknown:
-		return fmt.Errorf("%w: %w", store.ErrUnknown, p.last)
+		return fmt.Errorf("%w: %w", store.ErrUnknown, &failure{p.last})
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return &store.UnavailableError{Err: p.last, RetryAfter: time.Second}
+	return unavailable(p.last, time.Second)
 }
 
 // once makes one try. An error is final.
@@ -158,13 +158,13 @@ func (p *proposal) failed(ctx context.Context, err error, sent bool) (d store.De
 		return d, false, p.refusal(&store.UnfitError{Key: p.key, Why: "the object is larger than etcd accepts: " + status.Convert(err).Message(), Size: true})
 	case is(err, rpctypes.ErrGRPCLeaseNotFound):
 		p.l.leaser.lost(p.leases)
-		return d, false, p.refusal(&store.UnavailableError{Err: errNoLease, RetryAfter: time.Second})
+		return d, false, p.refusal(unavailable(errNoLease, time.Second))
 	case is(err, rpctypes.ErrGRPCRequestTooManyRequests), is(err, rpctypes.ErrGRPCNotSupportedForLearner):
 		return d, false, nil // refused before raft
 	case !sent:
 		return d, false, nil
 	case !transient(err):
-		return d, false, p.refusal(&store.UnavailableError{Err: err})
+		return d, false, p.refusal(unavailable(err, 0))
 	}
 	p.unknown, p.unfenced = true, true
 	return d, false, nil

@@ -46,8 +46,8 @@ func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts) (*pb.Ran
 			return nil, errCompacted
 		case is(err, rpctypes.ErrGRPCFutureRev):
 			return nil, &store.TooLargeError{Revision: store.Revision(r.Revision), Current: store.Revision(before.revision)}
-		case !transient(err) || time.Since(began)+a.each > a.all:
-			return nil, &store.UnavailableError{Err: err}
+		case !transient(err) || l.late(began, a):
+			return nil, unavailable(err, 0)
 		}
 		if !pause(ctx, tries) {
 			return nil, ctx.Err()

@@ -153,8 +153,8 @@ func (l *Log) scan(ctx context.Context, r scanRange, f func(*mvccpb.Event) error
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case time.Since(began) > quick.all:
-			return &store.UnavailableError{Err: failed.err}
+		case l.late(began, quick):
+			return unavailable(failed.err, 0)
 		}
 		if !pause(ctx, tries) {
 			return ctx.Err()

@@ -74,6 +74,13 @@ func (l *Log) Head() store.Revision {
 	return l.head
 }
 
+// Changes returns how many changes of objects the log has, which compaction takes off.
+func (l *Log) Changes() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.entries)
+}
+
 // Expire deletes objects in one revision, as the end of an etcd lease does. Those that are not
 // there are left out.
 func (l *Log) Expire(collection string, keys ...string) store.Revision {

@@ -1,0 +1,248 @@
+// Package peers is what servers on one log do for each other: each shows that it lives, which files
+// it needs to have in common with the others, and where clients reach it.
+//
+//	leases kube-system/tidemark-ID   one for each server, renewed every 10 s, with what must agree
+//	masterleases IP                  the address of a server for the Service `kubernetes`, for 15 s;
+//	                                 kube-apiserver has the same keys
+//
+// All servers write the endpoints of the Service, from the addresses that are valid. They agree on these,
+// so none undoes what another one wrote.
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/startup"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Config configures a server among others.
+type Config struct {
+	// Startup has the registry, the catalog and the address at which clients reach the server.
+	Startup startup.Config
+	// Identity is the name of this process among the servers.
+	Identity string
+	// Facts are what all servers must have in common, by what they are, with what to do if they
+	// differ.
+	Facts []Fact
+	// Now is the wall clock; nil: time.Now.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// Fact is something that all servers must have in common.
+type Fact struct {
+	// Name is that of the annotation, below tidemark.dev/.
+	Name string
+	// Value identifies it. It is not secret.
+	Value string
+	// Agree reports whether the value of another server fits to this one; nil: if it is the same.
+	Agree func(theirs string) bool
+	// What says in an error what differs, and Remedy what to do.
+	What, Remedy string
+}
+
+const (
+	// renewal is the pause between two rounds.
+	renewal = 10 * time.Second
+	// lifetime is how long a server lives without a renewal, and longestGone how long the Lease of
+	// a dead one stays.
+	lifetime    = 40 * time.Second
+	longestGone = time.Hour
+
+	leaseCollection = "leases.coordination.k8s.io"
+	leasePrefix     = "tidemark-"
+	factPrefix      = "tidemark.dev/"
+	label           = "apiserver.kubernetes.io/identity"
+	labelValue      = "tidemark" // kube-apiserver sends requests to servers with its own name here
+)
+
+// Peers is a server among others.
+type Peers struct {
+	c    Config
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// New returns a server that has not joined the others.
+func New(c Config) *Peers {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Peers{c: c}
+}
+
+// Check returns an error if a server that lives differs from this one in what all must have in common.
+func (p *Peers) Check(ctx context.Context) error {
+	state, err := p.c.Startup.Registry.Store.MostRecent(ctx)
+	if err != nil {
+		return err
+	}
+	for o := range state.Snapshot(leaseCollection).Scan(metav1.NamespaceSystem+"/"+leasePrefix, "") {
+		lease, err := registry.Decode[coordinationv1.Lease](o)
+		if err != nil || lease.Labels[label] != labelValue || lease.Name == p.leaseName() || p.age(lease) >= lifetime {
+			continue
+		}
+		for _, f := range p.c.Facts {
+			if theirs, ok := lease.Annotations[factPrefix+f.Name]; ok && !f.agrees(theirs) {
+				return fmt.Errorf("the server %s on the same etcd has %s: %s there, and %s here; %s", of(lease), f.What, theirs, f.Value, f.Remedy)
+			}
+		}
+	}
+	return nil
+}
+
+func (f *Fact) agrees(theirs string) bool {
+	if f.Agree != nil {
+		return f.Agree(theirs)
+	}
+	return theirs == f.Value
+}
+
+func of(lease *coordinationv1.Lease) string {
+	if h := lease.Spec.HolderIdentity; h != nil && *h != "" {
+		return *h
+	}
+	return lease.Name
+}
+
+// age returns for how long a Lease has not been renewed.
+func (p *Peers) age(lease *coordinationv1.Lease) time.Duration {
+	if lease.Spec.RenewTime == nil {
+		return longestGone
+	}
+	return p.c.Now().Sub(lease.Spec.RenewTime.Time)
+}
+
+// Join shows this server to the others, and returns an error if it must not run beside them. Leave ends
+// what it begins, also after an error.
+func (p *Peers) Join(ctx context.Context) error {
+	ctx = registry.WithLoop(ctx, "peers")
+	if err := p.renew(ctx); err != nil {
+		return fmt.Errorf("the lease of this server: %w", err)
+	}
+	if err := p.Check(ctx); err != nil { // one that joined at the same time
+		return err
+	}
+	if err := p.publish(ctx); err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p.stop = stop
+	p.done.Go(func() { p.run(running) })
+	return nil
+}
+
+func (p *Peers) run(ctx context.Context) {
+	ticker := time.NewTicker(renewal)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		round, cancel := context.WithTimeout(ctx, renewal)
+		err := errors.Join(p.renew(round), p.publish(round), p.forget(round))
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			p.c.Log.Warn("this server is not shown to the others", "err", err)
+		}
+	}
+}
+
+// Leave withdraws this server. The others take its address off the endpoints.
+func (p *Peers) Leave() {
+	if p.stop != nil {
+		p.stop()
+		p.done.Wait()
+	}
+	ctx, cancel := context.WithTimeout(registry.WithLoop(context.Background(), "peers"), time.Second)
+	defer cancel()
+	if p.c.Startup.Registry.Store.Any().Get(leaseCollection, metav1.NamespaceSystem+"/"+p.leaseName()) == nil {
+		return
+	}
+	err := p.withdraw(ctx)
+	if _, gone := p.c.Startup.Registry.Delete(ctx, p.lease(), nil, nil); gone != nil && !apierrors.IsNotFound(gone) {
+		err = errors.Join(err, gone)
+	}
+	if err != nil {
+		p.c.Log.Debug("this server could not withdraw from the others", "err", err)
+	}
+}
+
+func (p *Peers) leaseName() string { return leasePrefix + p.c.Identity }
+
+func (p *Peers) lease() registry.Target {
+	return registry.Target{Type: p.kind("coordination.k8s.io", "leases"), Namespace: metav1.NamespaceSystem, Name: p.leaseName()}
+}
+
+func (p *Peers) kind(group, name string) *resource.Type {
+	return p.c.Startup.Catalog.Lookup(group, "v1", name)
+}
+
+// renew writes the Lease of this server.
+func (p *Peers) renew(ctx context.Context) error {
+	facts := map[string]string{}
+	for _, f := range p.c.Facts {
+		facts[factPrefix+f.Name] = f.Value
+	}
+	fill := func(lease *coordinationv1.Lease) {
+		now, seconds := metav1.NewMicroTime(p.c.Now()), int32(lifetime/time.Second)
+		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &p.c.Identity, LeaseDurationSeconds: &seconds, RenewTime: &now}
+		lease.Labels = map[string]string{label: labelValue}
+		if lease.Annotations == nil {
+			lease.Annotations = map[string]string{}
+		}
+		maps.Copy(lease.Annotations, facts)
+	}
+	made := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: p.leaseName(), Namespace: metav1.NamespaceSystem}}
+	fill(made)
+	return p.c.Startup.Put(ctx, p.lease(), made, func(m metav1.Object) error {
+		fill(m.(*coordinationv1.Lease))
+		return nil
+	})
+}
+
+// forget deletes the Leases of servers that died long ago.
+func (p *Peers) forget(ctx context.Context) error {
+	var all error
+	for o := range p.c.Startup.Registry.Store.Any().Snapshot(leaseCollection).Scan(metav1.NamespaceSystem+"/"+leasePrefix, "") {
+		lease, err := registry.Decode[coordinationv1.Lease](o)
+		if err != nil || lease.Labels[label] != labelValue || p.age(lease) < longestGone {
+			continue
+		}
+		t := p.lease()
+		t.Name = lease.Name
+		version := lease.ResourceVersion
+		options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}}
+		if _, err := p.c.Startup.Registry.Delete(ctx, t, options, nil); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			all = errors.Join(all, err)
+		}
+	}
+	return all
+}
+
+// addresses returns the valid addresses of servers, in order.
+func addresses(s *store.State) (all []string) {
+	for o := range s.Snapshot(Addresses).Scan("", "") {
+		all = append(all, o.Key)
+	}
+	return slices.Compact(all)
+}

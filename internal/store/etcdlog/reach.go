@@ -1,0 +1,145 @@
+package etcdlog
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// # Outages
+//
+// A leader election or a member that restarts takes a second or two, and requests wait for it. An
+// outage is longer: then each request would wait for 10 s, and fail. So while etcd has not answered
+// for lostAfter, a request makes one try alone. Probes, one in a second, and all other requests
+// find out when etcd is back.
+
+const (
+	// lostAfter is how long etcd may fail to answer before it counts as lost.
+	lostAfter = 5 * time.Second
+	// probeEvery is the pause between two looks at the connection, and idleProbe how long nothing
+	// has to be asked until a look becomes a request.
+	probeEvery = time.Second
+	idleProbe  = 4 * time.Second
+)
+
+// reach is whether the cluster answers.
+type reach struct {
+	lost atomic.Bool
+
+	mu       sync.Mutex
+	answered time.Time // when the last answer came
+	failing  time.Time // when the first request failed since then; zero: none has
+	last     error     // of the last request that failed
+}
+
+// note records the outcome of a request.
+func (r *reach) note(err error) {
+	failed := false
+	switch status.Code(err) {
+	case codes.Canceled: // by the caller
+		return
+	case codes.Unavailable, codes.DeadlineExceeded:
+		failed = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !failed {
+		r.answered, r.failing, r.last = time.Now(), time.Time{}, nil
+		return
+	}
+	if r.last = err; r.failing.IsZero() {
+		r.failing = time.Now()
+	}
+}
+
+// state returns for how long requests have failed, zero if they do not, why, and for how long there
+// has been no answer.
+func (r *reach) state() (failing time.Duration, why error, silent time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.failing.IsZero() {
+		failing = time.Since(r.failing)
+	}
+	return failing, r.last, time.Since(r.answered)
+}
+
+// intercept records the outcomes of all requests that need a leader.
+func (l *Log) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	err := invoke(ctx, method, request, reply, conn, options...)
+	if !strings.Contains(method, "Maintenance") {
+		l.reach.note(err)
+	}
+	return err
+}
+
+// reachLoop detects that etcd is lost, and that it is back.
+func (l *Log) reachLoop() {
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	var since time.Time // when it was lost
+	for {
+		select {
+		case <-ticker.C:
+		case <-l.ctx.Done():
+			return
+		}
+		if failing, _, silent := l.reach.state(); failing > 0 || silent >= idleProbe {
+			l.probe()
+		}
+		failing, why, _ := l.reach.state()
+		switch lost := l.reach.lost.Load(); {
+		case l.ctx.Err() != nil:
+			return
+		case !lost && failing >= lostAfter:
+			since = time.Now().Add(-failing)
+			l.reach.lost.Store(true)
+			l.log.Error("etcd is lost: writes and reads of the newest state fail until it is back", "servers", l.servers(), "for", failing.Round(time.Second), "err", message(why))
+		case lost && failing == 0:
+			l.reach.lost.Store(false)
+			l.log.Info("etcd is back", "servers", l.servers(), "after", time.Since(since).Round(time.Second))
+		}
+	}
+}
+
+// probe makes one linearizable read.
+func (l *Log) probe() {
+	_, _ = try(l.ctx, quick.each, func(ctx context.Context) (*pb.RangeResponse, error) {
+		return l.kv.Range(withLeader(ctx), &pb.RangeRequest{Key: []byte(l.o.Prefix + "/"), CountOnly: true})
+	})
+}
+
+// late reports whether a request that began at a time and failed is not tried again.
+func (l *Log) late(began time.Time, a attempts) bool {
+	return l.reach.lost.Load() || time.Since(began)+a.each > a.all
+}
+
+func (l *Log) servers() string { return strings.Join(l.o.Servers, ",") }
+
+// unavailable returns the error of a request that etcd did not answer, or refused. RetryAfter zero:
+// not known.
+func unavailable(err error, retryAfter time.Duration) *store.UnavailableError {
+	return &store.UnavailableError{Err: &failure{err}, RetryAfter: retryAfter}
+}
+
+// failure is the error of a request to etcd.
+type failure struct{ err error }
+
+func (f *failure) Error() string { return "etcd: " + message(f.err) }
+func (f *failure) Unwrap() error { return f.err }
+
+// message returns the text of an error, without the name of its code if it is one of gRPC.
+func message(err error) string {
+	if s, ok := status.FromError(err); ok {
+		return s.Message()
+	}
+	return err.Error()
+}

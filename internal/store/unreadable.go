@@ -1,0 +1,62 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// # Objects that cannot be read
+//
+// A Shared can hold a value that this server cannot decrypt or decode: it is damaged, or the key is
+// missing. The rest of the state must not suffer, and the object must not vanish: an owner that seems to
+// be absent has its dependents deleted. So a stand-in has its place. It has the key, the revisions and
+// the reason, and no content. Readers have to refuse it: see Object.Unreadable and HasUnreadable.
+
+// isUnreadable is the bit of Object.mark of a stand-in. It is set before the object is shared.
+const isUnreadable = 1 << 29
+
+// mostWhy limits the reason, in bytes.
+const mostWhy = 1 << 10
+
+const whyMember = `,"unreadable":`
+
+// NewUnreadable returns the stand-in for a version of an object that cannot be read, and why.
+func NewUnreadable(key string, created, modified Revision, why string) *Object {
+	namespace, name, namespaced := strings.Cut(key, "/")
+	if !namespaced {
+		namespace, name = "", key
+	}
+	quoted := func(s string) []byte {
+		b, _ := json.Marshal(s) // strings always encode
+		return b
+	}
+	held := fmt.Appendf(nil, `{"metadata":{"name":%s,"namespace":%s,"resourceVersion":"`, quoted(name), quoted(namespace))
+	at := len(held)
+	held = strconv.AppendUint(held, uint64(modified), 10)
+	held = append(held, `"}`+whyMember...)
+	held = append(append(held, quoted(why[:min(len(why), mostWhy)])...), '}')
+	o := &Object{Key: key, Held: held, Created: created, Modified: modified, RevisionAt: int32(at)}
+	o.mark.Store(isUnreadable)
+	return o
+}
+
+// Unreadable returns why the object is the stand-in of one that cannot be read; empty: it is none. The
+// object may be nil.
+func (o *Object) Unreadable() string {
+	if o == nil || o.mark.Load()&isUnreadable == 0 {
+		return ""
+	}
+	b := o.Bytes()
+	var why string
+	if i := bytes.LastIndex(b, []byte(whyMember)); i < 0 || json.Unmarshal(b[i+len(whyMember):len(b)-1], &why) != nil || why == "" {
+		return "the stored value cannot be read"
+	}
+	return why
+}
+
+// HasUnreadable reports whether the store may have objects that cannot be read, now or in its history. It
+// is cheap.
+func (s *Store) HasUnreadable() bool { return s.unreadable.Load() }

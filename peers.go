@@ -1,0 +1,105 @@
+package tidemark
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/peers"
+	"github.com/tidemark-dev/tidemark/internal/startup"
+)
+
+// newIdentity returns the name of this process among the servers that share a storage.
+func newIdentity() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "server"
+	}
+	var random [4]byte
+	rand.Read(random[:])
+	name := strings.Map(func(c rune) rune { // the name of an object ends with it
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-':
+			return c
+		case c >= 'A' && c <= 'Z':
+			return c - 'A' + 'a'
+		}
+		return '-'
+	}, host)
+	return strings.Trim(name[:min(len(name), 63)], "-") + "-" + hex.EncodeToString(random[:])
+}
+
+// newPeers returns the server as it is shown to the others; nil: it shares its storage with none.
+func (w *World) newPeers() (*peers.Peers, error) {
+	s, r := w.server, w.running
+	if s.Shared == nil {
+		return nil, nil
+	}
+	facts, err := s.facts(r)
+	if err != nil {
+		return nil, err
+	}
+	return peers.New(peers.Config{
+		Startup:  startup.Config{Registry: w.verbs, Catalog: builtin.Catalog(), Address: r.reachedAt(), Shared: true, Now: w.now},
+		Identity: r.identity, Facts: facts, Now: w.now, Log: s.logOf(logStore),
+	}), nil
+}
+
+// facts are what the servers that share a storage must have in common.
+func (s *Server) facts(r *running) ([]peers.Fact, error) {
+	authority, err := keyPrint(r.authority.CertificatePEM())
+	if err != nil {
+		return nil, err
+	}
+	signs, verify, err := r.keys.KeyIDs()
+	if err != nil {
+		return nil, fmt.Errorf("the keys of service account tokens: %w", err)
+	}
+	c := &r.configuration.services
+	issuers := s.Authentication.ServiceAccounts.Issuers
+	const copied = "give all servers the same files: copy the folder pki of the data directory of one to the others before they start"
+	return []peers.Fact{
+		{Name: "certificate-authority", Value: authority, What: "another certificate authority", Remedy: copied},
+		{Name: "service-account-keys", Value: signs + " " + strings.Join(verify, ","), What: "other keys of service account tokens",
+			Agree:  func(theirs string) bool { return knows(theirs, signs) && slices.Contains(verify, signer(theirs)) },
+			Remedy: copied + ", or use the same --service-account-signing-key-file and --service-account-key-file"},
+		{Name: "service-account-issuer", Value: append(slices.Clone(issuers), "https://kubernetes.default.svc.cluster.local")[0],
+			What: "another issuer of service account tokens", Remedy: "use the same --service-account-issuer"},
+		{Name: "service-cluster-ip-range", Value: fmt.Sprint(c.Ranges), What: "another range of cluster IPs", Remedy: "use the same --service-cluster-ip-range"},
+		{Name: "service-node-port-range", Value: cmp.Or(c.Ports, addresses.DefaultPorts).String(), What: "another range of node ports",
+			Remedy: "use the same --service-node-port-range"},
+	}, nil
+}
+
+// signer returns the key that signs from the value of the fact service-account-keys, and knows reports
+// whether a key is among those that verify.
+func signer(value string) string { signs, _, _ := strings.Cut(value, " "); return signs }
+
+func knows(value, id string) bool {
+	_, verify, _ := strings.Cut(value, " ")
+	return slices.Contains(strings.Split(verify, ","), id)
+}
+
+// keyPrint returns a fingerprint of the public key of a certificate, which its renewals share.
+func keyPrint(certificate []byte) (string, error) {
+	block, _ := pem.Decode(certificate)
+	if block == nil {
+		return "", errors.New("the certificate of the authority is not PEM")
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(sum[:16]), nil
+}

@@ -1,0 +1,271 @@
+package tidemark_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/sharedmem"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+)
+
+// onLog keeps the objects of a server in a log that other servers use too.
+type onLog struct {
+	log    *sharedmem.Log
+	dir    string
+	member *sharedmem.Member
+}
+
+func (o *onLog) OpenShared(_ context.Context, set *encryption.Set) (store.Shared, store.Sealing, error) {
+	set.Close()
+	o.member = o.log.Open()
+	return o.member, nil, nil
+}
+
+func (o *onLog) Dir() string { return o.dir }
+
+func (o *onLog) ProbeTimeouts() (health, readiness time.Duration) { return time.Second, time.Second }
+
+// several starts servers on one log, whose ways take some time.
+func several(t *testing.T, n int) (*sharedmem.Log, []*tidemark.Server) {
+	t.Helper()
+	log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{Delay: 20 * time.Millisecond, Foreign: 0.1})
+	dir := t.TempDir()
+	var all []*tidemark.Server
+	for range n {
+		all = append(all, servertest.Start(t, &tidemark.Server{InProcess: true, Shared: &onLog{log: log, dir: dir}}))
+	}
+	return log, all
+}
+
+// call sends a request, and returns the code and the body of the answer.
+func call(t *testing.T, s *tidemark.Server, method, path, body string) (int, string) {
+	t.Helper()
+	c := s.RESTConfig()
+	r, err := http.NewRequestWithContext(t.Context(), method, c.Host+path, strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		r.Header.Set("Content-Type", "application/json-patch+json")
+	}
+	resp, err := servertest.Client(t, c).Do(r)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode, string(answer)
+}
+
+// want fails unless a request has a code.
+func want(t *testing.T, s *tidemark.Server, code int, method, path, body string) string {
+	t.Helper()
+	got, answer := call(t, s, method, path, body)
+	if got != code {
+		t.Errorf("%s %s: got %d %s, want %d", method, path, got, answer, code)
+	}
+	return answer
+}
+
+// leaders returns the servers whose controllers work.
+func leaders(t *testing.T, all []*tidemark.Server) (leading []*tidemark.Server) {
+	t.Helper()
+	for _, s := range all {
+		if _, text := call(t, s, http.MethodGet, "/readyz?verbose", ""); !strings.Contains(text, "another server leads") {
+			leading = append(leading, s)
+		}
+	}
+	return leading
+}
+
+// TestSeveralServers: what one server has acknowledged, the others know at once.
+func TestSeveralServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := several(t, 3)
+		a, b, c := all[0], all[1], all[2]
+		const definition = `{"metadata":{"name":"%[1]ss.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+			"names":{"plural":"%[1]ss","kind":"Kind%[1]s"},"versions":[{"name":"v1","served":true,"storage":true,
+			"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
+		for i := range 10 {
+			ns, kind := fmt.Sprint("n", i), fmt.Sprint("k", i)
+			in := "/api/v1/namespaces/" + ns
+			want(t, a, 201, "POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, ns))
+			want(t, b, 201, "POST", in+"/configmaps", `{"metadata":{"name":"m"}}`)
+			want(t, c, 409, "POST", in+"/configmaps", `{"metadata":{"name":"m"}}`)
+			want(t, a, 200, "PATCH", in+"/configmaps/m", `[{"op":"add","path":"/data","value":{"x":"1"}}]`)
+			want(t, c, 200, "DELETE", in+"/configmaps/m", ``)
+			want(t, a, 404, "DELETE", in+"/configmaps/m", ``)
+			want(t, b, 201, "POST", in+"/configmaps", `{"metadata":{"name":"m"}}`)
+			want(t, a, 201, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", fmt.Sprintf(definition, kind))
+			want(t, b, 201, "POST", "/apis/example.com/v1/namespaces/"+ns+"/"+kind+"s", fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Kind%s","metadata":{"name":"x"}}`, kind))
+			want(t, c, 200, "GET", "/apis/example.com/v1/namespaces/"+ns+"/"+kind+"s/x", "")
+			want(t, c, 201, "POST", in+"/configmaps?dryRun=All", `{"metadata":{"name":"d"}}`)
+			want(t, b, 201, "POST", in+"/configmaps", `{"metadata":{"name":"d"}}`)
+			want(t, a, 409, "POST", in+"/configmaps?dryRun=All", `{"metadata":{"name":"d"}}`)
+			if t.Failed() {
+				return
+			}
+		}
+	})
+}
+
+// TestOneLeader: the controllers of one server work, and those of another one after it stops. Idle
+// servers write nothing but their leases.
+func TestOneLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, all := several(t, 3)
+		time.Sleep(5 * time.Second)
+		first := leaders(t, all)
+		if len(first) != 1 {
+			t.Fatalf("%d servers lead", len(first))
+		}
+		before := len(objects(t, all[0], "/api/v1/configmaps"))
+		began := log.Changes()
+		time.Sleep(5 * time.Minute)
+		// A renewal of the leader every 2 s, and one of each server every 10 s.
+		if made, most := log.Changes()-began, 150+3*30+10; made > most {
+			t.Errorf("idle servers made %d changes in 5 minutes, want at most %d", made, most)
+		}
+		if now := len(objects(t, all[0], "/api/v1/configmaps")); now != before {
+			t.Errorf("there were %d ConfigMaps, and are %d", before, now)
+		}
+		if err := first[0].Close(); err != nil {
+			t.Error(err)
+		}
+		all = slices.DeleteFunc(all, func(s *tidemark.Server) bool { return s == first[0] })
+		time.Sleep(time.Second)
+		if next := leaders(t, all); len(next) != 1 {
+			t.Errorf("%d servers lead a second after the leader has stopped", len(next))
+		}
+		want(t, all[0], 201, "POST", "/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
+		time.Sleep(time.Second)
+		for _, s := range all {
+			want(t, s, 200, "GET", "/api/v1/namespaces/n/configmaps/kube-root-ca.crt", "")
+		}
+	})
+}
+
+// objects lists a collection.
+func objects(t *testing.T, s *tidemark.Server, path string) []any {
+	t.Helper()
+	var list struct{ Items []any }
+	if err := json.Unmarshal([]byte(want(t, s, 200, "GET", path, "")), &list); err != nil {
+		t.Error(err)
+	}
+	return list.Items
+}
+
+// TestSeveralAllocate: servers that allocate at the same time give nothing twice, and keep to quotas.
+func TestSeveralAllocate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := several(t, 3)
+		const in = "/api/v1/namespaces/default"
+		want(t, all[0], 201, "POST", in+"/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"count/secrets":"7"}}}`)
+		time.Sleep(5 * time.Second) // the controller counts
+		codes := make([]map[int]int, 3)
+		var wg sync.WaitGroup
+		const each = 6
+		var mu sync.Mutex
+		post := func(what int, s *tidemark.Server, path, body string) {
+			wg.Go(func() {
+				code, answer := call(t, s, "POST", path, body)
+				mu.Lock()
+				defer mu.Unlock()
+				if codes[what] == nil {
+					codes[what] = map[int]int{}
+				}
+				if codes[what][code]++; code != 201 && code != 403 && code != 422 {
+					t.Errorf("POST %s: %d %s", path, code, answer)
+				}
+			})
+		}
+		for i, s := range all {
+			for j := range each {
+				post(0, s, in+"/secrets", fmt.Sprintf(`{"metadata":{"name":"s-%d-%d"}}`, i, j))
+				post(1, s, in+"/services", fmt.Sprintf(`{"metadata":{"name":"a-%d-%d"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, i, j))
+			}
+			post(2, s, in+"/services", fmt.Sprintf(`{"metadata":{"name":"b-%d"},"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":30005}]}}`, i))
+		}
+		wg.Wait()
+		if codes[0][201] != 7 || codes[1][201] != 3*each || codes[2][201] != 1 {
+			t.Errorf("secrets with a quota of 7: %v, services: %v, services with one port: %v", codes[0], codes[1], codes[2])
+		}
+		ips, ports := map[string]bool{}, map[string]bool{}
+		var list struct {
+			Items []struct {
+				Spec struct {
+					ClusterIP string
+					Ports     []struct{ NodePort int }
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(want(t, all[1], 200, "GET", in+"/services", "")), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list.Items {
+			ip, port := s.Spec.ClusterIP, fmt.Sprint(s.Spec.Ports[0].NodePort)
+			if ips[ip] || port != "0" && ports[port] {
+				t.Errorf("%s or %s was given twice", ip, port)
+			}
+			ips[ip], ports[port] = true, true
+		}
+	})
+}
+
+// TestDifferentServers: a server that would not understand the tokens of the others does not start.
+func TestDifferentServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, all := several(t, 1)
+		for what, s := range map[string]*tidemark.Server{
+			"another certificate authority":  {Shared: &onLog{log: log, dir: t.TempDir()}},
+			"another range of cluster IPs":   {Shared: &onLog{log: log, dir: all[0].Shared.Dir()}, ServiceClusterIPRange: "10.1.0.0/16"},
+			"another range of node ports":    {Shared: &onLog{log: log, dir: all[0].Shared.Dir()}, ServiceNodePortRange: "20000-21000"},
+			"another issuer of service acco": {Shared: &onLog{log: log, dir: all[0].Shared.Dir()}, Authentication: tidemark.Authentication{ServiceAccounts: tidemark.ServiceAccounts{Issuers: []string{"https://a"}}}},
+		} {
+			s.InProcess = true
+			if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("%s: %v", what, err)
+				s.Close()
+			}
+		}
+	})
+}
+
+// TestSharedHealth: the checks etcd and etcd-readiness ask the log.
+func TestSharedHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := several(t, 1)
+		want(t, all[0], 200, "GET", "/readyz", "")
+		want(t, all[0], 200, "GET", "/livez", "")
+		time.Sleep(2 * time.Second)
+		member := all[0].Shared.(*onLog).member
+		member.Cut(true)
+		for _, path := range []string{"/readyz/etcd", "/readyz/etcd-readiness", "/livez", "/healthz"} {
+			want(t, all[0], 500, "GET", path, "")
+		}
+		want(t, all[0], 200, "GET", "/api/v1/namespaces/default?resourceVersion=0", "")
+		want(t, all[0], 504, "GET", "/api/v1/namespaces/default", "")
+		member.Cut(false)
+		time.Sleep(2 * time.Second)
+		want(t, all[0], 200, "GET", "/readyz", "")
+	})
+}

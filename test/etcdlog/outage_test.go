@@ -1,0 +1,175 @@
+package etcdlog_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/embed"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/etcdstore"
+)
+
+// logged is a buffer for several goroutines.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (t *logged) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.Write(p)
+}
+
+func (t *logged) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}
+
+// until waits for a condition.
+func until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for range 3000 {
+		if condition() {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain: %s", what)
+}
+
+// TestOutage: while etcd is lost, the health checks fail, requests fail soon and say why, reads of any
+// state go on, and the log has one line about it, and one when etcd is back.
+func TestOutage(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	log := new(logged)
+	cluster := &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, HealthTimeout: 300 * time.Millisecond, ReadyTimeout: 300 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(log, nil))}
+	s := &tidemark.Server{InProcess: true, Shared: cluster}
+	must(t, s.Start(t.Context()))
+	t.Cleanup(func() { must(t, s.Close()) })
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	must(t, err)
+	healthy := func(path string) bool {
+		_, err := client.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
+		return err == nil
+	}
+	if !healthy("/readyz") || !healthy("/livez") {
+		t.Error("the server is not healthy")
+	}
+	c.members[0].clients.cut()
+	for _, path := range []string{"/readyz/etcd", "/readyz/etcd-readiness", "/livez", "/readyz"} {
+		until(t, path+" fails", func() bool { return !healthy(path) })
+	}
+	until(t, "etcd is lost", func() bool { return strings.Contains(log.String(), "etcd is lost") })
+	maps, plain := client.CoreV1().ConfigMaps("default"), client.CoreV1().RESTClient()
+	began := time.Now()
+	err = plain.Post().MaxRetries(0).Namespace("default").Resource("configmaps").Body(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}).Do(t.Context()).Error()
+	if !apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err) || !strings.Contains(err.Error(), "etcd") {
+		t.Errorf("a write: %v", err)
+	}
+	err = plain.Get().MaxRetries(0).Namespace("default").Resource("configmaps").Name("kube-root-ca.crt").Do(t.Context()).Error()
+	if !apierrors.IsTimeout(err) || !strings.Contains(err.Error(), "etcd") {
+		t.Errorf("a read of the newest state: %v", err)
+	}
+	t.Logf("the answers took %v", time.Since(began))
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{ResourceVersion: "0"}); err != nil {
+		t.Errorf("a read of any state: %v", err)
+	}
+	c.members[0].clients.restore()
+	until(t, "the server is ready", func() bool { return healthy("/readyz") })
+	until(t, "etcd is back", func() bool { return strings.Contains(log.String(), "etcd is back") })
+	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{})
+	must(t, err)
+	for _, line := range []string{"etcd is lost", "etcd is back"} {
+		if n := strings.Count(log.String(), line); n != 1 || !strings.Contains(log.String(), c.servers()[0]) {
+			t.Errorf("the log says %d times that %s:\n%s", n, line, log)
+		}
+	}
+}
+
+// files writes a certificate authority, and certificates that it signs for this machine.
+func files(t *testing.T, names ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	write := func(name, kind string, bytes []byte) {
+		must(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600))
+	}
+	parent := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	authority, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	der, err := x509.CreateCertificate(rand.Reader, parent, parent, authority.Public(), authority)
+	must(t, err)
+	write("ca.crt", "CERTIFICATE", der)
+	for i, name := range names {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		must(t, err)
+		template := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 2)), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+		der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), authority)
+		must(t, err)
+		write(name+".crt", "CERTIFICATE", der)
+		der, err = x509.MarshalECPrivateKey(key)
+		must(t, err)
+		write(name+".key", "EC PRIVATE KEY", der)
+	}
+	return dir
+}
+
+// TestTLS reaches etcd with TLS, and with certificates on both sides.
+func TestTLS(t *testing.T) {
+	dir, other := files(t, "etcd", "client"), files(t, "client")
+	c := startCluster(t, 1, func(o *embed.Config) {
+		o.ListenClientUrls[0].Scheme, o.AdvertiseClientUrls[0].Scheme = "https", "https"
+		o.ClientTLSInfo = transport.TLSInfo{CertFile: dir + "/etcd.crt", KeyFile: dir + "/etcd.key", TrustedCAFile: dir + "/ca.crt", ClientCertAuth: true}
+	})
+	servers := []string{strings.Replace(c.servers()[0], "http:", "https:", 1)}
+	for what, cluster := range map[string]etcdstore.Cluster{
+		"":                       {CAFile: dir + "/ca.crt", CertFile: dir + "/client.crt", KeyFile: dir + "/client.key"},
+		"certificate":            {CAFile: other + "/ca.crt", CertFile: dir + "/client.crt", KeyFile: dir + "/client.key"},
+		"tls":                    {CAFile: dir + "/ca.crt"},
+		"tls: unknown authority": {CAFile: dir + "/ca.crt", CertFile: other + "/client.crt", KeyFile: other + "/client.key"},
+	} {
+		cluster.Servers, cluster.CompactionInterval = servers, -1
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		s := &tidemark.Server{InProcess: true, Shared: &cluster}
+		err := s.Start(ctx)
+		cancel()
+		if what == "" {
+			must(t, err)
+			client, err := kubernetes.NewForConfig(s.RESTConfig())
+			must(t, err)
+			_, err = client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+			must(t, err)
+		} else if err == nil || !strings.Contains(err.Error(), "etcd") {
+			t.Errorf("%s: got the error %v", what, err)
+		} else {
+			t.Logf("%s: %v", what, err)
+		}
+		must(t, s.Close())
+	}
+}

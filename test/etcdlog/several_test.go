@@ -1,0 +1,228 @@
+package etcdlog_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/etcdstore"
+)
+
+// severalServers starts servers on one cluster.
+func severalServers(t *testing.T, c *cluster, n int) (all []*tidemark.Server, clients []kubernetes.Interface) {
+	t.Helper()
+	dir := t.TempDir()
+	for range n {
+		s := &tidemark.Server{InProcess: true, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir}}
+		must(t, s.Start(t.Context()))
+		t.Cleanup(func() { must(t, s.Close()) })
+		client, err := kubernetes.NewForConfig(s.RESTConfig())
+		must(t, err)
+		all, clients = append(all, s), append(clients, client)
+	}
+	return all, clients
+}
+
+// TestSeveral: three servers on one etcd. Nothing is given twice, each has what another one has
+// acknowledged, and idle ones write their leases alone.
+func TestSeveral(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	all, clients := severalServers(t, c, 3)
+	ctx := t.Context()
+	for i := range 20 {
+		a, b, d := clients[i%3], clients[(i+1)%3], clients[(i+2)%3]
+		name := fmt.Sprint("n", i)
+		_, err := a.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		must(t, err)
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}
+		_, err = b.CoreV1().ConfigMaps(name).Create(ctx, m, metav1.CreateOptions{})
+		must(t, err)
+		must(t, d.CoreV1().ConfigMaps(name).Delete(ctx, "m", metav1.DeleteOptions{}))
+		if err := a.CoreV1().ConfigMaps(name).Delete(ctx, "m", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("a second deletion: %v", err)
+		}
+		_, err = b.CoreV1().ConfigMaps(name).Create(ctx, m, metav1.CreateOptions{})
+		must(t, err)
+	}
+	var made sync.Map
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for i, client := range clients {
+		for j := range 5 {
+			wg.Go(func() {
+				s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s-%d-%d", i, j)},
+					Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}}}
+				s, err := client.CoreV1().Services("default").Create(ctx, s, metav1.CreateOptions{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, key := range []any{s.Spec.ClusterIP, s.Spec.Ports[0].NodePort} {
+					if other, twice := made.LoadOrStore(key, s.Name); twice {
+						t.Errorf("%v was given to %v and %s", key, other, s.Name)
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won++
+			} else if !apierrors.IsAlreadyExists(err) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if won != 1 {
+		t.Errorf("%d of 3 servers have created one object", won)
+	}
+	head := func() int64 { return c.members[0].etcd.Server.KV().Rev() }
+	until(t, "the controllers are done", func() bool {
+		before := head()
+		time.Sleep(1500 * time.Millisecond)
+		return head()-before <= 4
+	})
+	before, began := head(), time.Now()
+	time.Sleep(6 * time.Second)
+	seconds := time.Since(began).Seconds()
+	if n := head() - before; float64(n) > 4+seconds {
+		t.Errorf("three idle servers made %d revisions in %.1f s", n, seconds)
+	}
+	for _, s := range all[:2] {
+		must(t, s.Close())
+	}
+	_, err := clients[2].CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "last"}}, metav1.CreateOptions{})
+	must(t, err)
+	until(t, "its controllers work", func() bool {
+		_, err := clients[2].CoreV1().ConfigMaps("last").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		return err == nil
+	})
+}
+
+// TestAddresses: the Service kubernetes has the addresses of all servers, with those that another program
+// writes in the same form.
+func TestAddresses(t *testing.T) {
+	c, dir := startCluster(t, 1, nil), t.TempDir()
+	start := func(ip string) *tidemark.Server {
+		s := &tidemark.Server{BindAddress: "127.0.0.1", AdvertiseAddress: ip, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir}}
+		must(t, s.Start(t.Context()))
+		t.Cleanup(func() { must(t, s.Close()) })
+		return s
+	}
+	first := start("10.0.0.2")
+	client, err := kubernetes.NewForConfig(first.RESTConfig())
+	must(t, err)
+	addresses := func() (all []string) {
+		slice, err := client.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		must(t, err)
+		for _, e := range slice.Endpoints {
+			all = append(all, e.Addresses...)
+		}
+		e, err := client.CoreV1().Endpoints("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}) //nolint:staticcheck // it is served
+		must(t, err)
+		var same []string
+		for _, a := range e.Subsets[0].Addresses {
+			same = append(same, a.IP)
+		}
+		if !slices.Equal(all, same) {
+			return nil // one was written, the other will be
+		}
+		return all
+	}
+	if got := addresses(); !slices.Equal(got, []string{"10.0.0.2"}) {
+		t.Errorf("one server: %q", got)
+	}
+	second := start("10.0.0.1")
+	until(t, "both addresses", func() bool { return slices.Equal(addresses(), []string{"10.0.0.1", "10.0.0.2"}) })
+	r, err := c.members[0].etcd.Server.Range(t.Context(), &pb.RangeRequest{Key: []byte("/registry/masterleases/10.0.0.1")})
+	must(t, err)
+	if len(r.Kvs) != 1 || !strings.HasPrefix(string(r.Kvs[0].Value), "k8s\x00\n\x0f\n\x02v1\x12\tEndpoints") || r.Kvs[0].Lease == 0 {
+		t.Errorf("the key of an address: %v", r.Kvs)
+	}
+	must(t, second.Close())
+	until(t, "one address", func() bool { return slices.Equal(addresses(), []string{"10.0.0.2"}) })
+}
+
+// TestUnreadable: a value that cannot be read fails its own requests, and can be deleted if that is enabled.
+func TestUnreadable(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	put := func(key, value string) {
+		_, err := c.members[0].etcd.Server.Put(t.Context(), &pb.PutRequest{Key: []byte(key), Value: []byte(value)})
+		must(t, err)
+	}
+	put("/registry/configmaps/default/old", "k8s\x00damaged")
+	s := &tidemark.Server{InProcess: true, FeatureGates: map[string]bool{"AllowUnsafeMalformedObjectDeletion": true},
+		Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
+	must(t, s.Start(t.Context()))
+	t.Cleanup(func() { must(t, s.Close()) })
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	maps := client.CoreV1().ConfigMaps("default")
+	_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fine"}}, metav1.CreateOptions{})
+	must(t, err)
+	fails := func(what string, err error) {
+		t.Helper()
+		if !apierrors.IsInternalError(err) {
+			t.Errorf("%s: got %v, want InternalError", what, err)
+		}
+	}
+	events, err := maps.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=new", ResourceVersion: "0"})
+	must(t, err)
+	defer events.Stop()
+	_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
+	must(t, err)
+	if e := <-events.ResultChan(); e.Type != watch.Added {
+		t.Errorf("got the event %v", e)
+	}
+	put("/registry/configmaps/default/new", "k8s:enc:aescbc:v1:lost:what it was")
+	if e := <-events.ResultChan(); e.Type != watch.Error || !apierrors.IsInternalError(apierrors.FromObject(e.Object)) {
+		t.Errorf("got the event %v, want an InternalError", e)
+	}
+	for _, name := range []string{"old", "new"} {
+		_, err = maps.Get(ctx, name, metav1.GetOptions{})
+		fails("get", err)
+		_, err = maps.Update(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.UpdateOptions{})
+		fails("update", err)
+		fails("delete", maps.Delete(ctx, name, metav1.DeleteOptions{}))
+		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			t.Errorf("create: %v", err)
+		}
+	}
+	_, err = maps.List(ctx, metav1.ListOptions{})
+	fails("list", err)
+	if _, err := client.CoreV1().ConfigMaps("kube-system").List(ctx, metav1.ListOptions{}); err != nil {
+		t.Errorf("the list of another namespace: %v", err)
+	}
+	if _, err := maps.Get(ctx, "fine", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	unsafe := true
+	for _, name := range []string{"old", "new"} {
+		must(t, maps.Delete(ctx, name, metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &unsafe}))
+	}
+	list, err := maps.List(ctx, metav1.ListOptions{})
+	must(t, err)
+	if !slices.ContainsFunc(list.Items, func(m corev1.ConfigMap) bool { return m.Name == "fine" }) {
+		t.Errorf("the list: %v", list.Items)
+	}
+}
