@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -47,7 +46,7 @@ func stale(err error) bool {
 		return false
 	}
 	switch code := refused.Status().Code; code {
-	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests:
+	case 413, 415, 429: // too large, unsupported, too many requests
 		return false
 	default:
 		return code >= 400 && code < 500

@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -29,18 +28,23 @@ func NewUnreadable(key string, created, modified Revision, why string) *Object {
 	if !namespaced {
 		namespace, name = "", key
 	}
-	quoted := func(s string) []byte {
-		b, _ := json.Marshal(s) // strings always encode
-		return b
-	}
 	held := fmt.Appendf(nil, `{"metadata":{"name":%s,"namespace":%s,"resourceVersion":"`, quoted(name), quoted(namespace))
 	at := len(held)
 	held = strconv.AppendUint(held, uint64(modified), 10)
-	held = append(held, `"}`+whyMember...)
-	held = append(append(held, quoted(why[:min(len(why), mostWhy)])...), '}')
+	held = fmt.Appendf(held, `"}%s%s}`, whyMember, quoted(why[:min(len(why), mostWhy)]))
 	o := &Object{Key: key, Held: held, Created: created, Modified: modified, RevisionAt: int32(at)}
 	o.mark.Store(isUnreadable)
 	return o
+}
+
+// quoted returns a text as JSON, with a question mark for each character that is not printable ASCII.
+func quoted(s string) string {
+	return strconv.Quote(strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, s))
 }
 
 // Unreadable returns why the object is the stand-in of one that cannot be read; empty: it is none. The
@@ -50,11 +54,11 @@ func (o *Object) Unreadable() string {
 		return ""
 	}
 	b := o.Bytes()
-	var why string
-	if i := bytes.LastIndex(b, []byte(whyMember)); i < 0 || json.Unmarshal(b[i+len(whyMember):len(b)-1], &why) != nil || why == "" {
-		return "the stored value cannot be read"
+	i := bytes.LastIndex(b, []byte(whyMember))
+	if why, err := strconv.Unquote(string(b[i+len(whyMember) : len(b)-1])); err == nil && why != "" {
+		return why
 	}
-	return why
+	return "the stored value cannot be read"
 }
 
 // HasUnreadable reports whether the store may have objects that cannot be read, now or in its history. It

@@ -17,14 +17,14 @@ import (
 
 // # Outages
 //
-// A leader election or a member that restarts takes a second or two, and requests wait for it. An
-// outage is longer: then each request would wait for 10 s, and fail. So while etcd has not answered
+// A leader election or a member that restarts takes a second or two, some more on a busy machine, and
+// requests wait for it. An outage is longer: then each request would wait for 10 s, and fail. So while etcd has not answered
 // for lostAfter, a request makes one try alone. Probes, one in a second, and all other requests
 // find out when etcd is back.
 
 const (
 	// lostAfter is how long etcd may fail to answer before it counts as lost.
-	lostAfter = 5 * time.Second
+	lostAfter = 10 * time.Second
 	// probeEvery is the pause between two looks at the connection, and idleProbe how long nothing
 	// has to be asked until a look becomes a request.
 	probeEvery = time.Second
