@@ -61,12 +61,15 @@ func assets(t *testing.T) string {
 	return built.assets
 }
 
-// begin starts envtest on the programs of a directory.
-func begin(t *testing.T, dir string) *envtest.Environment {
+// example is a definition for tests of envtest.
+const example = "../../examples/definition.yaml"
+
+// begin starts envtest on the programs of a directory, with definitions.
+func begin(t *testing.T, dir string, definitions ...string) *envtest.Environment {
 	t.Helper()
 	t.Setenv("KUBEBUILDER_ASSETS", dir)
 	t.Setenv("USE_EXISTING_CLUSTER", "")
-	e := &envtest.Environment{CRDDirectoryPaths: []string{"../../examples/definition.yaml"}, ErrorIfCRDPathMissing: true}
+	e := &envtest.Environment{CRDDirectoryPaths: definitions, ErrorIfCRDPathMissing: true}
 	if _, err := e.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,7 @@ func begin(t *testing.T, dir string) *envtest.Environment {
 // TestEnvtest: envtest installs definitions and adds users. A deleted namespace stays, as without a
 // kube-controller-manager, and a client can finalize it. Stop is quick while watches are open.
 func TestEnvtest(t *testing.T) {
-	e := begin(t, assets(t))
+	e := begin(t, assets(t), example)
 	stopped := false
 	t.Cleanup(func() {
 		if !stopped {
@@ -137,7 +140,7 @@ func TestParallel(t *testing.T) {
 		}
 	})
 	for range 3 {
-		all = append(all, begin(t, dir))
+		all = append(all, begin(t, dir, example))
 	}
 	for _, e := range all {
 		c := kubernetes.NewForConfigOrDie(e.Config).CoreV1().Namespaces()
