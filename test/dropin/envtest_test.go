@@ -3,6 +3,7 @@ package dropin
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,9 +15,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/cli"
+	kubectl "k8s.io/kubectl/pkg/cmd"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
+
+// asKubectl is the name under which this test binary is the real kubectl.
+const asKubectl = "kubectl"
+
+// kubectlProgram returns the path of a kubectl.
+func kubectlProgram(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), asKubectl)
+	if err := os.Symlink(self, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// freePort returns a port that was free a moment ago, as harnesses find one.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
 
 // built has the programs, written once for all tests.
 var built struct {
@@ -28,6 +59,9 @@ var built struct {
 }
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == asKubectl {
+		os.Exit(cli.Run(kubectl.NewDefaultKubectlCommand()))
+	}
 	log.SetLogger(logr.Discard())
 	code := m.Run()
 	if built.dir != "" {
