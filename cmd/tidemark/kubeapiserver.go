@@ -20,6 +20,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/etcdstub"
+	"github.com/tidemark-dev/tidemark/internal/admission"
 )
 
 // The names under which this program stands in for another one, as busybox does. A test harness
@@ -49,6 +50,7 @@ type apiServer struct {
 	serve       serveFlags
 	certDir     string
 	etcdServers []string
+	admission   []string // --admission-control
 	gates       anyGates
 	version     string
 	ignored     []*ignoredFlag
@@ -95,6 +97,7 @@ func (a *apiServer) flags() *pflag.FlagSet {
 	flags.Usage = func() {} // runAPIServer prints it
 	flags.StringVar(&a.certDir, "cert-dir", "", "directory with apiserver.crt and apiserver.key, the serving certificate unless --tls-cert-file is given; created with a self-signed pair if there is none (default: the certificate is issued in memory)")
 	flags.StringSliceVar(&a.etcdServers, "etcd-servers", nil, "URLs of etcd; required; the program that answers must be the stand-in that tidemark envtest-assets writes: Tidemark keeps its objects in memory")
+	flags.StringSliceVar(&a.admission, "admission-control", nil, "the only admission plugins to enable; empty: none. It excludes --enable-admission-plugins and --disable-admission-plugins (default: those of kube-apiserver)")
 	flags.Var(&a.gates, "feature-gates", gatesUsage()+"; others are ignored with a warning")
 	flags.Bool("allow-privileged", false, "accepted; privileged containers are always allowed")
 	flags.StringVar(&a.version, "version", "false", "print the version of Kubernetes and exit")
@@ -129,7 +132,7 @@ func (a *apiServer) run(flags *pflag.FlagSet, getenv func(string) string, stderr
 		return errors.New("--etcd-servers must be specified")
 	}
 	a.complete(flags, getenv)
-	if err := cmp.Or(f.checkOIDC(flags), f.check(flags.Changed)); err != nil {
+	if err := cmp.Or(a.chooseAdmission(flags), f.checkOIDC(flags), f.check(flags.Changed)); err != nil {
 		return err
 	}
 	if err := a.useCertDir(); err != nil {
@@ -162,10 +165,32 @@ func (a *apiServer) complete(flags *pflag.FlagSet, getenv func(string) string) {
 	if !flags.Changed("authorization-mode") && !flags.Changed("authorization-config") {
 		s.Authorization.Modes = []string{"AlwaysAllow"}
 	}
-	const accounts = "ServiceAccount"
-	if !slices.Contains(s.DisableAdmissionPlugins, accounts) && !slices.Contains(s.EnableAdmissionPlugins, accounts) {
-		s.EnableAdmissionPlugins = append(s.EnableAdmissionPlugins, accounts)
+}
+
+// chooseAdmission enables and disables admission plugins. ServiceAccount is on by default in kube-apiserver.
+func (a *apiServer) chooseAdmission(flags *pflag.FlagSet) error {
+	s := &a.serve.server
+	if !flags.Changed("admission-control") {
+		const accounts = "ServiceAccount"
+		if !slices.Contains(s.DisableAdmissionPlugins, accounts) && !slices.Contains(s.EnableAdmissionPlugins, accounts) {
+			s.EnableAdmissionPlugins = append(s.EnableAdmissionPlugins, accounts)
+		}
+		return nil
 	}
+	if flags.Changed("enable-admission-plugins") || flags.Changed("disable-admission-plugins") {
+		return errors.New("--admission-control excludes --enable-admission-plugins and --disable-admission-plugins")
+	}
+	if _, err := admission.Choose(a.admission, nil); err != nil {
+		return fmt.Errorf("--admission-control: %w", err)
+	}
+	byDefault, _ := admission.Modes()
+	s.EnableAdmissionPlugins = a.admission
+	for name := range strings.SplitSeq(byDefault, ", ") {
+		if !slices.Contains(a.admission, name) {
+			s.DisableAdmissionPlugins = append(s.DisableAdmissionPlugins, name)
+		}
+	}
+	return nil
 }
 
 // useCertDir chooses the serving certificate in --cert-dir, and makes one if there is none.

@@ -297,7 +297,7 @@ func TestLikeEnvtest(t *testing.T) {
 // TestControllersVariable turns all controllers on. Other flags without effect are warned about, once
 // each, unless they are empty.
 func TestControllersVariable(t *testing.T) {
-	p := likeEnvtest(t, []string{controllersVariable + "=*"}, "--etcd-prefix=/a", "--etcd-prefix=/b", "--tracing-config-file=", "--admission-control=", "--runtime-config=", "--audit-policy-file=",
+	p := likeEnvtest(t, []string{controllersVariable + "=*"}, "--etcd-prefix=/a", "--etcd-prefix=/b", "--tracing-config-file=", "--runtime-config=", "--audit-policy-file=",
 		"--feature-gates=WatchList=true,Another=false", "--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--enable-priority-and-fairness=false")
 	if _, body := p.body(t, http.MethodGet, "/readyz?verbose", ""); !strings.Contains(body, "controller/namespace") {
 		t.Error(body)
@@ -305,6 +305,45 @@ func TestControllersVariable(t *testing.T) {
 	log := p.server.stderr.String()
 	if strings.Count(log, "flag=--") != 1 || !strings.Contains(log, "flag=--etcd-prefix") || !strings.Contains(log, "gate=WatchList") || !strings.Contains(log, "gate=Another") {
 		t.Error(log)
+	}
+}
+
+// TestAdmissionControl: --admission-control has the only plugins that are enabled, none if it is empty, as kwokctl passes
+// it. In the default set, ServiceAccount refuses a Pod in a namespace without ServiceAccounts.
+func TestAdmissionControl(t *testing.T) {
+	etcdURL := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	until(t, start(t, called(t, asEtcd, nil, "--listen-client-urls="+etcdURL)), etcdURL+"/health")
+	tokens := write(t, filepath.Join(t.TempDir(), "tokens"), []byte("secret,admin,1,system:masters\n"))
+	for flag, want := range map[string]int{"": http.StatusForbidden, "--admission-control=": http.StatusCreated, "--admission-control=NamespaceLifecycle": http.StatusCreated,
+		"--admission-control=ServiceAccount,Priority": http.StatusForbidden} {
+		port := freePort(t)
+		args := []string{"--bind-address=127.0.0.1", "--etcd-servers=" + etcdURL, fmt.Sprintf("--secure-port=%d", port), "--token-auth-file=" + tokens, "--authorization-mode=RBAC"}
+		if flag != "" {
+			args = append(args, flag)
+		}
+		server := start(t, called(t, asAPIServer, nil, args...))
+		url := fmt.Sprintf("https://127.0.0.1:%d", port)
+		until(t, server, url+"/healthz")
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/namespaces/default/pods",
+			strings.NewReader(`{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a"}]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer secret")
+		resp, err := anonymous().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != want {
+			t.Errorf("%q: %d %s %v, want %d", flag, resp.StatusCode, body, err, want)
+		}
+		server.terminate(t)
+		if strings.Contains(server.stderr.String(), "has no effect") {
+			t.Errorf("%q: warnings:\n%s", flag, server.stderr.String())
+		}
 	}
 }
 
@@ -409,8 +448,9 @@ func TestParentExits(t *testing.T) {
 	}
 }
 
-// TestLikeJava starts the programs as fabric8's kube-api-test does: flags of etcd with one dash,
-// values after a space, repeated flags, an RSA key, a path as issuer, and SIGKILL at the end.
+// TestLikeJava: the command lines of fabric8's kube-api-test, where kube-apiserver starts before etcd listens, in a
+// directory without certificates: flags of etcd with one dash, values after a space, repeated flags, an RSA key, a path
+// as issuer, and SIGKILL at the end. test/dropin has the whole sequence of that harness.
 func TestLikeJava(t *testing.T) {
 	dir := t.TempDir()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -483,9 +523,11 @@ func TestRefusedAsAPIServer(t *testing.T) {
 		"kube-apiserver --profiling=perhaps":                        `invalid argument "perhaps" for "--profiling" flag`,
 		"kube-apiserver --etcd-servers=http://" + l.Addr().String(): "does not support etcd yet",
 		"kube-apiserver --etcd-servers=https://127.0.0.1:1":         "does not support etcd yet",
-		fmt.Sprintf("kube-apiserver --bind-address=127.0.0.1 --etcd-servers=%s --secure-port=%d", stubURL, port): fmt.Sprintf("port %d of 127.0.0.1 is taken", port),
-		fmt.Sprintf("etcd --listen-client-urls=http://127.0.0.1:%d", port):                                       fmt.Sprintf("port %d of 127.0.0.1 is taken", port),
-		"etcd --listen-client-urls=https://127.0.0.1:1":                                                          "neither TLS",
+		"kube-apiserver --etcd-servers=http://127.0.0.1:1 --admission-control= --disable-admission-plugins=Priority": "--admission-control excludes",
+		"kube-apiserver --etcd-servers=http://127.0.0.1:1 --admission-control=Nope":                                  `plugin "Nope" is unknown`,
+		fmt.Sprintf("kube-apiserver --bind-address=127.0.0.1 --etcd-servers=%s --secure-port=%d", stubURL, port):     fmt.Sprintf("port %d of 127.0.0.1 is taken", port),
+		fmt.Sprintf("etcd --listen-client-urls=http://127.0.0.1:%d", port):                                           fmt.Sprintf("port %d of 127.0.0.1 is taken", port),
+		"etcd --listen-client-urls=https://127.0.0.1:1":                                                              "neither TLS",
 	} {
 		words := strings.Fields(line)
 		code, _, stderr := outcome(t, words[0], words[1:]...)

@@ -3,6 +3,7 @@ package dropin
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,9 +15,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/cli"
+	kubectl "k8s.io/kubectl/pkg/cmd"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
+
+// asKubectl is the name under which this test binary is the real kubectl.
+const asKubectl = "kubectl"
+
+// kubectlProgram returns the path of a kubectl.
+func kubectlProgram(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), asKubectl)
+	if err := os.Symlink(self, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// freePort returns a port that was free a moment ago, as harnesses find one.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
 
 // built has the programs, written once for all tests.
 var built struct {
@@ -28,6 +59,9 @@ var built struct {
 }
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == asKubectl {
+		os.Exit(cli.Run(kubectl.NewDefaultKubectlCommand()))
+	}
 	log.SetLogger(logr.Discard())
 	code := m.Run()
 	if built.dir != "" {
@@ -61,12 +95,15 @@ func assets(t *testing.T) string {
 	return built.assets
 }
 
-// begin starts envtest on the programs of a directory.
-func begin(t *testing.T, dir string) *envtest.Environment {
+// example is a definition for tests of envtest.
+const example = "../../examples/definition.yaml"
+
+// begin starts envtest on the programs of a directory, with definitions.
+func begin(t *testing.T, dir string, definitions ...string) *envtest.Environment {
 	t.Helper()
 	t.Setenv("KUBEBUILDER_ASSETS", dir)
 	t.Setenv("USE_EXISTING_CLUSTER", "")
-	e := &envtest.Environment{CRDDirectoryPaths: []string{"../../examples/definition.yaml"}, ErrorIfCRDPathMissing: true}
+	e := &envtest.Environment{CRDDirectoryPaths: definitions, ErrorIfCRDPathMissing: true}
 	if _, err := e.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +113,7 @@ func begin(t *testing.T, dir string) *envtest.Environment {
 // TestEnvtest: envtest installs definitions and adds users. A deleted namespace stays, as without a
 // kube-controller-manager, and a client can finalize it. Stop is quick while watches are open.
 func TestEnvtest(t *testing.T) {
-	e := begin(t, assets(t))
+	e := begin(t, assets(t), example)
 	stopped := false
 	t.Cleanup(func() {
 		if !stopped {
@@ -137,7 +174,7 @@ func TestParallel(t *testing.T) {
 		}
 	})
 	for range 3 {
-		all = append(all, begin(t, dir))
+		all = append(all, begin(t, dir, example))
 	}
 	for _, e := range all {
 		c := kubernetes.NewForConfigOrDie(e.Config).CoreV1().Namespaces()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestE2EFramework: a suite of e2e-framework runs on a cluster of envtest, by its kubeconfig. It is compiled with the
-// versions of this module.
+// TestE2EFramework: a suite of e2e-framework runs on a cluster of envtest, by its kubeconfig. It installs its definition
+// itself. It is compiled with the versions of this module.
 func TestE2EFramework(t *testing.T) {
 	nightly(t)
 	t.Setenv("TIDEMARK_CONTROLLERS", "*") // the suite waits for what the controllers do
