@@ -256,16 +256,22 @@ func (a *authentication) forServer(t authn.Tokens) authn.Tokens {
 
 // authenticator returns the authenticator of a world. A fork knows the users of its parents.
 func (w *World) authenticator() *authn.Credentials {
-	a, s := &w.running.authentication, w.server
+	a, own := &w.running.authentication, []authn.Tokens{w.tokens}
+	if w.server.Authentication.BootstrapTokens {
+		own = append(own, a.forServer(&authn.BootstrapTokens{Secret: w.systemSecret, Now: w.now}))
+	}
+	return a.with(w.issued, own...)
+}
+
+// with returns the authenticator of a world: issued are the tokens of users that the control API added, own are those
+// that the objects of the world determine.
+func (a *authentication) with(issued []*authn.Issued, own ...authn.Tokens) *authn.Credentials {
 	c := a.base
 	c.Tokens = slices.Clone(a.first)
-	for _, issued := range w.issued {
-		c.Tokens = append(c.Tokens, a.forServer(issued))
+	for _, i := range issued {
+		c.Tokens = append(c.Tokens, a.forServer(i))
 	}
-	c.Tokens = append(c.Tokens, w.tokens)
-	if s.Authentication.BootstrapTokens {
-		c.Tokens = append(c.Tokens, a.forServer(&authn.BootstrapTokens{Secret: w.systemSecret, Now: w.now}))
-	}
+	c.Tokens = append(c.Tokens, own...)
 	c.Tokens = append(c.Tokens, a.last...)
 	return &c
 }

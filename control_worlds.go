@@ -37,7 +37,7 @@ func (w worlds) find(name string) (*World, error) {
 	if name == control.Root {
 		return w.running.root, nil
 	}
-	f, err := w.running.forks.find(name)
+	f, err := w.running.forks.find(context.Background(), name)
 	if err != nil {
 		return nil, fmt.Errorf("the world %q: %w", name, err)
 	}

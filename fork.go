@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -92,6 +93,9 @@ var (
 	ErrForkClosed = errors.New("the world was closed")
 )
 
+// errKeptBusy is returned if keptWaiting requests wait for kept forks to be opened.
+var errKeptBusy = errors.New("too many requests wait for kept forks to be opened, please try again later")
+
 // errForkLog is returned if the storage failed to make or remove a kept fork.
 var errForkLog = errors.New("the storage of the fork")
 
@@ -124,9 +128,11 @@ type fork struct {
 
 // forks are the forks of a server, by their names.
 type forks struct {
-	budget *store.Budget
-	logs   store.ForkLogs // nil: forks cannot be kept
-	ending sync.WaitGroup // of kept forks whose logs failed
+	budget   *store.Budget
+	logs     store.ForkLogs // nil: forks cannot be kept
+	openings slots          // of kept forks
+	waiting  atomic.Int64   // requests for kept forks that are not open
+	ending   sync.WaitGroup // of kept forks whose logs failed
 
 	mu     sync.Mutex
 	all    map[string]*World // in memory alone
@@ -373,7 +379,7 @@ func (w *World) Delete() error {
 // Fork returns the fork with the name. It opens a kept one that is not in use; the error may be that of its log.
 // If there is none, the error is ErrNoFork. It panics before Start has succeeded.
 func (s *Server) Fork(name string) (*World, error) {
-	w, err := s.must().forks.find(name)
+	w, err := s.must().forks.find(context.Background(), name)
 	if err == nil && w == nil {
 		return nil, ErrNoFork
 	}
@@ -486,11 +492,11 @@ func (f *forks) get(name string) (*World, *kept) {
 	return f.all[name], f.kept[name]
 }
 
-// find returns a fork, nil without an error if there is none. It opens a kept one.
-func (f *forks) find(name string) (*World, error) {
+// find returns a fork, nil without an error if there is none. It opens a kept one. The client has the right to that.
+func (f *forks) find(ctx context.Context, name string) (*World, error) {
 	w, k := f.get(name)
 	if k != nil {
-		return k.use()
+		return k.use(ctx)
 	}
 	return w, nil
 }
@@ -569,9 +575,9 @@ func (f *forks) close() error {
 		errs = append(errs, w.Close())
 	}
 	for _, k := range kept {
-		k.mu.Lock() // waits until it is open, if a request opens it
+		k.mu.lock() // waits until it is open, if a request opens it
 		errs = append(errs, k.closeLocked(k.world.Load()))
-		k.mu.Unlock()
+		k.mu.unlock()
 	}
 	f.ending.Wait()
 	return errors.Join(errs...)

@@ -26,7 +26,7 @@ const forksPath = forkapi.Path
 // maxForkRequest bounds the body of a request for a fork, in bytes.
 const maxForkRequest = 16 << 10
 
-// route passes a request to the world that its path names.
+// route passes a request to the world that its path names. It opens a kept fork for a request with credentials.
 func (r *running) route(rw http.ResponseWriter, q *http.Request) {
 	rest, ok := strings.CutPrefix(q.URL.Path, forkPath)
 	if !ok {
@@ -34,12 +34,16 @@ func (r *running) route(rw http.ResponseWriter, q *http.Request) {
 		return
 	}
 	name, _, _ := strings.Cut(rest, "/")
-	w, err := r.forks.find(name)
-	if err != nil || w == nil {
-		noWorld(rw, name, err)
-		return
+	w, k := r.forks.get(name)
+	switch {
+	case k != nil:
+		w = k.forRequest(rw, q)
+	case w == nil:
+		noFork(rw, name)
 	}
-	w.serve(rw, without(q, w.prefix()))
+	if w != nil {
+		w.serve(rw, without(q, w.prefix()))
+	}
 }
 
 // without returns the request with a path that lacks the prefix.
@@ -65,8 +69,8 @@ func noFork(rw http.ResponseWriter, name string) {
 	refuse(rw, apierrors.NewNotFound(schema.GroupResource{Resource: "forks"}, name))
 }
 
-// noWorld answers a request for a fork that does not exist, or that is kept and cannot be opened. The client is not
-// authenticated yet, so the answer has no reason, which may name files.
+// noWorld answers a request for a fork that does not exist, or that is kept and cannot be opened. The client may have
+// no right in the server, so the answer has no reason, which may name files.
 func noWorld(rw http.ResponseWriter, name string, err error) {
 	switch {
 	case err == nil:
@@ -75,6 +79,11 @@ func noWorld(rw http.ResponseWriter, name string, err error) {
 		fail(rw, http.StatusServiceUnavailable, "the server is shutting down")
 	case errors.Is(err, ErrForkMemory):
 		fail(rw, http.StatusInsufficientStorage, err.Error())
+	case errors.Is(err, errKeptBusy):
+		rw.Header().Set("Retry-After", "1")
+		fail(rw, http.StatusTooManyRequests, err.Error())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled): // a client that is gone reads no answer
+		fail(rw, http.StatusGatewayTimeout, "the kept fork "+name+" was not opened in the time of the request")
 	default:
 		fail(rw, http.StatusInternalServerError, "the kept fork "+name+" cannot be used: GET "+forksPath+"/"+name+" has the reason")
 	}
@@ -86,6 +95,8 @@ func fail(rw http.ResponseWriter, code int, message string) {
 	switch code {
 	case http.StatusBadRequest:
 		reason = metav1.StatusReasonBadRequest
+	case http.StatusForbidden:
+		reason = metav1.StatusReasonForbidden
 	case http.StatusMethodNotAllowed:
 		reason = metav1.StatusReasonMethodNotAllowed
 	case http.StatusServiceUnavailable:
@@ -180,7 +191,7 @@ func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
 	}
 	parent := r.root
 	if asked.From != "" {
-		if parent, err = r.forks.find(asked.From); err != nil || parent == nil {
+		if parent, err = r.forks.find(q.Context(), asked.From); err != nil || parent == nil {
 			noWorld(rw, asked.From, err)
 			return
 		}

@@ -6,11 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -25,6 +26,15 @@ import (
 
 // MaxKeptForks is how many forks a server keeps. Each has a log of its own, with files and memory.
 const MaxKeptForks = 16
+
+const (
+	// keptOpenings is how many kept forks a server opens at a time: each reads its whole log.
+	keptOpenings = 2
+	// keptWaiting is how many requests wait for kept forks to be opened.
+	keptWaiting = 256
+	// keptWait is how long a request waits for it.
+	keptWait = time.Minute
+)
 
 // retryKept is how long a kept fork that could not be opened is not tried again: a try reads its whole log.
 const retryKept = 10 * time.Second
@@ -60,13 +70,47 @@ type kept struct {
 	name    string
 	facts   keptFacts
 	issued  []*authn.Issued // World.issued
+	// clients authenticates the requests that open the fork, without its objects.
+	clients *authn.Credentials
 	world   atomic.Pointer[World]
 
-	mu     sync.Mutex // held while the fork is made, opened, closed or deleted
-	gone   bool       // it was deleted
-	failed time.Time  // of the last try to open it
-	err    error      // why that failed; nil: it did not
+	mu     slots     // one, held while the fork is made, opened, closed or deleted
+	gone   bool      // it was deleted
+	failed time.Time // of the last try to open it
+	err    error     // why that failed; nil: it did not
 }
+
+// newKept returns a kept fork that is not open. parents are the tokens of World.issued of its parents.
+func (r *running) newKept(name string, facts keptFacts, parents []*authn.Issued) *kept {
+	issued := append([]*authn.Issued{new(authn.Issued)}, parents...)
+	return &kept{
+		running: r, name: name, facts: facts, issued: issued, mu: make(slots, 1),
+		clients: r.authentication.with(issued, r.keys.ForkAs(facts.Tokens).Signatures()),
+	}
+}
+
+// slots is a semaphore: as many callers hold it as its capacity.
+type slots chan struct{}
+
+// take waits for a slot until the context is done.
+func (s slots) take(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// lock waits for a slot.
+func (s slots) lock() { s <- struct{}{} }
+
+func (s slots) unlock() { <-s }
 
 // loadKept finds the kept forks of the storage. It opens none.
 func (r *running) loadKept(logs store.ForkLogs) {
@@ -84,8 +128,10 @@ func (r *running) loadKept(logs store.ForkLogs) {
 			r.root.server.logOf(logForks).Warn("a directory among the kept forks is ignored: its name is not one of a fork", "name", name)
 			continue
 		}
-		k := &kept{running: r, name: name, issued: append([]*authn.Issued{new(authn.Issued)}, r.root.issued...)}
-		if err := k.facts.read(facts); err != nil {
+		var read keptFacts
+		err := read.read(facts)
+		k := r.newKept(name, read, r.root.issued)
+		if err != nil {
 			k.err = fmt.Errorf("its description is damaged: %w", err)
 			r.root.server.logOf(logForks).Error("a kept fork cannot be used", "fork", name, "err", k.err)
 		}
@@ -116,15 +162,12 @@ func (w *World) keep(ctx context.Context, o ForkOptions) (*World, error) {
 	if err != nil {
 		return nil, forkError(err)
 	}
-	k := &kept{
-		running: r, name: o.Name, issued: append([]*authn.Issued{new(authn.Issued)}, w.issued...),
-		facts: keptFacts{
-			Parent: w.Name(), Base: uint64(state.Revision()), Created: w.server.clock(), Controllers: o.Controllers,
-			Tokens: w.tokens.Fork().Forks(),
-		},
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k := r.newKept(o.Name, keptFacts{
+		Parent: w.Name(), Base: uint64(state.Revision()), Created: w.server.clock(), Controllers: o.Controllers,
+		Tokens: w.tokens.Fork().Forks(),
+	}, w.issued)
+	k.mu.lock()
+	defer k.mu.unlock()
 	if err := r.forks.addKept(k, w.server.Forks.Max); err != nil {
 		return nil, err
 	}
@@ -170,28 +213,78 @@ func (s *Server) account(r *running) (*store.Account, error) {
 	return account, nil
 }
 
-// use returns the open world. It opens it if it is not. Nil without an error: the fork was deleted.
-func (k *kept) use() (*World, error) {
+// use returns the open world. It opens it if it is not. Nil without an error: the fork was deleted. The context ends
+// the wait alone: an opening that has begun goes on.
+func (k *kept) use(ctx context.Context) (*World, error) {
 	if w := k.world.Load(); w != nil {
 		return w, nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	f := &k.running.forks
+	defer f.waiting.Add(-1)
+	if f.waiting.Add(1) > keptWaiting {
+		return nil, errKeptBusy
+	}
+	if err := k.mu.take(ctx); err != nil {
+		return nil, err
+	}
+	defer k.mu.unlock()
 	w := k.world.Load()
 	switch {
 	case k.gone || w != nil:
 		return w, nil
-	case k.running.forks.refused():
-		return nil, ErrForkClosed
 	case k.err != nil && k.running.root.server.clock().Sub(k.failed) < retryKept:
 		return nil, k.err
 	case k.facts.Base == 0: // its description cannot be read
 		return nil, k.err
 	}
+	if err := f.openings.take(ctx); err != nil {
+		return nil, err
+	}
+	defer f.openings.unlock()
+	if f.refused() {
+		return nil, ErrForkClosed
+	}
 	if err := k.open(); err != nil {
 		return nil, err
 	}
 	return k.world.Load(), nil
+}
+
+// forRequest returns the world for a request, and opens it if it is not open. Nil: the request is answered.
+func (k *kept) forRequest(rw http.ResponseWriter, q *http.Request) *World {
+	if w := k.world.Load(); w != nil {
+		return w
+	}
+	if !k.admit(rw, q) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), keptWait)
+	defer cancel()
+	w, err := k.use(ctx)
+	if err != nil || w == nil {
+		noWorld(rw, k.name, err)
+		return nil
+	}
+	return w
+}
+
+// admit reports whether a request may open the fork, or wait for that. Otherwise it answers the request. The rights in
+// the fork are among its objects, which are not read yet. So each request with valid credentials is admitted.
+func (k *kept) admit(rw http.ResponseWriter, q *http.Request) bool {
+	user, err := k.clients.Authenticate(without(q, forkPath+k.name))
+	if user != nil && !user.IsAnonymous() {
+		return true
+	}
+	if err != nil {
+		k.running.root.server.logOf(logForks).Debug("authentication failed", "fork", k.name, "err", err)
+	}
+	rw.Header().Set("Connection", "close") // as for other requests without credentials: one guess for each handshake
+	if user == nil {
+		refuse(rw, apierrors.NewUnauthorized("Unauthorized"))
+		return false
+	}
+	fail(rw, http.StatusForbidden, "the kept fork "+k.name+" is not open: only requests with credentials open it")
+	return false
 }
 
 // open opens the world, and remembers why it cannot be opened. The caller holds mu.
@@ -243,7 +336,7 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 	}
 	sealed, bytes := encryption.Wrap(log, set), cmp.Or(s.Forks.MaxBytes, DefaultForkBytes)
 	w.store, err = store.Open(ctx, store.Options{
-		Log: sealed, Sealing: sealed, Retention: s.History.Retention, MaxMemory: bytes / 2, MaxDisk: s.History.MaxDiskBytes, Packed: packed,
+		Log: sealed, Sealing: sealed, Retention: s.History.Retention, MaxMemory: bytes / 2, MaxDisk: r.forks.diskShare(s.History.MaxDiskBytes), Packed: packed,
 		Now: s.now, Note: note, Account: account, OnFatal: w.broken, Base: w.fork.base, OnDivergence: func() { <-ready; w.diverged() },
 	})
 	if err != nil {
@@ -263,10 +356,18 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 	return w, nil
 }
 
+// diskShare returns the disk space for the history of one kept fork. All of them together have as much as the server,
+// whether they are open or not.
+func (f *forks) diskShare(most int64) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return cmp.Or(most, store.DefaultMaxDisk) / int64(max(MaxKeptForks, len(f.kept)))
+}
+
 // close closes the world, if it is w. It may be opened again.
 func (k *kept) close(w *World) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.mu.lock()
+	defer k.mu.unlock()
 	return k.closeLocked(w)
 }
 
@@ -280,8 +381,8 @@ func (k *kept) closeLocked(w *World) error {
 // broken closes the world w, whose log failed. It may be called by a write to it.
 func (k *kept) broken(w *World, err error) {
 	k.running.forks.ending.Go(func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
+		k.mu.lock()
+		defer k.mu.unlock()
 		k.err, k.failed = fmt.Errorf("the log of the kept fork %s failed: %w", k.name, err), k.running.root.server.clock()
 		_ = k.closeLocked(w) // with the same error
 	})
@@ -289,8 +390,8 @@ func (k *kept) broken(w *World, err error) {
 
 // delete closes the fork, and removes what is kept of it.
 func (k *kept) delete() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.mu.lock()
+	defer k.mu.unlock()
 	if k.gone {
 		return nil
 	}
@@ -314,11 +415,13 @@ func (k *kept) describe() forkapi.Fork {
 		Name: k.name, Parent: k.facts.Parent, URL: k.running.url + forkPath + k.name, Path: forkPath + k.name, Kept: true,
 		Created: metav1.NewTime(k.facts.Created), Base: strconv.FormatUint(k.facts.Base, 10),
 	}
-	if k.mu.TryLock() { // otherwise it is just being opened
-		defer k.mu.Unlock()
+	select {
+	case k.mu <- struct{}{}:
+		defer k.mu.unlock()
 		if k.err != nil {
 			d.Error = k.err.Error()
 		}
+	default: // it is just being opened
 	}
 	return d
 }

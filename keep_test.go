@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -307,11 +310,9 @@ func TestKeepDamage(t *testing.T) {
 	must(t, below(s, "unfinished"), http.StatusNotFound, "GET", configMaps, "")
 	must(t, below(s, "good"), http.StatusOK, "GET", configMaps, "")
 	for _, name := range []string{"log", "lost", "facts", "partial", "identity"} {
-		anonymous := servertest.Anonymous(s)
-		anonymous.Host = below(s, name).Host
 		for range 2 {
-			// The client is not known yet, so it gets no file names.
-			if got := must(t, anonymous, http.StatusInternalServerError, "GET", configMaps, ""); !strings.Contains(got, `"Status"`) || !strings.Contains(got, "GET /forks/"+name) || strings.Contains(got, dir) {
+			// The client may have no rights in the server, so it gets no file names.
+			if got := must(t, below(s, name), http.StatusInternalServerError, "GET", configMaps, ""); !strings.Contains(got, `"Status"`) || !strings.Contains(got, "GET /forks/"+name) || strings.Contains(got, dir) {
 				t.Errorf("%s: %s", name, got)
 			}
 		}
@@ -462,4 +463,148 @@ func TestKeepLogFails(t *testing.T) {
 	mu.Unlock()
 	must(t, f, http.StatusOK, "GET", configMaps+"/c", "")
 	must(t, f, http.StatusNotFound, "GET", configMaps+"/d", "")
+}
+
+// TestKeepCredentials: a request without credentials opens no kept fork. Credentials of the server and of the fork
+// open it, also tokens of service accounts that are in the fork alone.
+func TestKeepCredentials(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(tokens, []byte("alice-token,alice,alice\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := func() *tidemark.Server {
+		s := on(dir)
+		s.TokenAuthFile = tokens
+		return servertest.Start(t, s)
+	}
+	s := start()
+	issued := map[string]string{}
+	for _, name := range []string{"a", "b"} {
+		f := mustFork(t, s.Root(), tidemark.ForkOptions{Name: name, Keep: true}).RESTConfig()
+		must(t, f, http.StatusCreated, "POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"robot"}}`)
+		var review struct{ Status struct{ Token string } }
+		if err := json.Unmarshal([]byte(must(t, f, http.StatusCreated, "POST", "/api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{}}`)), &review); err != nil {
+			t.Fatal(err)
+		}
+		issued[name] = review.Status.Token
+	}
+	wantOpen := func(want bool) {
+		t.Helper()
+		if got := must(t, s.RESTConfig(), http.StatusOK, "GET", "/forks/a", ""); strings.Contains(got, `"resourceVersion"`) != want {
+			t.Errorf("open=%v, want %v: %s", !want, want, got)
+		}
+	}
+	as := func(c *rest.Config) *rest.Config {
+		c.Host = below(s, "a").Host
+		return c
+	}
+	alice, err := s.RESTConfigFor("alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servertest.Stop(t, s)
+	s = start()
+	for _, path := range []string{configMaps, "/readyz", "/version", "/", ""} {
+		if got := must(t, as(servertest.Anonymous(s)), http.StatusForbidden, "GET", path, ""); !strings.Contains(got, "only requests with credentials") {
+			t.Errorf("%s: %s", path, got)
+		}
+		must(t, as(servertest.WithToken(s, "wrong")), http.StatusUnauthorized, "GET", path, "")
+		must(t, as(servertest.WithToken(s, issued["b"])), http.StatusUnauthorized, "GET", path, "")
+		wantOpen(false)
+	}
+	for _, token := range []string{"alice-token", issued["a"]} {
+		must(t, as(servertest.WithToken(s, token)), http.StatusForbidden, "GET", configMaps, "")
+		wantOpen(true)
+		must(t, as(servertest.Anonymous(s)), http.StatusForbidden, "GET", configMaps, "")
+		must(t, as(servertest.Anonymous(s)), http.StatusOK, "GET", "/readyz", "")
+		servertest.Stop(t, s)
+		s = start()
+		wantOpen(false)
+	}
+	alice.Host, alice.CAData, alice.ServerName = below(s, "a").Host, s.RESTConfig().CAData, s.RESTConfig().ServerName
+	must(t, alice, http.StatusForbidden, "GET", configMaps, "")
+	wantOpen(true)
+}
+
+// countedForks is a storage whose fork logs are opened when the test lets them.
+type countedForks struct {
+	tidemark.Storage
+	open  atomic.Int64  // at the same time
+	began chan struct{} // a value for each
+	goOn  chan struct{}
+	most  atomic.Int64
+}
+
+func (c *countedForks) Forks() store.ForkLogs { return &countedLogs{c.Storage.Forks(), c} }
+
+type countedLogs struct {
+	store.ForkLogs
+	c *countedForks
+}
+
+func (l *countedLogs) Open(ctx context.Context, name string) (store.Log, error) {
+	n := l.c.open.Add(1)
+	defer l.c.open.Add(-1)
+	for most := l.c.most.Load(); n > most && !l.c.most.CompareAndSwap(most, n); most = l.c.most.Load() {
+	}
+	l.c.began <- struct{}{}
+	<-l.c.goOn
+	return l.ForkLogs.Open(ctx, name)
+}
+
+// TestKeepOpenings: a server opens two kept forks at a time.
+func TestKeepOpenings(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := servertest.Start(t, on(dir))
+	const forks = 5
+	for i := range forks {
+		mustFork(t, s.Root(), tidemark.ForkOptions{Name: fmt.Sprintf("f%d", i), Keep: true})
+	}
+	servertest.Stop(t, s)
+	storage := &countedForks{Storage: &datadir.Dir{Path: dir}, began: make(chan struct{}, forks), goOn: make(chan struct{})}
+	s = servertest.Start(t, &tidemark.Server{Storage: storage})
+	var wg sync.WaitGroup
+	for i := range forks {
+		wg.Go(func() {
+			if code, answer := send(t, below(s, fmt.Sprintf("f%d", i)), "GET", configMaps, ""); code != http.StatusOK {
+				t.Errorf("f%d: %d %s", i, code, answer)
+			}
+		})
+	}
+	for range 2 {
+		<-storage.began
+	}
+	close(storage.goOn)
+	wg.Wait()
+	if most := storage.most.Load(); most != 2 {
+		t.Errorf("%d logs were opened at a time, want 2", most)
+	}
+}
+
+// TestKeepHistory: the kept forks of a server share the disk space of its history.
+func TestKeepHistory(t *testing.T) {
+	s := on(filepath.Join(t.TempDir(), "data"))
+	s.History.MaxDiskBytes = tidemark.MaxKeptForks << 20
+	servertest.Start(t, s)
+	f := mustFork(t, s.Root(), tidemark.ForkOptions{Name: "a", Keep: true}).RESTConfig()
+	for _, world := range []*rest.Config{f, s.RESTConfig()} {
+		must(t, world, http.StatusCreated, "POST", configMaps, configMap("a", "1"))
+	}
+	first := configMaps + "?resourceVersionMatch=Exact&resourceVersion="
+	ofFork, ofServer := first+get[head](t, f, configMaps).Metadata.ResourceVersion, first+get[head](t, s.RESTConfig(), configMaps).Metadata.ResourceVersion
+	for i := range 40 {
+		for _, world := range []*rest.Config{f, s.RESTConfig()} {
+			must(t, world, http.StatusOK, "PATCH", configMaps+"/a", fmt.Sprintf(`{"data":{"v":%q}}`, strings.Repeat(strconv.Itoa(i%10), 100<<10)))
+		}
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if code, _ := send(t, f, "GET", ofFork, ""); code == http.StatusGone {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the fork has all of its history, 4 MiB, and may have 1 MiB")
+		}
+	}
+	must(t, s.RESTConfig(), http.StatusOK, "GET", ofServer, "")
 }

@@ -237,7 +237,7 @@ type History struct {
 	// MaxMemoryBytes limits the memory for history; the rest is read from the storage.
 	// Zero: 128 MiB.
 	MaxMemoryBytes int64
-	// MaxDiskBytes limits the size of history in the storage; zero: 4 GiB.
+	// MaxDiskBytes limits the size of history in the storage; zero: 4 GiB. All kept forks together have as much again.
 	MaxDiskBytes int64
 }
 

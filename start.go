@@ -76,6 +76,7 @@ const loopbackName = "apiserver-loopback-client"
 func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	r := &running{}
 	r.forks.budget = store.NewBudget(cmp.Or(s.Forks.MaxTotalBytes, DefaultForkTotalBytes))
+	r.forks.openings = make(slots, keptOpenings)
 	if s.Clock != nil {
 		s.now = s.Clock.Now
 	}

@@ -90,6 +90,8 @@ type Authority struct {
 	// worlds are the identities of the forks that issue the accepted tokens, in addition to those
 	// without one. The last is that of new tokens.
 	worlds []string
+	// unbound accepts tokens whatever objects there are.
+	unbound bool
 
 	seen     sync.RWMutex
 	verified map[[sha256.Size]byte]*claims // guarded by seen
@@ -175,6 +177,16 @@ func (a *Authority) Forks() []string { return slices.Clone(a.worlds) }
 // ForkAs is Fork with the identities that Forks returned.
 func (a *Authority) ForkAs(forks []string) *Authority {
 	return &Authority{c: a.c, keys: a.keys, worlds: slices.Clip(forks)}
+}
+
+// Signatures returns an Authority for objects that are not known yet. It accepts a token whose signature and times are
+// valid, whether its service account exists or not. So it identifies clients that the server has issued a token to,
+// and gives no right.
+func (a *Authority) Signatures() *Authority {
+	c := a.c
+	c.Find = nil
+	c.Secret = func(string, string) (StoredSecret, bool) { return StoredSecret{}, false }
+	return &Authority{c: c, keys: a.keys, worlds: a.worlds, unbound: true, verified: map[[sha256.Size]byte]*claims{}}
 }
 
 // world is the identity of the fork that issues a token; empty: there is none.

@@ -77,7 +77,7 @@ func readStored(payload string) (*claims, error) {
 // storedHolds returns an error unless the Secret still holds the token, and the service account
 // exists.
 func (a *Authority) storedHolds(c *claims, t authn.Token, now time.Time) error {
-	if a.c.NoLookup {
+	if a.c.NoLookup || a.unbound {
 		return nil
 	}
 	namespace, account := c.Bound.Namespace, c.Bound.ServiceAccount
