@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -66,7 +67,9 @@ func without(q *http.Request, prefix string) *http.Request {
 
 // noFork answers a request for a fork that does not exist.
 func noFork(rw http.ResponseWriter, name string) {
-	refuse(rw, apierrors.NewNotFound(schema.GroupResource{Resource: "forks"}, name))
+	err := apierrors.NewNotFound(schema.GroupResource{Resource: "forks"}, name)
+	err.ErrStatus.Message = fmt.Sprintf("fork %q not found", name)
+	refuse(rw, err)
 }
 
 // noWorld answers a request for a fork that does not exist, or that is kept and cannot be opened. The client may have
@@ -201,7 +204,9 @@ func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
 	case err == nil:
 		answer(rw, http.StatusCreated, w.describe())
 	case errors.Is(err, ErrForkExists):
-		refuse(rw, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "forks"}, asked.Name))
+		exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "forks"}, asked.Name)
+		exists.ErrStatus.Message = fmt.Sprintf("fork %q already exists", asked.Name)
+		refuse(rw, exists)
 	case errors.Is(err, ErrTooManyForks), errors.Is(err, ErrTooManyKept), errors.Is(err, store.ErrBusy):
 		fail(rw, http.StatusTooManyRequests, err.Error())
 	case errors.Is(err, ErrForkMemory), errors.Is(err, store.ErrNoSpace), errors.Is(err, syscall.ENOSPC):

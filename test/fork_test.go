@@ -55,5 +55,5 @@ func TestKubectlOfFork(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	k.wantError("", []string{"get", "namespaces"}, `forks "try" not found`)
+	k.wantError("", []string{"get", "namespaces"}, `fork "try" not found`)
 }

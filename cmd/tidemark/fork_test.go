@@ -36,8 +36,8 @@ func TestFork(t *testing.T) {
 	path := filepath.Join(dir, "try.kubeconfig")
 	want(exitOK, "kubectl --kubeconfig="+path, "--name=try", "-o", path)
 	want(exitFailed, "exists: name another one", "--name=other", "-o", path)
-	want(exitFailed, `forks "try" already exists`, "--name=try", "-o", filepath.Join(dir, "again"))
-	want(exitFailed, `forks "try" already exists`, "--name=try", "-o", path)
+	want(exitFailed, `Error: fork "try" already exists`, "--name=try", "-o", filepath.Join(dir, "again"))
+	want(exitFailed, `Error: fork "try" already exists`, "--name=try", "-o", path)
 	want(exitFailed, "is gone", "--name=old", "--at=1", "-o", filepath.Join(dir, "old"))
 	want(exitOK, "/fork/try", "--list")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -50,7 +50,7 @@ func TestFork(t *testing.T) {
 	servertest.WantCode(t, c, "/api/v1/namespaces/default", http.StatusOK, "")
 	want(exitOK, "", "--from=try", "--name=child", "-o", filepath.Join(dir, "child"))
 	want(exitOK, "The fork try is deleted", "--delete=try")
-	want(exitFailed, `forks "try" not found`, "--delete=try")
+	want(exitFailed, `Error: fork "try" not found`, "--delete=try")
 	servertest.WantCode(t, c, "/api/v1/namespaces/default", http.StatusNotFound, "")
 	want(exitOK, "kubectl --kubeconfig="+path, "--name=try", "-o", path) // replaces the file of the fork before
 	servertest.WantCode(t, c, "/api/v1/namespaces/default", http.StatusOK, "")
