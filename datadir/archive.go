@@ -99,6 +99,7 @@ func (a *archiveWriter) end() error {
 // readArchive reads a whole backup, and calls file for each file of the data directory. It returns an error if the
 // backup is not complete or differs from its checksums; file has had the content then.
 func readArchive(ctx context.Context, r io.Reader, file func(name string, content io.Reader) error) (about Contents, err error) {
+	r = &contextReader{ctx, r}
 	t := tar.NewReader(r)
 	sums := map[string]string{}
 	for n := 0; ; n++ {
@@ -107,6 +108,8 @@ func readArchive(ctx context.Context, r io.Reader, file func(name string, conten
 		}
 		h, err := t.Next()
 		switch {
+		case ctx.Err() != nil:
+			return about, ctx.Err()
 		case n == 0 && (err != nil || h.Name != aboutEntry || h.Typeflag != tar.TypeReg):
 			return about, errNoBackup
 		case err == io.EOF, errors.Is(err, io.ErrUnexpectedEOF):
@@ -190,4 +193,32 @@ func finish(t *tar.Reader, r io.Reader, sums map[string]string, size int64) erro
 	}
 	_, err = io.Copy(io.Discard, r) // the padding
 	return err
+}
+
+// contextReader reads until a context is done, so that an entry of many bytes does not go on after that.
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // of one call, like the reader
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (c *contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+// contextWriter is contextReader for a writer.
+type contextWriter struct {
+	ctx context.Context //nolint:containedctx // of one call, like the writer
+	w   io.Writer
+}
+
+// Write implements io.Writer.
+func (c *contextWriter) Write(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.w.Write(p)
 }

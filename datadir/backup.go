@@ -79,7 +79,10 @@ func (s *backup) copy(ctx context.Context) error {
 	if err := s.copyForks(ctx); err != nil {
 		return err
 	}
-	return s.readSmall() // after the forks: the first one changes FORMAT
+	if err := s.readSmall(); err != nil { // after the forks: the first one changes FORMAT
+		return err
+	}
+	return ctx.Err()
 }
 
 func contentsOf(s pebblelog.Summary) LogContents {
@@ -144,13 +147,13 @@ func (f *forks) exists(name string) bool {
 // copy copies a fork to a directory that does not exist. If no request has opened the fork yet, it is opened for the
 // copy alone.
 func (f *forks) copy(ctx context.Context, name, to string) (sum pebblelog.Summary, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	one, unlock := f.lock(name)
+	defer unlock()
 	facts, err := readFacts(filepath.Join(f.of(name), factsFile))
 	if err != nil {
 		return sum, err
 	}
-	log := f.open[name]
+	log := one.log
 	if log == nil {
 		if _, err := os.Stat(f.options(name).Dir); err != nil {
 			return sum, fmt.Errorf("the fork has lost its log: %w", err)
@@ -209,7 +212,7 @@ func readSmallFile(path string) ([]byte, error) {
 
 // Write implements store.Backup.
 func (s *backup) Write(ctx context.Context, w io.Writer) error {
-	a := &archiveWriter{tar: tar.NewWriter(w), time: s.contents.Created}
+	a := &archiveWriter{tar: tar.NewWriter(&contextWriter{ctx, w}), time: s.contents.Created}
 	about, err := json.MarshalIndent(s.contents, "", "  ")
 	if err != nil {
 		return err

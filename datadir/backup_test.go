@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -72,9 +74,7 @@ func unchanged(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if e.Name() != "LOCK" {
-			t.Errorf("%s is left", e.Name())
-		}
+		t.Errorf("%s is left", e.Name())
 	}
 }
 
@@ -223,6 +223,97 @@ func TestRestoreKilled(t *testing.T) {
 		if _, err := d.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestRestoreEnds: a restore ends with its context in the middle of a file, and so does the writing of a backup. A
+// directory that the restore made is gone, one that was there before is empty.
+func TestRestoreEnds(t *testing.T) {
+	d := written(t)
+	archive := backedUp(t, d)
+	for _, there := range []bool{true, false} {
+		path := filepath.Join(t.TempDir(), "restored")
+		if there {
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		one := iotest.OneByteReader(bytes.NewReader(archive))
+		read := 0
+		counted := readerFunc(func(p []byte) (int, error) {
+			if read++; read == len(archive)/2 {
+				cancel()
+			}
+			return one.Read(p)
+		})
+		if _, err := (&datadir.Dir{Path: path}).Restore(ctx, counted, datadir.RestoreOptions{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("the restore: %v", err)
+		}
+		if read > len(archive)/2 {
+			t.Errorf("the restore has read %d bytes after its end", read-len(archive)/2)
+		}
+		unchanged(t, path)
+		if _, err := os.Stat(path); there != (err == nil) {
+			t.Errorf("there before: %v; after: %v", there, err)
+		}
+	}
+	b, err := d.Backup(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	parts := 0
+	if err := b.Write(ctx, writerFunc(func(p []byte) (int, error) { parts++; cancel(); return len(p), nil })); !errors.Is(err, context.Canceled) || parts != 1 {
+		t.Errorf("after its end, the backup wrote %d parts: %v", parts-1, err)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// TestBackupLocksOneFork: while a fork is copied, others can be opened.
+func TestBackupLocksOneFork(t *testing.T) {
+	d := written(t)
+	empty := store.Beginning{Revision: 1, Objects: func(func(string, *store.Object) bool) {}}
+	if err := d.Forks().Create(t.Context(), "zeta", []byte("{}"), empty); err != nil {
+		t.Fatal(err)
+	}
+	var other store.Log
+	ctx := looking{t.Context(), func() {
+		if _, err := os.Stat(filepath.Join(d.Path, ".backup", "forks", "try")); err != nil || other != nil {
+			return
+		}
+		opened := make(chan error, 1)
+		go func() {
+			var err error
+			other, err = d.Forks().Open(context.Background(), "zeta")
+			opened <- err
+		}()
+		select {
+		case err := <-opened:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a fork cannot be opened while another one is copied")
+		}
+	}}
+	b, err := d.Backup(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other == nil {
+		t.Fatal("the copy of a fork looked at no context")
+	}
+	if err := errors.Join(b.Close(), other.Close()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -38,7 +38,7 @@ func (d *Dir) Forks() store.ForkLogs {
 }
 
 func newForks(d *Dir) *forks {
-	return &forks{dir: d, path: filepath.Join(d.Path, forksDir), open: map[string]*pebblelog.Log{}}
+	return &forks{dir: d, path: filepath.Join(d.Path, forksDir), inUse: map[string]*forkInUse{}}
 }
 
 // forks are the kept forks of a directory: forks/NAME/fork.json and forks/NAME/log. A fork exists if it has a
@@ -49,9 +49,36 @@ type forks struct {
 
 	upgrading sync.Mutex
 
-	// mu is held while a log is opened, closed, deleted or copied.
-	mu   sync.Mutex
-	open map[string]*pebblelog.Log
+	mu    sync.Mutex
+	inUse map[string]*forkInUse // those that are open or locked
+}
+
+// forkInUse is a fork that is open or locked.
+type forkInUse struct {
+	users int // that hold mu or wait for it; guarded by forks.mu
+
+	mu  sync.Mutex     // held while the log is opened, closed, deleted or copied
+	log *pebblelog.Log // nil: it is not open
+}
+
+// lock locks one fork, whether it exists or not. Others can be used meanwhile: a copy takes time.
+func (f *forks) lock(name string) (one *forkInUse, unlock func()) {
+	f.mu.Lock()
+	if one = f.inUse[name]; one == nil {
+		one = new(forkInUse)
+		f.inUse[name] = one
+	}
+	one.users++
+	f.mu.Unlock()
+	one.mu.Lock()
+	return one, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if one.users--; one.users == 0 && one.log == nil {
+			delete(f.inUse, name)
+		}
+		one.mu.Unlock()
+	}
 }
 
 func (f *forks) of(name string) string { return filepath.Join(f.path, name) }
@@ -156,13 +183,13 @@ func (f *forks) Open(ctx context.Context, name string) (store.Log, error) {
 	if _, err := os.Stat(o.Dir); err != nil {
 		return nil, fmt.Errorf("the fork has lost its log: %w", err)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	one, unlock := f.lock(name)
+	defer unlock()
 	l, err := pebblelog.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	f.open[name] = l
+	one.log = l
 	return &forkLog{Log: l, forks: f, name: name}, nil
 }
 
@@ -175,16 +202,18 @@ type forkLog struct {
 
 // Close implements store.Log.
 func (l *forkLog) Close() error {
-	l.forks.mu.Lock()
-	defer l.forks.mu.Unlock()
-	delete(l.forks.open, l.name)
+	one, unlock := l.forks.lock(l.name)
+	defer unlock()
+	if one.log == l.Log {
+		one.log = nil
+	}
 	return l.Log.Close()
 }
 
 // Delete implements store.ForkLogs.
 func (f *forks) Delete(name string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	_, unlock := f.lock(name)
+	defer unlock()
 	path := f.of(name)
 	if err := atomicfile.Remove(filepath.Join(path, factsFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -14,7 +15,10 @@ import (
 const checksMode = false
 
 // lock is a lock that ends with the process at the latest.
-type lock struct{ io.Closer }
+type lock struct {
+	io.Closer
+	path string
+}
 
 // lockPath takes the lock.
 func lockPath(path string) (*lock, error) {
@@ -22,7 +26,14 @@ func lockPath(path string) (*lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: the data directory is in use: stop that server, or use another directory (%w)", path, err)
 	}
-	return &lock{c}, nil
+	return &lock{c, path}, nil
+}
+
+// remove gives the lock back, and removes the file unless another process has it open.
+func (l *lock) remove() error {
+	err := l.Close()
+	_ = os.Remove(l.path)
+	return err
 }
 
 // checkOwner has nothing to check: access is governed by what the directory

@@ -21,9 +21,32 @@ const checksMode = true
 type lock struct{ f *os.File }
 
 // lockPath takes the lock. The file keeps the process id of the holder for the
-// error that a second one gets. It is never removed: another process may be
-// waiting to lock the very file.
+// error that a second one gets. A file that its holder removes while it is opened here is
+// opened again: otherwise two processes would lock two files.
 func lockPath(path string) (*lock, error) {
+	for {
+		l, err := lockFileAt(path)
+		if err != nil {
+			return nil, err
+		}
+		held, err := l.f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, l.f.Close())
+		}
+		if there, err := os.Stat(path); err == nil && os.SameFile(held, there) {
+			if err := errors.Join(l.f.Truncate(0), writePID(l.f)); err != nil {
+				return nil, errors.Join(fmt.Errorf("%s: %w", path, err), l.f.Close())
+			}
+			return l, nil
+		}
+		if err := l.f.Close(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// lockFileAt locks the file, which may be removed meanwhile.
+func lockFileAt(path string) (*lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -35,9 +58,6 @@ func lockPath(path string) (*lock, error) {
 			holder = fmt.Sprintf(" by process %d", pid)
 		}
 		return nil, errors.Join(fmt.Errorf("%s: the data directory is in use%s: stop that server, or use another directory", path, holder), f.Close())
-	}
-	if err == nil {
-		err = errors.Join(f.Truncate(0), writePID(f))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
@@ -58,6 +78,9 @@ func readPID(f *os.File) (int, error) {
 
 // Close gives the lock back.
 func (l *lock) Close() error { return errors.Join(l.f.Truncate(0), l.f.Close()) }
+
+// remove removes the file, then gives the lock back.
+func (l *lock) remove() error { return errors.Join(os.Remove(l.f.Name()), l.f.Close()) }
 
 // checkOwner refuses a directory of another user: they could change it.
 func (d *Dir) checkOwner(info fs.FileInfo) error {

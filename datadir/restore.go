@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -29,9 +30,11 @@ type RestoreOptions struct {
 }
 
 // Restore makes the directory of a backup, and checks it as Check does. The directory does not exist or is empty. When
-// Restore returns nil, the directory is durable. After an error it is empty, unless removing the files failed, too. No
-// server starts on the directory before Restore returns, nor if the process ends before: FORMAT is written last.
+// Restore returns nil, the directory is durable. After an error it is empty or does not exist, as before, unless removing
+// the files failed, too. No server starts on the directory before Restore returns, nor if the process ends before: FORMAT
+// is written last.
 func (d *Dir) Restore(ctx context.Context, r io.Reader, o RestoreOptions) (Contents, error) {
+	_, missing := os.Stat(d.Path)
 	if err := d.prepare(); err != nil {
 		return Contents{}, err
 	}
@@ -47,10 +50,14 @@ func (d *Dir) Restore(ctx context.Context, r io.Reader, o RestoreOptions) (Conte
 		return Contents{}, err
 	}
 	about, err := d.restore(ctx, r, o)
-	if err != nil {
-		err = errors.Join(err, clear(d.Path))
+	if err == nil {
+		return about, lock.Close()
 	}
-	return about, errors.Join(err, lock.Close())
+	err = errors.Join(err, clear(d.Path), lock.remove())
+	if errors.Is(missing, fs.ErrNotExist) {
+		_ = os.Remove(d.Path) // it stays if another process has begun to use it
+	}
+	return about, err
 }
 
 // restore writes the files of a backup, checks the logs, and moves them ahead.
