@@ -1,15 +1,21 @@
 package tidemark
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // backupPath is where clients get a backup: docs/how-to/restart-and-backup.md. The root world authorizes the requests.
 const backupPath = "/backup"
+
+// backupTime is how long a backup may take, with the time in which the client reads it. Meanwhile there is no other, and
+// the disk has the files that the logs have dropped since.
+const backupTime = time.Hour
 
 // serveBackup answers with a backup of the data directory. The user may get it.
 func (r *running) serveBackup(rw http.ResponseWriter, q *http.Request) {
@@ -30,6 +36,9 @@ func (r *running) serveBackup(rw http.ResponseWriter, q *http.Request) {
 		return
 	case errors.Is(err, store.ErrNoSpace):
 		fail(rw, http.StatusInsufficientStorage, err.Error())
+		return
+	case errors.Is(err, context.DeadlineExceeded):
+		fail(rw, http.StatusGatewayTimeout, "the backup was not made in the time that it may take")
 		return
 	case errors.Is(err, errors.ErrUnsupported):
 		fail(rw, http.StatusNotImplemented, err.Error())

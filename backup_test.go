@@ -129,3 +129,19 @@ func TestBackupRefused(t *testing.T) {
 		t.Errorf("a server in memory says %s", got)
 	}
 }
+
+// TestBackupTime: a backup that takes too long ends, and leaves the way to the next one.
+func TestBackupTime(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := on(dir)
+	s.SetBackupTime(time.Nanosecond)
+	servertest.Start(t, s)
+	for range 2 {
+		if got := must(t, s.RESTConfig(), http.StatusGatewayTimeout, "GET", "/backup", ""); !strings.Contains(got, "in the time") {
+			t.Errorf("a backup without time: %s", got)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".backup")); !os.IsNotExist(err) {
+		t.Errorf("the files of the backup are left: %v", err)
+	}
+}

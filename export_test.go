@@ -11,6 +11,9 @@ import (
 // SetClock sets the clock for certificates and for looking at files.
 func (s *Server) SetClock(now func() time.Time) { s.now = now }
 
+// SetBackupTime sets how long a backup may take.
+func (s *Server) SetBackupTime(d time.Duration) { s.backupTime = d }
+
 // Store returns the store of a running server.
 func (s *Server) Store() *store.Store { return s.must().root.store }
 

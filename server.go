@@ -192,6 +192,8 @@ type Server struct {
 
 	// now is the wall clock, for certificates, tokens and reloaded files; nil: time.Now.
 	now func() time.Time
+	// backupTime is how long a backup may take; zero: the constant of this name.
+	backupTime time.Duration
 
 	mu      sync.Mutex
 	started bool

@@ -109,7 +109,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	c.Checks = slices.Concat(c.Checks, w.loopChecks())
 	c.Mounts = []httpapi.Mount{
 		{Path: forksPath, BodyBytes: maxForkRequest, Handler: http.HandlerFunc(r.serveForks)},
-		{Path: backupPath, Long: true, Handler: http.HandlerFunc(r.serveBackup)},
+		{Path: backupPath, Timeout: cmp.Or(s.backupTime, backupTime), Handler: http.HandlerFunc(r.serveBackup)},
 	}
 	c.Metrics = w.allMetrics
 	c.Exposed = []exposition.Source{w.store, &exposed{w: w}}

@@ -120,8 +120,9 @@ type Mount struct {
 	// BodyBytes limits the body of a request: 413 above. The handler gets a request when its whole body was
 	// read. Zero: requests have no body.
 	BodyBytes int64
-	// Long: an answer may take any time, while the client reads. Otherwise requests have the deadline of all others.
-	Long    bool
+	// Timeout limits the time of a request, with that in which the client reads the answer. Zero: that of all
+	// other requests.
+	Timeout time.Duration
 	Handler http.Handler
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -64,8 +63,8 @@ func (q *request) mounted(m *Mount) error {
 	if err != nil {
 		return err
 	}
-	if m.Long {
-		q.deadline = time.Time{}
+	if m.Timeout > 0 {
+		q.extend(m.Timeout)
 	}
 	q.r = q.r.WithContext(q.context())
 	q.r.Body = io.NopCloser(bytes.NewReader(body))

@@ -192,6 +192,25 @@ func TestPanics(t *testing.T) {
 	}
 }
 
+// TestMountTimeout: the time of a request to a mount ends with that of the mount, also while the client reads.
+func TestMountTimeout(t *testing.T) {
+	found := make(chan time.Duration, 1)
+	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.Mounts = []httpapi.Mount{
+			{Path: "/short", Timeout: time.Nanosecond, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })},
+			{Path: "/long", Timeout: time.Hour, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				end, _ := r.Context().Deadline()
+				found <- time.Until(end)
+			})},
+		}
+	}})
+	s.do(t, "GET", "/short", "")
+	s.do(t, "GET", "/long?timeout=1s", "")
+	if left := <-found; left < 30*time.Minute || left > time.Hour {
+		t.Errorf("a request has %v, want an hour", left)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) {
 		c.Metrics = func() []httpapi.Metric {
