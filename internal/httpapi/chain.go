@@ -62,6 +62,7 @@ func (q *request) serve() error {
 	if q.info.IsResource {
 		return q.resource()
 	}
+	q.paged = true
 	return q.page()
 }
 
@@ -118,8 +119,8 @@ func (q *request) recovered(v any) {
 	if v == http.ErrAbortHandler {
 		return
 	}
-	q.h.log().Error("panic in a request", "method", q.r.Method, "path", q.r.URL.Path,
-		"panic", v, "stack", string(debug.Stack()))
+	q.h.log().Error("panic in a request", "verb", q.loggedVerb(), "path", q.loggedPath(), "audit-ID", q.auditID[0], "panic", v,
+		"stack", string(debug.Stack()))
 	q.auditPanic(v)
 	if q.wrote {
 		q.aborted = true
@@ -154,7 +155,7 @@ func (q *request) readInfo() {
 func (q *request) authenticate() error {
 	user, err := q.h.c.Authn.Authenticate(q.r)
 	if err != nil {
-		q.h.log().Debug("authentication failed", "path", q.r.URL.Path, "err", err)
+		q.h.log().Debug("authentication failed", "path", q.loggedPath(), "err", err)
 	}
 	if user == nil || user.IsAnonymous() {
 		q.endConnection()

@@ -142,7 +142,7 @@ func (q *request) fail(err error) {
 		s.Code = http.StatusInternalServerError
 	}
 	if s.Code >= 500 && s.Code != http.StatusGatewayTimeout && s.Code != http.StatusNotImplemented && s.Code != http.StatusInsufficientStorage {
-		q.h.log().Error("request failed", "path", q.r.URL.Path, "method", q.r.Method, "err", err)
+		q.h.log().Error("request failed", "verb", q.loggedVerb(), "path", q.loggedPath(), "audit-ID", q.auditID[0], "err", err)
 	}
 	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
 		q.header()["Retry-After"] = []string{strconv.Itoa(int(s.Details.RetryAfterSeconds))}

@@ -1,18 +1,22 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -191,6 +195,47 @@ func TestPanics(t *testing.T) {
 		t.Errorf("afterwards: %d", a.code)
 	}
 }
+
+// authnFunc is an authn.Authenticator.
+type authnFunc func(*http.Request) (*authn.User, error)
+
+func (f authnFunc) Authenticate(r *http.Request) (*authn.User, error) { return f(r) }
+
+// TestPathsInLog: paths that are not served may be secret. The log has them neither after a panic nor after an error.
+func TestPathsInLog(t *testing.T) {
+	var mu sync.Mutex
+	var log bytes.Buffer
+	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.Log = slog.New(slog.NewJSONHandler(writerFunc(func(p []byte) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return log.Write(p)
+		}), &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Authn = authnFunc(func(r *http.Request) (*authn.User, error) {
+			if strings.Contains(r.URL.RawQuery, "panic") {
+				panic("a bug")
+			}
+			return nil, errors.New("a wrong token")
+		})
+	}})
+	for _, path := range []string{"/hidden-value", "/apis/hidden-value/v1/hidden-value", "/api/v1/namespaces/shown-value/configmaps/a"} {
+		if a := s.do(t, "GET", path+"?panic", ""); a.code != 500 {
+			t.Errorf("%s: %d", path, a.code)
+		}
+		if a := s.do(t, "GET", path, ""); a.code != 401 {
+			t.Errorf("%s: %d", path, a.code)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if text := log.String(); strings.Contains(text, "hidden-value") || strings.Count(text, "panic in a request") != 3 || strings.Count(text, `"path":"/api/v1/namespaces/shown-value/configmaps/a"`) != 3 {
+		t.Errorf("the log is %s", text)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestMountTimeout: the time of a request to a mount ends with that of the mount, also while the client reads.
 func TestMountTimeout(t *testing.T) {

@@ -83,6 +83,8 @@ type request struct {
 	// errors are the representations that an error can have.
 	errors wire.Offer
 
+	paged bool // page answers the request, or has refused its path
+
 	// The answer so far.
 	wrote    bool
 	bodyRead bool  // to its end
@@ -116,7 +118,7 @@ func (q *request) forget() {
 	q.dropped.Store(false)
 	q.ctx, q.shape, q.failing, q.stays, q.slow = nil, nil, false, false, false
 	q.parts, q.times, q.span = latency{}, nil, nil
-	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
+	q.paged, q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
 	q.events = [spareEvents]registry.Event{}
 }

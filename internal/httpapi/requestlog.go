@@ -121,8 +121,8 @@ var loggedParameters = []string{
 
 // loggedURI returns the path of a known resource or document, with known parameters of the query.
 func (q *request) loggedURI() string {
-	document := !q.info.IsResource && (q.code < http.StatusBadRequest || q.code >= http.StatusInternalServerError)
-	if q.typ == nil && !document {
+	served := q.code < http.StatusBadRequest || q.code >= http.StatusInternalServerError
+	if q.typ == nil && !(q.paged && served) {
 		return "unknown"
 	}
 	uri, separator := q.path(), "?"
@@ -139,6 +139,17 @@ func (q *request) loggedURI() string {
 		uri = uri[:logURIBytes] + cutOff
 	}
 	return uri
+}
+
+// loggedPath returns the path of a known resource, or of a document that cannot be served. Other paths may be secret.
+func (q *request) loggedPath() string {
+	if q.typ == nil && !q.paged {
+		return "unknown"
+	}
+	if path := q.path(); len(path) <= logURIBytes {
+		return path
+	}
+	return q.path()[:logURIBytes] + cutOff
 }
 
 // loggedVerb returns the verb, unless a client has invented it.

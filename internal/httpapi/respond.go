@@ -34,7 +34,8 @@ var (
 	publicCache     = []string{"public"}
 )
 
-// auditIDBytes bounds an audit ID that the client sends; the rest is cut off.
+// auditIDBytes bounds an audit ID that the client sends; the rest is cut off. kube-apiserver cuts it off at the same
+// length, but in its log alone.
 const auditIDBytes = 64
 
 // identify sets the headers that every answer has. The audit ID is the client's or a new
@@ -43,7 +44,7 @@ func (q *request) identify() {
 	h := q.header()
 	h["Cache-Control"] = noCache
 	if given := q.r.Header["Audit-Id"]; len(given) > 0 && given[0] != "" {
-		q.auditID[0] = given[0][:min(len(given[0]), auditIDBytes)]
+		q.auditID[0] = strings.Clone(given[0][:min(len(given[0]), auditIDBytes)]) // audit events do not keep the rest
 	} else {
 		q.auditID[0] = q.newUUID()
 	}

@@ -219,7 +219,7 @@ func (q *request) endStream(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
-	q.h.log().Error("a watch failed", "path", q.r.URL.Path, "err", err)
+	q.h.log().Error("a watch failed", "path", q.loggedPath(), "err", err)
 	event := []registry.Event{{Type: registry.Error, Status: statusOf(err)}}
 	return q.sendEvents(event)
 }
