@@ -37,7 +37,7 @@ func (s *Server) certificateCheck(r *running) httpapi.Check {
 		if of = r.firstToEnd(); of == nil {
 			return nil, 0
 		}
-		return of, of.NotAfter.Sub(s.time())
+		return of, of.NotAfter.Sub(s.clock())
 	}
 	part := func(of *x509.Certificate, n int) time.Duration {
 		return of.NotAfter.Sub(of.NotBefore) / time.Duration(n)
@@ -58,14 +58,6 @@ func (s *Server) certificateCheck(r *running) httpapi.Check {
 			return fmt.Sprintf(", a certificate ends in %v", left.Round(time.Minute))
 		},
 	}
-}
-
-// time returns the time of the server's clock.
-func (s *Server) time() time.Time {
-	if s.now != nil {
-		return s.now()
-	}
-	return time.Now()
 }
 
 // firstToEnd returns the serving certificate that ends first; nil: the server has none.
