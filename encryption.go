@@ -3,6 +3,7 @@ package tidemark
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/encryption"
@@ -27,10 +28,11 @@ func (s *Server) encryption(ctx context.Context) (*encryption.Set, error) {
 		return nil, errors.New("the encryption configuration is to be reloaded, and no file of it is given")
 	}
 	set, err := encryption.Load(s.encryptionConfig())
-	if err == nil {
-		set.Await(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("--encryption-provider-config=%w", err)
 	}
-	return set, err
+	set.Await(ctx)
+	return set, nil
 }
 
 func (s *Server) encryptionConfig() encryption.Config {

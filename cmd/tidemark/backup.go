@@ -52,7 +52,7 @@ cluster-admin has. Restore makes a data directory of the backup.`,
   # Go on with it on another machine
   tidemark restore tidemark.tar ./data
   tidemark serve --data-dir=./data`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments([]string{"FILE"}, ""),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := untilInterrupted(c)
 			defer stop()
@@ -192,7 +192,7 @@ versions are those of the backup, and such clients must be restarted.`,
   # Look at an earlier state
   tidemark restore --keep-history tidemark.tar ./look
   tidemark serve ./look --at=1234`,
-		Args: cobra.ExactArgs(2),
+		Args: arguments([]string{"FILE", "DIR"}, ""),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			d.Path = args[1]
 			if d.GroupAccess, err = groupAccess(permissions); err != nil {
@@ -244,7 +244,7 @@ forks. No server uses the directory meanwhile. Check changes nothing in it.
 
 It prints what the directory has, or the first fault with the file and the place.`,
 		Example: `  tidemark check ~/.local/share/tidemark`,
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments([]string{"DIR"}, ""),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			d.Path = args[0]
 			if d.GroupAccess, err = groupAccess(permissions); err != nil {

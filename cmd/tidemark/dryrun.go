@@ -14,24 +14,37 @@ import (
 )
 
 // tryOut starts a server with the configuration, and stops it: the files that flags name are read, the
-// services that they configure are connected as in a start. It has its objects in memory and a free port, and
-// writes no audit log.
+// services that they configure are connected as in a start. It has a free port, and its objects in memory; with a state of
+// then, the directory must have that. It writes no audit log.
 func (f *serveFlags) tryOut(ctx context.Context, stdout, stderr io.Writer) error {
 	s := &f.server
 	s.Logger = f.logging.logger(stderr)
 	address, data := net.JoinHostPort(s.BindAddress, strconv.Itoa(s.Port)), "memory"
+	if s.Port == 0 {
+		address = s.BindAddress + ", a free port"
+	}
 	for _, more := range s.MoreAddresses {
 		address += "\n           " + more
 	}
 	s.MoreAddresses = slices.DeleteFunc(s.MoreAddresses, func(a string) bool { return strings.HasPrefix(a, "unix:") })
-	if !f.inMemory {
+	switch {
+	case f.inMemory:
+	case f.etcd.on():
+		data = "etcd at " + strings.Join(f.etcd.cluster.Servers, ", ")
+	case f.past(): // nothing is written to the directory
+		storage, err := f.storage(ctx)
+		if err != nil {
+			return err
+		}
+		s.Storage, data = storage, fmt.Sprintf("%s at resource version %d", f.dataDir, s.At)
+	default:
 		path, err := f.dataPath()
 		if err != nil {
 			return err
 		}
 		data = path
 	}
-	s.Port, s.At, s.ShutdownDelay = 0, 0, 0
+	s.Port, s.ShutdownDelay = 0, 0
 	if path := s.Audit.Log.Path; path != "" && path != "-" {
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 			return fmt.Errorf("--audit-log-path=%s: there is no such directory", path)

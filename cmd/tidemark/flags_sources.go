@@ -153,13 +153,10 @@ func scalar(value any) (string, error) {
 	return "", errors.New("want a string, a number or a boolean")
 }
 
-// similar suggests a flag for a name that is none.
-func similar(flags *pflag.FlagSet, name string) (hint string) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		same := strings.EqualFold(strings.ReplaceAll(f.Name, "-", ""), strings.NewReplacer("-", "", "_", "").Replace(name))
-		if same && hint == "" {
-			hint = ": did you mean " + f.Name + "?"
-		}
-	})
-	return hint
+// similar suggests a flag for a key of the file that is none.
+func similar(flags *pflag.FlagSet, name string) string {
+	if names := similarFlags(flags, name); len(names) > 0 {
+		return ": did you mean " + names[0] + "?"
+	}
+	return ""
 }

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
 )
 
 // parsed returns serve with values of three sources.
@@ -133,5 +137,36 @@ func TestDryRun(t *testing.T) {
 	}
 	if len(left) != 2 {
 		t.Errorf("a dry-run left files: %v", left)
+	}
+}
+
+// TestDryRunPlace: a dry-run says where the server would be and its objects, and checks that a directory has the state
+// of --at.
+func TestDryRunPlace(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	head := s.Root().Revision()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_DATA_HOME", filepath.Join(t.TempDir(), "none"))
+	for args, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"--secure-port=0 --in-memory":                        {exitOK, "  address  127.0.0.1, a free port\n  data     memory\n"},
+		"--etcd-servers=http://127.0.0.1:2379":               {exitOK, "  data     etcd at http://127.0.0.1:2379\n"},
+		"--at=1":                                             {exitFailed, "no such file"},
+		fmt.Sprintf("--at=1 --data-dir=%s", dir):             {exitFailed, "the state at resource version 1 is not stored"},
+		fmt.Sprintf("--at=%d --data-dir=%s", head, dir):      {exitOK, fmt.Sprintf("  data     %s at resource version %d\n", dir, head)},
+		fmt.Sprintf("--at=%d --data-dir=%s/none", head, dir): {exitFailed, "no such file"},
+	} {
+		code, stdout, stderr := command(append([]string{"serve", "--dry-run"}, strings.Fields(args)...)...)
+		if text := stdout + stderr; code != want.code || !strings.Contains(text, want.text) {
+			t.Errorf("%s: %d %s, want %d and %q", args, code, text, want.code, want.text)
+		}
 	}
 }

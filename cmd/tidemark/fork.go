@@ -71,7 +71,7 @@ changes them.`,
 
   # What there is
   tidemark fork --list`,
-		Args: cobra.NoArgs,
+		Args: arguments(nil, ": --name has the name of a new fork"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return usageError{err}

@@ -57,10 +57,10 @@ func groupedUsage(c *cobra.Command) error {
 	return nil
 }
 
-// suggestion is what cobra puts before the commands that it suggests for an unknown one.
+// suggestion is what cobra puts before the commands that it suggests for an unknown one. flagError does so for flags.
 const suggestion = "\n\nDid you mean this?\n"
 
-// printError prints an error on one line, and the commands that are suggested for an unknown one on lines of their own.
+// printError prints an error on one line, and the commands or flags that are suggested for an unknown one on lines of their own.
 func printError(w io.Writer, err error) {
 	text, suggested, _ := strings.Cut(err.Error(), suggestion)
 	fmt.Fprintf(w, "Error: %s\n", oneLine(errors.New(text)))

@@ -37,6 +37,7 @@ func runAs(path string, args []string) int {
 // run runs a command line and returns its exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	root, ran := newRoot()
+	shells(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -105,8 +106,9 @@ func newRoot() (root *cobra.Command, ran *bool) {
 	root = &cobra.Command{
 		Use:   "tidemark",
 		Short: "A Kubernetes API server in one program",
-		Long: `Tidemark is a Kubernetes API server with an embedded durable store. It serves the API
-of Kubernetes v1.36 without etcd, kubelets, or controllers that run workloads.`,
+		Long: `Tidemark is a Kubernetes API server with an embedded durable store: it needs no etcd, and
+can use one. It serves the API of Kubernetes v1.36 without kubelets, and without
+controllers that run workloads.`,
 		Example: `  # Start a server that keeps its objects in the user's data directory
   tidemark serve
 
@@ -118,7 +120,7 @@ of Kubernetes v1.36 without etcd, kubelets, or controllers that run workloads.`,
 		SilenceUsage:     true,
 		PersistentPreRun: func(*cobra.Command, []string) { *ran = true },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return valueError(err) })
+	root.SetFlagErrorFunc(flagError)
 	for _, g := range []struct {
 		id, title string
 		commands  []*cobra.Command

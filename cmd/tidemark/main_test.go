@@ -77,8 +77,8 @@ var wrongLines = map[string]string{
 	"serve --max-requests-inflight=-1":                                   "--max-requests-inflight can not be negative value",
 	"serve --max-mutating-requests-inflight=-1":                          "--max-mutating-requests-inflight can not be negative value",
 	"serve --max-requests-inflight=0 --max-mutating-requests-inflight=0": "must add up to something positive",
-	"serve --enable-admission-plugins=Nothing":                           `enable-admission-plugins plugin "Nothing" is unknown`,
-	"serve --disable-admission-plugins=Nothing":                          `disable-admission-plugins plugin "Nothing" is unknown`,
+	"serve --enable-admission-plugins=Nothing":                           `--enable-admission-plugins: the plugin "Nothing" is unknown`,
+	"serve --disable-admission-plugins=Nothing":                          `--disable-admission-plugins: the plugin "Nothing" is unknown`,
 	"serve --feature-gates=Nope=true":                                    "want one of CBORServingAndStorage",
 	"serve --feature-gates=CBORServingAndStorage":                        "CBORServingAndStorage=true or",
 	"serve --feature-gates=CBORServingAndStorage=maybe":                  "want true or false",
@@ -102,10 +102,10 @@ var wrongLines = map[string]string{
 	"serve --requestheader-uid-headers=X-Uid":                            "X-Remote-Uid",
 	"serve --requestheader-group-headers=,":                              "empty value",
 	"serve --requestheader-extra-headers-prefix=,":                       "empty value",
-	"serve --authorization-mode=rbac":                                    `authorization-mode "rbac" is not a valid mode`,
+	"serve --authorization-mode=rbac":                                    `--authorization-mode=rbac is not a valid mode: want some of `,
 	"serve --authorization-mode=RBAC --authorization-config=x":           "--authorization-config can not be specified",
-	"serve --authorization-policy-file=x":                                "without mode ABAC",
-	"serve --authorization-webhook-config-file=x":                        "without mode Webhook",
+	"serve --authorization-policy-file=x":                                "without --authorization-mode=ABAC",
+	"serve --authorization-webhook-config-file=x":                        "without --authorization-mode=Webhook",
 	"serve --authorization-webhook-version=v2":                           `unsupported webhook authorizer version "v2"`,
 	"serve --authorization-webhook-cache-authorized-ttl=long":            "long",
 	"serve --authorization-webhook-cache-unauthorized-ttl=1":             "missing unit",
@@ -208,6 +208,16 @@ var wrongLines = map[string]string{
 	"serve --etcd-readycheck-timeout=long":                              "long",
 	"serve --etcd-servers-overrides=/events#http://a:1":                 "one clock",
 
+	"fork foo":          `"foo": tidemark fork has no arguments: --name has the name of a new fork`,
+	"version x":         `"x": tidemark version has no arguments`,
+	"backup":            "FILE is missing: tidemark backup FILE",
+	"backup a b":        `"b" is one argument too many: tidemark backup FILE`,
+	"restore":           "FILE is missing: tidemark restore FILE DIR",
+	"restore a":         "DIR is missing: tidemark restore FILE DIR",
+	"check":             "DIR is missing: tidemark check DIR",
+	"completion foo":    `"foo" is not a shell with completion: want one of bash, fish, powershell, zsh`,
+	"completion --bash": "unknown flag: --bash",
+
 	"envtest-assets":                        "accepts 1 arg(s), received 0",
 	"envtest-assets --archive x":            "--archive needs --url",
 	"envtest-assets --url=https://x x":      "--url is for --archive",
@@ -223,6 +233,24 @@ var wrongLines = map[string]string{
 func TestUsage(t *testing.T) {
 	for line, want := range wrongLines {
 		refused(t, line, want)
+	}
+}
+
+// TestFlagSuggestions: for a misspelt flag, similar ones are on lines of their own.
+func TestFlagSuggestions(t *testing.T) {
+	for line, want := range map[string]string{
+		"serve --datadir=x":                  "\nDid you mean this?\n  --data-dir\n",
+		"serve --data_dir=x":                 "\nDid you mean this?\n  --data-dir\n",
+		"serve --feature-gate=x":             "\nDid you mean this?\n  --feature-gates\n",
+		"serve --admission-control-config=x": "\nDid you mean this?\n  --admission-control-config-file\n",
+		"serve --x":                          "",
+		"serve -x":                           "",
+		"restore --keep-histroy a b":         "\nDid you mean this?\n  --keep-history\n",
+	} {
+		code, _, stderr := command(strings.Fields(line)...)
+		if code != exitUsage || !strings.Contains(stderr, want) || want == "" && strings.Contains(stderr, "Did you mean") {
+			t.Errorf("%s: %d\n%s", line, code, stderr)
+		}
 	}
 }
 
@@ -286,6 +314,7 @@ func TestFailedStart(t *testing.T) {
 		fmt.Sprintf("port %d of 127.0.0.1 is taken", port): {fmt.Sprintf("--secure-port=%d", port)},
 		foreign:      {"--secure-port=0", "--kubeconfig-out=" + foreign},
 		"absent.csv": {"--secure-port=0", "--token-auth-file=absent.csv"},
+		"--encryption-provider-config=absent.yaml: no such file": {"--secure-port=0", "--encryption-provider-config=absent.yaml"},
 	} {
 		code, stdout, stderr := command(append([]string{"serve", "--in-memory"}, args...)...)
 		last := lastLine(stderr)

@@ -59,7 +59,7 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Example: `  tidemark version
   tidemark version -o json`,
-		Args: cobra.NoArgs,
+		Args: arguments(nil, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
 			v := readVersion()
 			switch output {

@@ -241,7 +241,7 @@ func Choose(enable, disable []string) (Plugins, error) {
 	add := func(flag string, names []string, is bool) {
 		for _, name := range names {
 			if !known(name) {
-				errs = append(errs, fmt.Errorf("%s plugin %q is unknown: want some of %s", flag, name, named(on, off)))
+				errs = append(errs, fmt.Errorf("--%s: the plugin %q is unknown: want some of %s", flag, name, named(on, off)))
 			}
 			p.changed[name] = is
 		}
@@ -253,7 +253,7 @@ func Choose(enable, disable []string) (Plugins, error) {
 	errs = append(errs, unknown...)
 	both := sets.List(sets.New(enable...).Intersection(sets.New(disable...)))
 	if len(both) > 0 {
-		errs = append(errs, fmt.Errorf("%v in enable-admission-plugins and disable-admission-plugins overlapped", both))
+		errs = append(errs, fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both have %s", strings.Join(both, ", ")))
 	}
 	return p, utilerrors.NewAggregate(errs)
 }

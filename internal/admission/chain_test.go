@@ -46,11 +46,11 @@ func TestChoose(t *testing.T) {
 		{"", "", ""},
 		{"ServiceAccount", "LimitRanger", ""},
 		{"NamespaceLifecycle,LimitRanger", "ServiceAccount,NodeRestriction,ValidatingAdmissionWebhook", ""},
-		{"Limits", "", `enable-admission-plugins plugin "Limits" is unknown: want some of AlwaysAdmit, `},
-		{"", "limitranger", `disable-admission-plugins plugin "limitranger" is unknown: want some of `},
+		{"Limits", "", `--enable-admission-plugins: the plugin "Limits" is unknown: want some of AlwaysAdmit, `},
+		{"", "limitranger", `--disable-admission-plugins: the plugin "limitranger" is unknown: want some of `},
 		{"ImagePolicyWebhook", "NamespaceLifecycle", ""},
-		{"Priority", "Priority", "[Priority] in enable-admission-plugins and disable-admission-plugins overlapped"},
-		{"A,AlwaysDeny", "AlwaysDeny,B", `[enable-admission-plugins plugin "A" is unknown: `},
+		{"Priority", "Priority", "--enable-admission-plugins and --disable-admission-plugins both have Priority"},
+		{"A,AlwaysDeny", "AlwaysDeny,B", `[--enable-admission-plugins: the plugin "A" is unknown: `},
 	} {
 		split := func(s string) []string {
 			if s == "" {

@@ -31,35 +31,34 @@ func newDecoder() runtime.Decoder {
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 }
 
-// readConfig reads a file of at most maxConfig bytes.
+// readConfig reads a file of at most maxConfig bytes. The errors do not name it.
 func readConfig(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("error reading encryption provider configuration file %q: %w", path, err)
+		return nil, errors.Unwrap(err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("error reading encryption provider configuration file %q: %w", path, err)
+		return nil, err
 	case len(data) == 0:
-		return nil, fmt.Errorf("encryption provider configuration file %q is empty", path)
+		return nil, errors.New("the file is empty")
 	case len(data) > maxConfig:
-		return nil, fmt.Errorf("encryption provider configuration file %q has more than %d bytes", path, maxConfig)
+		return nil, fmt.Errorf("the file has more than %d bytes", maxConfig)
 	}
 	return data, nil
 }
 
-// parse decodes and validates a configuration. Errors name the file by its path, and contain no
-// key.
-func parse(path string, data []byte) (*apiserver.EncryptionConfiguration, error) {
+// parse decodes and validates a configuration. Errors contain no key.
+func parse(data []byte) (*apiserver.EncryptionConfiguration, error) {
 	o, gvk, err := decoder.Decode(data, nil, nil)
 	if err != nil {
-		return nil, fmt.Errorf("error decoding encryption provider configuration file %q: %w", path, err)
+		return nil, err
 	}
 	c, ok := o.(*apiserver.EncryptionConfiguration)
 	if !ok {
-		return nil, fmt.Errorf("got unexpected config type: %v", gvk)
+		return nil, fmt.Errorf("it is a %v, not an EncryptionConfiguration", gvk)
 	}
 	setDefaults(c)
 	if errs := validate(c); len(errs) > 0 {

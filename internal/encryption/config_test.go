@@ -82,7 +82,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte(rules("secrets,*.apps", aescbcKeys("a"), secretboxKeys("b"), "identity: {}")))
 	f.Add([]byte(rules("*.*", "kms: {apiVersion: v2, name: a, endpoint: 'unix:///p.sock', timeout: 3s}")))
 	f.Fuzz(func(t *testing.T, config []byte) {
-		parsed, err := parse("config.yaml", config)
+		parsed, err := parse(config)
 		if err == nil && len(parsed.Resources) == 0 {
 			t.Error("an empty configuration was accepted")
 		}

@@ -58,7 +58,7 @@ func TestFollow(t *testing.T) {
 			}
 			write(t, s, "secrets", "ns/b", "text")
 		}
-		refused("nonsense", "error while parsing file")
+		refused("nonsense", "couldn't get version/kind")
 		refused(rules("secrets", aescbcKeys("b")), "2 stored objects cannot be read")
 		refused(rules("secrets", aescbcKeys("a"))+"- resources: [configmaps]\n  providers: [{"+aescbcKeys("b")+"}]\n", "/registry/configmaps/ns/a: no matching prefix found")
 		refused(rules("configmaps", "identity: {}"), "identity transformer tried to read encrypted data")

@@ -61,20 +61,20 @@ func Load(c Config) (*Set, error) {
 	}
 	data, err := readConfig(c.Path)
 	if err != nil {
-		return nil, fmt.Errorf("error while parsing file: error while loading file: %w", err)
+		return nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
 	return newSet(c, data)
 }
 
 func newSet(c Config, data []byte) (*Set, error) {
-	parsed, err := parse(c.Path, data)
+	parsed, err := parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("error while parsing file: %w", err)
+		return nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
 	s := &Set{path: c.Path, hash: hashOf(data), rules: map[schema.GroupResource]*rule{}}
 	if err := s.build(c, parsed); err != nil {
 		s.Close()
-		return nil, fmt.Errorf("error while building transformers: %w", err)
+		return nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
 	return s, nil
 }

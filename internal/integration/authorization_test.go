@@ -107,7 +107,7 @@ func TestAuthorizationModes(t *testing.T) {
 		a    tidemark.Authorization
 		want string
 	}{
-		{tidemark.Authorization{Modes: []string{"rbac"}}, `authorization-mode "rbac" is not a valid mode`},
+		{tidemark.Authorization{Modes: []string{"rbac"}}, `--authorization-mode=rbac is not a valid mode`},
 		{tidemark.Authorization{Modes: []string{"RBAC"}, ConfigFile: "/x"}, "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined"},
 		{tidemark.Authorization{ConfigFile: file(t, "c", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n")}, "authorizers: Required value: at least one authorization mode must be defined"},
 		{tidemark.Authorization{Modes: []string{"ABAC"}, PolicyFile: file(t, "p", "{")}, "line 1: {: "},

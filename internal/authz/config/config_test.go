@@ -58,10 +58,10 @@ func TestFlags(t *testing.T) {
 		want string
 	}{
 		{Flags{WebhookVersion: "v1", Modes: []string{"Node", "RBAC"}}, ""},
-		{Flags{WebhookVersion: "v1"}, "at least one authorization-mode must be passed"},
-		{Flags{WebhookVersion: "v1", Modes: []string{"rBAC", "ABAC", "Webhook"}}, `[authorization-mode "rBAC" is not a valid mode, authorization-mode ABAC's authorization policy file not passed, authorization-mode Webhook's authorization config file not passed]`},
-		{Flags{WebhookVersion: "v1", Modes: []string{"RBAC"}, PolicyFile: "p", WebhookFile: "w"}, `[cannot specify --authorization-policy-file without mode ABAC, cannot specify --authorization-webhook-config-file without mode Webhook]`},
-		{Flags{WebhookVersion: "v1", Modes: []string{"RBAC", "RBAC"}}, `authorization-mode ["RBAC" "RBAC"] has mode specified more than once`},
+		{Flags{WebhookVersion: "v1"}, "at least one --authorization-mode must be passed"},
+		{Flags{WebhookVersion: "v1", Modes: []string{"rBAC", "ABAC", "Webhook"}}, `[--authorization-mode=rBAC is not a valid mode: want some of AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node, --authorization-mode=ABAC needs --authorization-policy-file, --authorization-mode=Webhook needs --authorization-webhook-config-file]`},
+		{Flags{WebhookVersion: "v1", Modes: []string{"RBAC"}, PolicyFile: "p", WebhookFile: "w"}, `[cannot specify --authorization-policy-file without --authorization-mode=ABAC, cannot specify --authorization-webhook-config-file without --authorization-mode=Webhook]`},
+		{Flags{WebhookVersion: "v1", Modes: []string{"RBAC", "RBAC"}}, `--authorization-mode=RBAC,RBAC has a mode more than once`},
 		{Flags{WebhookVersion: "v2", Modes: []string{"RBAC"}}, `unsupported webhook authorizer version "v2", supported versions are "v1", "v1beta1"`},
 	} {
 		if err := row.f.Check(); (err == nil) != (row.want == "") || err != nil && err.Error() != row.want {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,23 +55,23 @@ func (f *Flags) Check() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(f.Modes) == 0 {
-		fail("at least one authorization-mode must be passed")
+		fail("at least one --authorization-mode must be passed")
 	}
 	for _, mode := range f.Modes {
 		switch {
 		case !known(mode):
-			fail("authorization-mode %q is not a valid mode", mode)
+			fail("--authorization-mode=%s is not a valid mode: want some of %s", mode, strings.Join(Modes(), ", "))
 		case mode == ModeABAC && f.PolicyFile == "":
-			fail("authorization-mode ABAC's authorization policy file not passed")
+			fail("--authorization-mode=ABAC needs --authorization-policy-file")
 		case mode == ModeWebhook && f.WebhookFile == "":
-			fail("authorization-mode Webhook's authorization config file not passed")
+			fail("--authorization-mode=Webhook needs --authorization-webhook-config-file")
 		}
 	}
 	if f.PolicyFile != "" && !slices.Contains(f.Modes, ModeABAC) {
-		fail("cannot specify --authorization-policy-file without mode ABAC")
+		fail("cannot specify --authorization-policy-file without --authorization-mode=ABAC")
 	}
 	if f.WebhookFile != "" && !slices.Contains(f.Modes, ModeWebhook) {
-		fail("cannot specify --authorization-webhook-config-file without mode Webhook")
+		fail("cannot specify --authorization-webhook-config-file without --authorization-mode=Webhook")
 	}
 	if f.WebhookVersion != "v1" && f.WebhookVersion != "v1beta1" {
 		fail("unsupported webhook authorizer version %q, supported versions are %q, %q", f.WebhookVersion, "v1", "v1beta1")
@@ -80,7 +81,7 @@ func (f *Flags) Check() error {
 	}
 	once := slices.Compact(slices.Sorted(slices.Values(f.Modes)))
 	if len(once) != len(f.Modes) {
-		fail("authorization-mode %q has mode specified more than once", f.Modes)
+		fail("--authorization-mode=%s has a mode more than once", strings.Join(f.Modes, ","))
 	}
 	return utilerrors.NewAggregate(errs)
 }
