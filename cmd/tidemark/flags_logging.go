@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/pflag"
 
@@ -21,6 +22,7 @@ type logging struct {
 	verbosity  int
 	format     logFormat
 	components verbosities
+	levels     *levels // in effect; set by logger
 }
 
 func (l *logging) register(flags *pflag.FlagSet, s *tidemark.Server) {
@@ -43,19 +45,42 @@ func (l *logging) check(s *tidemark.Server) error {
 
 // logger returns the log. Level -n of package slog is --v=n.
 func (l *logging) logger(to io.Writer) *slog.Logger {
-	level := slog.Level(-l.verbosity)
-	options := slog.HandlerOptions{Level: l.components.lowest(level), ReplaceAttr: l.format.attribute}
+	l.levels = new(levels)
+	l.set(l.verbosity, l.components)
+	options := slog.HandlerOptions{ReplaceAttr: l.format.attribute}
 	var h slog.Handler = slog.NewTextHandler(to, &options)
 	if l.format == jsonFormat {
 		h = slog.NewJSONHandler(to, &options)
 	}
-	log := slog.New(&componentHandler{Handler: h, level: level, of: l.components})
+	log := slog.New(&componentHandler{Handler: h, levels: l.levels})
 	for _, v := range l.components {
 		if !slices.ContainsFunc(tidemark.LogComponents(), v.matches) {
 			log.Warn("--vmodule names no component of the log", "pattern", v.pattern, "components", tidemark.LogComponents())
 		}
 	}
 	return log
+}
+
+// set changes the levels of the log.
+func (l *logging) set(verbosity int, components verbosities) {
+	l.levels.Store(&levelSet{level: slog.Level(-verbosity), of: components})
+}
+
+// levels are the levels in effect.
+type levels struct{ atomic.Pointer[levelSet] }
+
+// levelSet has the levels of all components.
+type levelSet struct {
+	level slog.Level // of components that no pattern matches
+	of    verbosities
+}
+
+// levelOf returns the level of a component.
+func (s *levelSet) levelOf(component string) slog.Level {
+	if i := slices.IndexFunc(s.of, func(v verbosity) bool { return v.matches(component) }); i >= 0 && component != "" {
+		return s.of[i].level
+	}
+	return s.level
 }
 
 const jsonFormat logFormat = "json"
@@ -143,34 +168,25 @@ func (v *verbosities) Set(text string) error {
 // Type implements pflag.Value.
 func (v *verbosities) Type() string { return "component=N,..." }
 
-// lowest returns the lowest level of all components; level is that of those without one.
-func (v *verbosities) lowest(level slog.Level) slog.Level {
-	for _, one := range *v {
-		level = min(level, one.level)
-	}
-	return level
-}
-
 // componentHandler gives each component its level.
 type componentHandler struct {
 	slog.Handler
-	level slog.Level
-	of    verbosities
+	levels    *levels
+	component string // empty: none
 }
 
 // Enabled implements slog.Handler.
-func (h *componentHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
+func (h *componentHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= h.levels.Load().levelOf(h.component)
+}
 
 // WithAttrs implements slog.Handler.
 func (h *componentHandler) WithAttrs(all []slog.Attr) slog.Handler {
 	next := *h
 	next.Handler = h.Handler.WithAttrs(all)
 	for _, a := range all {
-		if a.Key != "component" {
-			continue
-		}
-		if i := slices.IndexFunc(h.of, func(v verbosity) bool { return v.matches(a.Value.String()) }); i >= 0 {
-			next.level = h.of[i].level
+		if a.Key == "component" {
+			next.component = a.Value.String()
 		}
 	}
 	return &next

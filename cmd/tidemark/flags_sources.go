@@ -32,9 +32,11 @@ func (f *serveFlags) complete(flags *pflag.FlagSet, lookup func(string) (string,
 	if f.config == "" {
 		return nil
 	}
+	f.sourced.fixed = namedIn(flags)
 	if err := fromFile(flags, f.config); err != nil {
 		return fmt.Errorf("--config=%s: %w", f.config, err)
 	}
+	f.sourced.values = valuesOf(flags)
 	return nil
 }
 

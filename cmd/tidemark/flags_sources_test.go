@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -137,6 +138,74 @@ func TestDryRun(t *testing.T) {
 	}
 	if len(left) != 2 {
 		t.Errorf("a dry-run left files: %v", left)
+	}
+}
+
+// TestConfigReload: log levels of a changed file are in effect without a restart, unless another source has them. The log
+// names flags that need one. A file that cannot be read changes nothing.
+func TestConfigReload(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tidemark.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, fixed := range []bool{false, true} {
+		write("in-memory: true\nsecure-port: 7001\n")
+		args := []string{"--config=" + path}
+		if fixed {
+			args = append(args, "-v=2", "--in-memory")
+		}
+		f := new(serveFlags)
+		c := newServeFor(f)
+		if err := c.Flags().Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.complete(c.Flags(), func(string) (string, bool) { return "", false }); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		f.server.Logger = f.logging.logger(&out)
+		requests := f.server.Logger.With("component", "requests")
+		last := new(configFile)
+		try := func(text string, v int, restart string) {
+			t.Helper()
+			write(text)
+			out.Reset()
+			now, err := f.readAgain()
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = f.use(now, last)
+			if restart != "" && !strings.Contains(out.String(), restart) || restart == "" && out.Len() > 0 {
+				t.Errorf("%q logs %s, want %s", text, out.String(), restart)
+			}
+			if fixed {
+				v = 2
+			}
+			for level := range 6 {
+				if got := requests.Enabled(t.Context(), slog.Level(-level)); got != (level <= v) {
+					t.Errorf("%q: level %d is on: %v", text, level, got)
+				}
+			}
+		}
+		try("in-memory: true\nsecure-port: 7001\n", 0, "")
+		try("in-memory: true\nsecure-port: 7001\nv: 4\n", 4, "")
+		try("in-memory: true\nsecure-port: 7002\nv: 3\ndata-dir: /x\n", 3, map[bool]string{false: "data-dir, secure-port", true: "flags=secure-port"}[fixed])
+		try("in-memory: true\nv: 3\n", 3, map[bool]string{false: "flags=secure-port"}[fixed]) // otherwise logged before
+		try("in-memory: true\nsecure-port: 7001\n", 0, "")
+		for text, want := range map[string]string{
+			"v: 1\nnothing: 1": "nothing: there is no such flag", "v: many": "v: ", "v: -1": "--v=-1: want 0 or more", "vmodule: x": "want a component",
+		} {
+			if fixed && strings.HasPrefix(text, "v: ") && !strings.Contains(text, "nothing") {
+				continue // the file's value does not count
+			}
+			write(text)
+			if _, err := f.readAgain(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v, want %q", text, err, want)
+			}
+		}
 	}
 }
 

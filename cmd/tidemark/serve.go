@@ -53,6 +53,7 @@ type serveFlags struct {
 	logging        logging
 	tracing        tracingFlags
 	config         string
+	sourced        sourced
 	dryRun         bool
 
 	extendTokens bool
@@ -72,15 +73,7 @@ const (
 	defaultMaxDisk   = 4 << 30
 )
 
-func newServe() *cobra.Command { return newServeFor(new(serveFlags)) }
-
-// newServeFor returns the command with its flags in f.
-func newServeFor(f *serveFlags) *cobra.Command {
-	*f = serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk, forkBytes: tidemark.DefaultForkBytes, forkTotalBytes: tidemark.DefaultForkTotalBytes}
-	c := &cobra.Command{
-		Use:   "serve [DIR]",
-		Short: "Run the API server",
-		Long: `Serve runs the API server until SIGINT or SIGTERM. It then ends watches, completes
+const serveLong = `Serve runs the API server until SIGINT or SIGTERM. It then ends watches, completes
 requests, syncs its log, and exits with 0 within a second. A second signal stops it
 immediately.
 
@@ -88,7 +81,8 @@ The first start creates everything in the data directory: a certificate authorit
 serving certificate, an administrator's token, and a kubeconfig with that token.
 Certificates are renewed while the server runs. The files of --tls-cert-file,
 --tls-private-key-file, --client-ca-file and --token-auth-file are read again when they
-change.
+change. So is the file of --config, of which --v and --vmodule are in effect then, and all
+else from the next start on.
 
 DIR is a data directory that exists, as with --data-dir, or the directory of a failed test
 that TIDEMARK_DUMP has kept. With --at, and with the directory of a test, the server shows
@@ -98,8 +92,9 @@ controllers do not run, unless --controllers is given.
 Each flag can be given as an environment variable, --data-dir as TIDEMARK_DATA_DIR, or in
 the file of --config, whose keys are the names of flags. The command line counts before
 the environment, and the environment before the file. With --dry-run the command checks
-all of it and does not serve.`,
-		Example: `  # Objects in the user's data directory, listening on 127.0.0.1:6443
+all of it and does not serve.`
+
+const serveExample = `  # Objects in the user's data directory, listening on 127.0.0.1:6443
   tidemark serve
 
   # A temporary server: in memory, on a free port
@@ -129,8 +124,19 @@ all of it and does not serve.`,
   tidemark serve --config=tidemark.yaml --dry-run
 
   # Six hours of history, in at most 20 GiB on disk
-  tidemark serve --history-retention=6h --history-max-disk-bytes=20Gi`,
-		Args: cobra.MaximumNArgs(1),
+  tidemark serve --history-retention=6h --history-max-disk-bytes=20Gi`
+
+func newServe() *cobra.Command { return newServeFor(new(serveFlags)) }
+
+// newServeFor returns the command with its flags in f.
+func newServeFor(f *serveFlags) *cobra.Command {
+	*f = serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk, forkBytes: tidemark.DefaultForkBytes, forkTotalBytes: tidemark.DefaultForkTotalBytes}
+	c := &cobra.Command{
+		Use:     "serve [DIR]",
+		Short:   "Run the API server",
+		Long:    serveLong,
+		Example: serveExample,
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.takeDir(args, c.Flags()); err != nil {
 				return usageError{err}
@@ -248,19 +254,73 @@ func (f *serveFlags) registerObjects(flags *pflag.FlagSet) {
 
 // check reports invalid combinations of flags, and copies values to the server.
 func (f *serveFlags) check(changed func(string) bool) error {
+	s := &f.server
+	if changed("at") && s.At == 0 {
+		return errors.New("--at=0: want a resource version above zero")
+	}
+	if err := f.checkControllers(); err != nil {
+		return err
+	}
+	if _, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
+		return err
+	}
+	if err := f.checkPlace(); err != nil {
+		return err
+	}
+	for _, check := range []func() error{
+		s.Authentication.Check, f.checkAudit, f.checkFairness, f.checkForks,
+		func() error { return f.logging.check(s) }, f.tracing.check, func() error { return f.checkAuthorization(changed) },
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	f.apply(changed)
+	if _, err := groupAccess(f.permissions); err != nil {
+		return err
+	}
+	if err := f.checkData(changed); err != nil {
+		return err
+	}
+	switch {
+	case s.ShutdownDelay < 0:
+		return fmt.Errorf("--shutdown-delay-duration=%v: want 0 or more", s.ShutdownDelay)
+	case s.EventTTL <= 0:
+		return errors.New("--event-ttl wants a value above zero")
+	}
+	return errors.Join(f.checkTLS(), f.checkEncryption(), f.control.check())
+}
+
+// apply gives the server the values of flags that are not its fields.
+func (f *serveFlags) apply(changed func(string) bool) {
+	s := &f.server
+	s.DisableAnonymous = !f.anonymous
+	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
+	s.Authentication.ServiceAccounts.NoLookup = !f.lookupTokens
+	s.Authentication.Webhook.CacheTTL = cmp.Or(f.tokenTTL, -1)
+	s.NoUnenforcedWarnings = !f.warnUnenforced
+	s.FeatureGates = f.gates
+	if !f.past() || changed("controllers") {
+		s.Controllers = f.controllers
+	}
+	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
+	s.StorageMaxBytes = int64(f.maxStorage)
+	s.RepresentationCacheBytes = int64(f.representations)
+}
+
+func (f *serveFlags) checkControllers() error {
 	if len(f.controllers) == 0 || len(f.controllers) == 1 && f.controllers[0] == "" {
 		return errors.New("--controllers is empty: * runs all of them, -* none")
 	}
 	if err := controller.Check(f.controllers); err != nil {
 		return fmt.Errorf("--controllers: %w", err)
 	}
+	return nil
+}
+
+// checkPlace checks the addresses of the server and of Services.
+func (f *serveFlags) checkPlace() error {
 	s := &f.server
-	if changed("at") && s.At == 0 {
-		return errors.New("--at=0: want a resource version above zero")
-	}
-	if _, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
-		return err
-	}
 	if err := s.CheckAddresses(); err != nil {
 		return fmt.Errorf("--bind-address: %w", err)
 	}
@@ -273,42 +333,15 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	if _, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range, --service-node-port-range: %w", err)
 	}
-	if err := s.Authentication.Check(); err != nil {
-		return err
+	if s.Port < 0 || s.Port > 65535 {
+		return fmt.Errorf("--secure-port=%d is no port: want 1 to 65535, or 0 for a free one", s.Port)
 	}
-	if err := f.checkAudit(); err != nil {
-		return err
-	}
-	if err := f.checkFairness(); err != nil {
-		return err
-	}
-	if err := f.checkForks(); err != nil {
-		return err
-	}
-	if err := f.logging.check(s); err != nil {
-		return err
-	}
-	if err := f.tracing.check(); err != nil {
-		return err
-	}
-	s.DisableAnonymous = !f.anonymous
-	if err := f.checkAuthorization(changed); err != nil {
-		return err
-	}
-	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
-	s.Authentication.ServiceAccounts.NoLookup = !f.lookupTokens
-	s.Authentication.Webhook.CacheTTL = cmp.Or(f.tokenTTL, -1)
-	s.NoUnenforcedWarnings = !f.warnUnenforced
-	s.FeatureGates = f.gates
-	if !f.past() || changed("controllers") {
-		s.Controllers = f.controllers
-	}
-	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
-	s.StorageMaxBytes = int64(f.maxStorage)
-	s.RepresentationCacheBytes = int64(f.representations)
-	if _, err := groupAccess(f.permissions); err != nil {
-		return err
-	}
+	return nil
+}
+
+// checkData checks where the objects are, and how much of them is kept.
+func (f *serveFlags) checkData(changed func(string) bool) error {
+	s := &f.server
 	switch {
 	case f.inMemory && changed("data-dir") && f.dataDir != "":
 		return errors.New("--in-memory and --data-dir exclude each other")
@@ -324,14 +357,8 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--storage-max-bytes=%s: must be greater than zero", f.maxStorage.String())
 	case f.representations < 0 || f.representations > f.maxMemory:
 		return fmt.Errorf("--representation-cache-bytes=%s wants a part of --history-max-bytes=%s", f.representations.String(), f.maxMemory.String())
-	case s.ShutdownDelay < 0:
-		return fmt.Errorf("--shutdown-delay-duration=%v: want 0 or more", s.ShutdownDelay)
-	case s.EventTTL <= 0:
-		return errors.New("--event-ttl wants a value above zero")
-	case s.Port < 0 || s.Port > 65535:
-		return fmt.Errorf("--secure-port=%d is no port: want 1 to 65535, or 0 for a free one", s.Port)
 	}
-	return errors.Join(f.checkTLS(), f.checkEncryption(), f.control.check())
+	return nil
 }
 
 // serve runs the server until a signal arrives or its log fails.
@@ -366,6 +393,9 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := f.followConfig(ctx); err != nil {
+		return err
+	}
 	path, remove, err := f.writeKubeconfig()
 	if err != nil {
 		return err
