@@ -63,7 +63,7 @@ func TestBackup(t *testing.T) {
 	want(exitFailed, []string{"restore", file("kubeconfig"), file("other")}, "it is not a backup of Tidemark")
 	want(exitOK, []string{"check", file("restored")}, "is consistent", "objects at resource version")
 	want(exitUsage, []string{"check", "--data-dir-permissions=all", file("restored")}, "owner or group")
-	want(exitUsage, []string{"restore", file("b.tar")}, "accepts 2 arg(s)")
+	want(exitUsage, []string{"restore", file("b.tar")}, "DIR is missing")
 
 	wals, err := filepath.Glob(file("restored/log/pebble/*.log"))
 	if err != nil || len(wals) == 0 {

@@ -226,10 +226,10 @@ func TestDryRunPlace(t *testing.T) {
 		code int
 		text string
 	}{
-		"--secure-port=0 --in-memory":                        {exitOK, "  address  127.0.0.1, a free port\n  data     memory\n"},
-		"--etcd-servers=http://127.0.0.1:2379":               {exitOK, "  data     etcd at http://127.0.0.1:2379\n"},
-		"--at=1":                                             {exitFailed, "no such file"},
-		fmt.Sprintf("--at=1 --data-dir=%s", dir):             {exitFailed, "the state at resource version 1 is not stored"},
+		"--secure-port=0 --in-memory":          {exitOK, "  address  127.0.0.1, a free port\n  data     memory\n"},
+		"--etcd-servers=http://127.0.0.1:2379": {exitOK, "  data     etcd at http://127.0.0.1:2379\n"},
+		"--at=1":                               {exitFailed, "no such file"},
+		fmt.Sprintf("--at=%d --data-dir=%s", head+1000, dir): {exitFailed, "is not stored"},
 		fmt.Sprintf("--at=%d --data-dir=%s", head, dir):      {exitOK, fmt.Sprintf("  data     %s at resource version %d\n", dir, head)},
 		fmt.Sprintf("--at=%d --data-dir=%s/none", head, dir): {exitFailed, "no such file"},
 	} {
