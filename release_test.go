@@ -13,6 +13,7 @@ func TestRelease(t *testing.T) {
 	_, version, _ := strings.Cut(tidemark.Version(), "+tidemark.")
 	for path, text := range map[string]string{
 		"CHANGELOG.md":                         "\n## [" + version + "]",
+		"deploy/helm/tidemark/Chart.yaml":      "\nversion: " + version + "\nappVersion: " + version + "\n",
 		"deploy/kubernetes/kustomization.yaml": "\n    newTag: " + version + "\n",
 		"docs/tutorials/serve-and-kubectl.md":  "\nTidemark " + version + " serves",
 		"tidemarktest/kube/go.mod":             "tidemark/tidemarktest v" + version + "\n",
