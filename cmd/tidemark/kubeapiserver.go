@@ -233,7 +233,7 @@ func (a *apiServer) checkEtcd(ctx context.Context) error {
 	for _, url := range a.etcdServers {
 		err := etcdstub.Check(ctx, url)
 		if errors.Is(err, etcdstub.ErrOther) {
-			return fmt.Errorf("--etcd-servers: %w; Tidemark keeps its objects itself and does not support etcd yet: start the program etcd from the folder of tidemark envtest-assets in its place", err)
+			return fmt.Errorf("--etcd-servers: %w; under the name kube-apiserver, Tidemark keeps its objects in memory: start the program etcd from the folder of tidemark envtest-assets in its place, or tidemark serve --etcd-servers", err)
 		}
 		if err != nil {
 			return fmt.Errorf("--etcd-servers: %s does not answer: %w", url, err)
