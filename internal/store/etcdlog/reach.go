@@ -61,15 +61,15 @@ func (r *reach) note(err error) {
 	}
 }
 
-// state returns for how long requests have failed, zero if they do not, why, and for how long there
-// has been no answer.
-func (r *reach) state() (failing time.Duration, why error, silent time.Duration) {
+// state returns for how long requests have failed, zero if they do not, for how long there has been no
+// answer, and the error of the last request if it failed.
+func (r *reach) state() (failing, silent time.Duration, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.failing.IsZero() {
 		failing = time.Since(r.failing)
 	}
-	return failing, r.last, time.Since(r.answered)
+	return failing, time.Since(r.answered), r.last
 }
 
 // intercept records the outcomes of all requests that need a leader.
@@ -92,10 +92,10 @@ func (l *Log) reachLoop() {
 		case <-l.ctx.Done():
 			return
 		}
-		if failing, _, silent := l.reach.state(); failing > 0 || silent >= idleProbe {
+		if failing, silent, _ := l.reach.state(); failing > 0 || silent >= idleProbe {
 			l.probe()
 		}
-		failing, why, _ := l.reach.state()
+		failing, _, why := l.reach.state()
 		switch lost := l.reach.lost.Load(); {
 		case l.ctx.Err() != nil:
 			return
