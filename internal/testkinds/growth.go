@@ -17,23 +17,27 @@ const (
 	growthAttempts = 5
 )
 
-// Steps holds the CPU time of the steps of a run, by their names.
+// Steps holds the CPU time of the steps of a run, by their names and outcomes.
 type Steps map[string]time.Duration
 
-// Do runs a step and adds its CPU time. It returns the step's error. The garbage
+// Do runs a step and adds its CPU time. It returns the step's error. A step with an error counts as another one: an
+// object that is valid with a few entries and not with many is checked, and refused, in another way. The garbage
 // collector is off meanwhile, because its cost falls on whichever step starts it.
 func (s Steps) Do(name string, step func() error) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	runtime.GC() // ends a collection that is still running
 	begin := cpuTime()
 	err := step()
+	if err != nil {
+		name += ", refused"
+	}
 	s[name] += cpuTime() - begin
 	return err
 }
 
 // Growth calls run with n and with 4n entries. It returns a description of the steps
 // whose CPU time grows much faster than the number of entries, or "" if there are none.
-// Steps that take less than noise with 4n entries are not compared. While a step looks
+// Steps that take less than noise with 4n entries, or have no counterpart with n, are not compared. While a step looks
 // slow, both sizes are measured again, one after the other: a step is slow if it is slow
 // in each pair, because other work on the machine slows down one size and not the other.
 func Growth(n int, noise time.Duration, run func(n int) Steps) (slow string) {
@@ -45,8 +49,8 @@ func Growth(n int, noise time.Duration, run func(n int) Steps) (slow string) {
 			if _, suspect := suspects[step]; attempt > 0 && !suspect {
 				continue
 			}
-			if took > growthBound*few[step] && took > noise {
-				found[step] = fmt.Sprintf("\n%s: %d entries take %v, %d %v", step, n, few[step], 4*n, took)
+			if base, both := few[step]; both && took > growthBound*base && took > noise {
+				found[step] = fmt.Sprintf("\n%s: %d entries take %v, %d %v", step, n, base, 4*n, took)
 			}
 		}
 		if suspects = found; len(suspects) == 0 {

@@ -1,6 +1,7 @@
 package testkinds
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ func TestGrowth(t *testing.T) {
 	run := func(n int) Steps {
 		runs++
 		k := time.Duration(n) * time.Microsecond
-		return Steps{"linear": k * 1000, "quadratic": k * time.Duration(n), "quick": time.Duration(n * n)}
+		return Steps{"linear": k * 1000, "quadratic": k * time.Duration(n), "quick": time.Duration(n * n), fmt.Sprint("of ", n): k * 1000}
 	}
 	slow := Growth(100, time.Millisecond, run)
 	if want := "quadratic: 100 entries take 10ms, 400 160ms"; strings.TrimSpace(slow) != want {
