@@ -26,7 +26,7 @@ func TestKwokctl(t *testing.T) {
 		t.Helper()
 		return outside(t, work, env, filepath.Join(bin, "kwokctl"), append([]string{"--name=try"}, args...)...)
 	}
-	t.Cleanup(func() { kwokctl("delete", "cluster") })
+	defer kwokctl("delete", "cluster") // when the context of the test is still valid
 	kwokctl("create", "cluster", "--runtime=binary", "--wait=2m", "--disable=kube-controller-manager,kube-scheduler",
 		"--kube-apiserver-binary="+built.binary, "--etcd-binary="+built.binary, "--kwok-controller-binary="+filepath.Join(bin, "kwok"))
 	if t.Failed() {
