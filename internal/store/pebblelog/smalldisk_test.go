@@ -101,7 +101,7 @@ func (f *diskFile) Preallocate(at, n int64) error {
 func TestSmallDisk(t *testing.T) {
 	rng := testrand.New(t)
 	mem := vfs.NewCrashableMem()
-	disk := &diskFS{FS: mem, size: int64(sample(64, 40)) * mib}
+	disk := &diskFS{FS: mem, size: 64 * mib}
 	o := options(disk)
 	openIt := func() *pebblelog.Log {
 		t.Helper()
