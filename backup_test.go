@@ -104,7 +104,7 @@ func TestBackup(t *testing.T) {
 	must(t, r.RESTConfig(), http.StatusOK, "GET", fmt.Sprintf("%s/w0-%d", configMaps, before[0]), "")
 }
 
-// TestBackupRefused: who may have a backup, and of which server.
+// TestBackupRefused: requests for a backup that the server refuses.
 func TestBackupRefused(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(tokens, []byte("alice-token,alice,alice\n"), 0o600); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/peers"
+	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/startup"
 )
 
@@ -73,7 +74,7 @@ func (s *Server) facts(r *running) ([]peers.Fact, error) {
 		{Name: "service-account-keys", Value: signs + " " + strings.Join(verify, ","), What: "other keys of service account tokens",
 			Agree:  func(theirs string) bool { return knows(theirs, signs) && slices.Contains(verify, signer(theirs)) },
 			Remedy: copied + ", or use the same --service-account-signing-key-file and --service-account-key-file"},
-		{Name: "service-account-issuer", Value: append(slices.Clone(issuers), "https://kubernetes.default.svc.cluster.local")[0],
+		{Name: "service-account-issuer", Value: append(slices.Clone(issuers), satoken.DefaultIssuer)[0],
 			What: "another issuer of service account tokens", Remedy: "use the same --service-account-issuer"},
 		{Name: "service-cluster-ip-range", Value: fmt.Sprint(c.Ranges), What: "another range of cluster IPs", Remedy: "use the same --service-cluster-ip-range"},
 		{Name: "service-node-port-range", Value: cmp.Or(c.Ports, addresses.DefaultPorts).String(), What: "another range of node ports",

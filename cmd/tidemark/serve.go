@@ -81,8 +81,8 @@ The first start creates everything in the data directory: a certificate authorit
 serving certificate, an administrator's token, and a kubeconfig with that token.
 Certificates are renewed while the server runs. The files of --tls-cert-file,
 --tls-private-key-file, --client-ca-file and --token-auth-file are read again when they
-change. So is the file of --config, of which --v and --vmodule are in effect then, and all
-else from the next start on.
+change. So is the file of --config: its v and vmodule take effect at once, its other keys at the
+next start.
 
 DIR is a data directory that exists, as with --data-dir, or the directory of a failed test
 that TIDEMARK_DUMP has kept. With --at, and with the directory of a test, the server shows

@@ -37,7 +37,7 @@ const (
 	maxRate = 1_000_000
 	// queuedSpans bounds the spans that wait to be sent; others are dropped. batchSpans bounds those of one call.
 	queuedSpans, batchSpans = 8192, 512
-	// attributeBytes bounds the values of attributes, some of which come from clients.
+	// attributeBytes bounds the values of attributes. Clients determine some of them.
 	attributeBytes = 4 << 10
 	// flushTimeout bounds how long Close waits for the collector.
 	flushTimeout = 2 * time.Second
