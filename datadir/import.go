@@ -26,8 +26,18 @@ type Import struct {
 	Objects iter.Seq2[string, *store.Object]
 	// Err returns why the objects ended early, or nil.
 	Err func() error
+	// Amendments yields later states, in order; nil: there are none. Its error ends Import.
+	Amendments iter.Seq2[Amendment, error]
 	// Verify checks the log, which is open for reading alone, before the directory is complete.
 	Verify func(store.Log) error
+}
+
+// Amendment is what leads to a later state.
+type Amendment struct {
+	Revision store.Revision
+	// Entries are the changes since the state before, as the log stores their objects. Several of one object may
+	// follow each other.
+	Entries []store.Entry
 }
 
 // Import makes a directory of a state. The directory does not exist or is empty. When Import returns nil, the
@@ -42,6 +52,9 @@ func (d *Dir) Import(ctx context.Context, i Import) (found Contents, err error) 
 		if err := errors.Join(i.Err(), err); err != nil {
 			return err
 		}
+		if err := d.amend(ctx, i.Amendments); err != nil {
+			return err
+		}
 		if found.Log, err = check(ctx, d.logOptions()); err != nil {
 			return fmt.Errorf("the new log is damaged: %w", err)
 		}
@@ -51,6 +64,26 @@ func (d *Dir) Import(ctx context.Context, i Import) (found Contents, err error) 
 		return errors.Join(atomicfile.SyncDirs(d.Path), writeFormat(d.Path, basicFormat))
 	})
 	return found, err
+}
+
+// amend applies amendments to a log that was filled.
+func (d *Dir) amend(ctx context.Context, all iter.Seq2[Amendment, error]) error {
+	if all == nil {
+		return nil
+	}
+	log, err := pebblelog.Open(ctx, d.logOptions())
+	if err != nil {
+		return err
+	}
+	for a, err := range all {
+		if err == nil {
+			err = log.Amend(ctx, a.Revision, a.Entries)
+		}
+		if err != nil {
+			return errors.Join(err, log.Close())
+		}
+	}
+	return log.Close()
 }
 
 // verify calls a function with the log, open for reading alone.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,7 +36,7 @@ type Export struct {
 
 // OpenExport connects to the cluster. The set decrypts values; the caller closes it after the Export.
 func (c *Cluster) OpenExport(set *encryption.Set) (*Export, error) {
-	o := c.options(nil)
+	o := c.options(set)
 	o.CompactionInterval = -1
 	log, err := etcdlog.Open(o)
 	if err != nil {
@@ -141,4 +142,17 @@ func (e *Export) Unchanged(ctx context.Context, after, upTo store.Revision) erro
 		}
 	}
 	return nil
+}
+
+// Follow yields the changes of objects after a revision, in order, in whole revisions. It goes on until the
+// context ends, whose error it then yields. An object that cannot be read is a stand-in; see store.NewUnreadable.
+func (e *Export) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.Batch, error] {
+	return func(yield func(store.Batch, error) bool) {
+		for b, err := range e.log.Follow(ctx, after) {
+			b.Entries = slices.DeleteFunc(b.Entries, func(c store.Entry) bool { return c.Collection == addressCollection })
+			if !yield(b, err) || err != nil {
+				return
+			}
+		}
+	}
 }

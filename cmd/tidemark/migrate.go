@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +33,7 @@ type migrateFlags struct {
 	verify      bool
 	noHistory   bool
 	accept      bool
+	live        bool
 }
 
 // snapshotScheme begins the target that is a snapshot file.
@@ -51,7 +54,7 @@ history moves, too: watches continue from resource versions before the migration
 From etcd to a data directory, it reads a running etcd. The history stays behind: watches
 from older resource versions get 410 Gone, and their clients list again.
 
-No server uses the source meanwhile. The source is not changed. After an error or Ctrl-C
+No server uses the source meanwhile, except with --live. The source is not changed. After an error or Ctrl-C
 there is no target. The exit code is 1 if a single version differs.`,
 		Example: `  # To etcd: what would be copied, and is there space for it
   tidemark migrate --from=./data --to=etcd-snapshot:snapshot.db --dry-run
@@ -62,12 +65,15 @@ there is no target. The exit code is 1 if a single version differs.`,
   tidemark migrate --from=./data --to=http://127.0.0.1:2379 --verify
 
   # Back from etcd to a data directory
-  tidemark migrate --from=http://127.0.0.1:2379 --to=./data2`,
+  tidemark migrate --from=http://127.0.0.1:2379 --to=./data2
+
+  # The same while the servers go on; stop them when it says so, and press Enter
+  tidemark migrate --from=http://127.0.0.1:2379 --to=./data2 --live`,
 		Args: arguments(nil, ": name the source with --from and the target with --to"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := untilInterrupted(c)
 			defer stop()
-			return f.run(ctx, c.OutOrStdout(), c.ErrOrStderr())
+			return f.run(ctx, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	flags := c.Flags()
@@ -76,6 +82,7 @@ there is no target. The exit code is 1 if a single version differs.`,
 	flags.StringVar(&f.to, "to", "", "target: a new data directory, or etcd-snapshot:FILE for a new snapshot file; with --verify also the URLs of an etcd cluster")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read and convert everything, and write nothing")
 	flags.BoolVar(&f.verify, "verify", false, "compare a data directory with a running etcd, and write nothing")
+	flags.BoolVar(&f.live, "live", false, "copy from etcd while servers write to it, follow their changes, and finish when Enter is pressed, after they were stopped")
 	flags.BoolVar(&f.noHistory, "no-history", false, "write the current objects alone to the snapshot; watches from older resource versions get 410 Gone")
 	flags.BoolVar(&f.accept, "accept-differences", false, "write the snapshot although versions differ from it after they were read back")
 	flags.StringVar(&f.encryption, "encryption-provider-config", "", "file with the EncryptionConfiguration of the server; it applies to the source and the target")
@@ -120,7 +127,7 @@ func parseEndpoint(flag, value string) (e endpoint, err error) {
 }
 
 // run checks the command line, and calls what it asks for.
-func (f *migrateFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+func (f *migrateFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
 	from, err := parseEndpoint("from", f.from)
 	if err != nil {
 		return usageError{err}
@@ -139,7 +146,7 @@ func (f *migrateFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	defer set.Close()
 	set.Await(ctx)
 	steps := &steps{p: progress.Progress{W: stderr, Terminal: isTerminal(stderr)}}
-	m := &migration{migrateFlags: f, set: set, stdout: stdout, steps: steps}
+	m := &migration{migrateFlags: f, set: set, stdin: stdin, stdout: stdout, steps: steps}
 	switch {
 	case f.verify:
 		err = m.compare(ctx)
@@ -165,7 +172,7 @@ func (f *migrateFlags) check(from, to endpoint) (err error) {
 		if (from.dir != "") == (to.dir != "") || to.snapshot != "" {
 			return errors.New("--verify compares a data directory with a running etcd: name one with --from and the other one with --to")
 		}
-		if f.dryRun || f.noHistory || f.accept {
+		if f.dryRun || f.noHistory || f.accept || f.live {
 			return errors.New("--verify compares, and has no other options of the copy")
 		}
 		f.dir.Path, f.cluster.Servers = from.dir+to.dir, append(from.servers, to.servers...)
@@ -181,6 +188,9 @@ func (f *migrateFlags) check(from, to endpoint) (err error) {
 			return errors.New("--no-history and --accept-differences are for snapshots")
 		}
 		f.dir.Path = to.dir
+	}
+	if f.live && (from.servers == nil || f.dryRun) {
+		return errors.New("--live copies from a running etcd to a data directory")
 	}
 	if f.cluster.EventTTL <= 0 {
 		return fmt.Errorf("--event-ttl=%v: want more than zero", f.cluster.EventTTL)
@@ -234,6 +244,7 @@ func (s *steps) end(err error) {
 type migration struct {
 	*migrateFlags
 	set    *encryption.Set
+	stdin  io.Reader
 	stdout io.Writer
 	steps  *steps
 }
@@ -370,27 +381,7 @@ func (m *migration) fromEtcd(ctx context.Context) error {
 		if m.dryRun {
 			return m.dryRunFromEtcd(ctx, d)
 		}
-		plain, copied, failed := d.Objects(ctx)
-		sealed, failedSeal := m.set.Seal(plain)
-		var report *migrate.Report
-		_, err = m.dir.Import(ctx, datadir.Import{
-			Revision: at, Objects: sealed,
-			Err: func() error {
-				if err := errors.Join(failed(), failedSeal()); err != nil {
-					return err
-				}
-				if len(copied.Collections) == 0 {
-					return fmt.Errorf("etcd has no objects below %s", m.cluster.Prefix)
-				}
-				return nil
-			},
-			Verify: func(log store.Log) (err error) {
-				if report, err = d.Verify(ctx, encryption.Wrap(log, m.set)); err != nil {
-					return err
-				}
-				return d.Unchanged(ctx)
-			},
-		})
+		report, err := m.importFrom(ctx, d, at)
 		if err != nil {
 			return err
 		}
@@ -404,6 +395,76 @@ func (m *migration) fromEtcd(ctx context.Context) error {
 `, m.dir.Path, m.sameFlags())
 		return err
 	})
+}
+
+// importFrom makes the data directory.
+func (m *migration) importFrom(ctx context.Context, d *migrate.Directory, at store.Revision) (report *migrate.Report, err error) {
+	plain, copied, failed := d.Objects(ctx)
+	sealed, failedSeal := m.set.Seal(plain)
+	i := datadir.Import{
+		Revision: at, Objects: sealed,
+		Err: func() error {
+			if err := errors.Join(failed(), failedSeal()); err != nil {
+				return err
+			}
+			if len(copied.Collections) == 0 {
+				return fmt.Errorf("etcd has no objects below %s", m.cluster.Prefix)
+			}
+			return nil
+		},
+		Verify: func(log store.Log) (err error) {
+			if report, err = d.Verify(ctx, encryption.Wrap(log, m.set)); err != nil {
+				return err
+			}
+			return d.Unchanged(ctx)
+		},
+	}
+	if m.live {
+		i.Amendments = m.amendments(ctx, d)
+	}
+	_, err = m.dir.Import(ctx, i)
+	return report, err
+}
+
+// amendments follows etcd until a line comes from the standard input.
+func (m *migration) amendments(ctx context.Context, d *migrate.Directory) iter.Seq2[datadir.Amendment, error] {
+	done := make(chan struct{})
+	ready := func(at store.Revision) {
+		m.steps.p.Done("The copy follows etcd, and has reached revision %d. Stop all servers, then press Enter.", at)
+		go func() { // it ends with the process
+			if _, err := bufio.NewReader(m.stdin).ReadString('\n'); err == nil {
+				close(done)
+			}
+		}()
+	}
+	return func(yield func(datadir.Amendment, error) bool) {
+		for b, err := range d.Follow(ctx, ready, done) {
+			if err == nil {
+				err = m.seal(b.Entries)
+			}
+			if !yield(datadir.Amendment{Revision: b.Through, Entries: b.Entries}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// seal gives the objects of entries their stored form.
+func (m *migration) seal(entries []store.Entry) error {
+	for i := range entries {
+		e := &entries[i]
+		if e.Object == nil {
+			continue
+		}
+		sealed, failed := m.set.Seal(func(yield func(string, *store.Object) bool) { yield(e.Collection, e.Object) })
+		for _, o := range sealed {
+			e.Object = o
+		}
+		if err := failed(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dryRunFromEtcd reads and decodes everything.

@@ -29,6 +29,8 @@ func TestMigrateArguments(t *testing.T) {
 		{"--from=http://127.0.0.1:1 --to=http://127.0.0.1:2", "is a new data directory"},
 		{"--from=http://127.0.0.1:1 --to=etcd-snapshot:s", "etcdctl snapshot save"},
 		{"--from=http://127.0.0.1:1 --to=d --no-history", "are for snapshots"},
+		{"--from=d --to=etcd-snapshot:s --live", "--live copies from a running etcd"},
+		{"--from=http://127.0.0.1:1 --to=d --live --dry-run", "--live copies from a running etcd"},
 		{"--from=http://127.0.0.1:1/path --to=d", "127.0.0.1:1/path"},
 		{"--from=http://127.0.0.1:1 --to=d --etcd-certfile=none", "want https"},
 		{"--from=" + file + " --to=d", "is a file"},

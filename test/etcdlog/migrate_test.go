@@ -1,6 +1,7 @@
 package etcdlog_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -235,6 +236,7 @@ func TestMigrate(t *testing.T) {
 	}
 	m.expired(fmt.Sprint(number(t, middle) - 1))
 	m.conflicts(middle)
+	m.twins(client)
 	before = m.state()
 	stop()
 
@@ -344,6 +346,26 @@ func (m *migrated) conflicts(old string) {
 	}
 }
 
+// twins changes two objects in one revision.
+func (m *migrated) twins(client *clientv3.Client) {
+	m.t.Helper()
+	var puts []clientv3.Op
+	for _, name := range []string{"a", "last"} {
+		got, err := client.Get(m.t.Context(), "/registry/configmaps/default/"+name)
+		must(m.t, err)
+		puts = append(puts, clientv3.OpPut(string(got.Kvs[0].Key), string(got.Kvs[0].Value)))
+	}
+	made, err := client.Txn(m.t.Context()).Then(puts...).Commit()
+	must(m.t, err)
+	for _, name := range []string{"a", "last"} {
+		c, err := m.client.CoreV1().ConfigMaps("default").Get(m.t.Context(), name, metav1.GetOptions{})
+		must(m.t, err)
+		if c.ResourceVersion != fmt.Sprint(made.Header.Revision) {
+			m.t.Errorf("%s has the resource version %s, want %d", name, c.ResourceVersion, made.Header.Revision)
+		}
+	}
+}
+
 // back moves the objects to a new directory.
 func (m *migrated) back(c *cluster, client *clientv3.Client, before map[string]string) {
 	m.t.Helper()
@@ -394,4 +416,74 @@ func (m *migrated) refusesDamage(client *clientv3.Client, args ...string) {
 	}
 	_, err = client.Delete(m.t.Context(), "/registry/configmaps/default/damaged")
 	must(m.t, err)
+}
+
+// TestMigrateLive copies from etcd while a server writes to it.
+func TestMigrateLive(t *testing.T) {
+	m := &migrated{t: t, dir: t.TempDir()}
+	m.binary = m.path("tidemark")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", m.binary, "../../cmd/tidemark").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	must(t, os.WriteFile(m.path("encryption.yaml"), []byte(encryptionConfig), 0o600))
+	c := startCluster(t, 1, nil)
+	stop := m.serve(&tidemark.Server{Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
+	m.fill()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, m.binary, "migrate", "--from="+c.servers()[0], "--to="+m.path("data2"), "--encryption-provider-config="+m.path("encryption.yaml"), "--live")
+	enter, err := command.StdinPipe()
+	must(t, err)
+	says, err := command.StderrPipe()
+	must(t, err)
+	var out strings.Builder
+	command.Stdout = &out
+	must(t, command.Start())
+	lines := bufio.NewScanner(says)
+	for lines.Scan() && !strings.Contains(lines.Text(), "then press Enter") {
+		t.Log(lines.Text())
+		m.churn()
+	}
+	for range 20 {
+		m.churn()
+	}
+	if _, err := os.Stat(m.path("data2/FORMAT")); !os.IsNotExist(err) {
+		t.Errorf("a server could start on the directory before it is complete: %v", err)
+	}
+	before := m.state()
+	stop()
+	_, err = enter.Write([]byte("\n"))
+	must(t, err)
+	for lines.Scan() {
+		t.Log(lines.Text())
+	}
+	if err := command.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	m.tidemark(0, "check", m.path("data2"))
+	defer m.serve(&tidemark.Server{Storage: &datadir.Dir{Path: m.path("data2")}})()
+	m.same("in the new directory", before)
+}
+
+// churn creates, updates and deletes objects.
+func (m *migrated) churn() {
+	m.t.Helper()
+	ctx := m.t.Context()
+	maps, secrets := m.client.CoreV1().ConfigMaps("default"), m.client.CoreV1().Secrets("default")
+	made, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c"}}, metav1.CreateOptions{})
+	must(m.t, err)
+	secret, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "s"}, StringData: map[string]string{"v": "x"}}, metav1.CreateOptions{})
+	must(m.t, err)
+	secret.Data["v"] = []byte("y")
+	_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+	must(m.t, err)
+	last, err := maps.Get(ctx, "last", metav1.GetOptions{})
+	must(m.t, err)
+	last.Data["n"] = made.Name
+	_, err = maps.Update(ctx, last, metav1.UpdateOptions{})
+	must(m.t, err)
+	if len(made.Name)%2 == 0 || made.Name[1] < 'm' {
+		must(m.t, maps.Delete(ctx, made.Name, metav1.DeleteOptions{}))
+	}
 }
