@@ -34,7 +34,7 @@ type Search struct {
 	// Budget limits the time in which runs begin. If it is too short for all of them, the runs that are made are
 	// spread evenly, and the test log has the number of those that were left out. Zero: one minute.
 	Budget time.Duration
-	// Parallel is how many runs happen at a time; zero: twelve for each CPU, as most of the time of a run is the
+	// Parallel is how many runs happen at a time; zero: twenty for each CPU, as most of the time of a run is the
 	// wait for its end. All searches of a process together have at most 32 for each CPU.
 	Parallel int
 }
@@ -109,7 +109,7 @@ const (
 
 const (
 	// runsPerCPU is how many runs of one search happen at a time, for each CPU.
-	runsPerCPU = 12
+	runsPerCPU = 20
 	// allRunsPerCPU is how many runs of all searches of the process happen at a time, for each CPU.
 	allRunsPerCPU = 32
 )
