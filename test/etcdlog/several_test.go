@@ -218,6 +218,12 @@ func TestUnreadable(t *testing.T) {
 		t.Error(err)
 	}
 	unsafe := true
+	for _, name := range []string{"fine", "missing"} {
+		err := maps.Delete(ctx, name, metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &unsafe})
+		if !apierrors.IsInvalid(err) {
+			t.Errorf("the unsafe deletion of %s: got %v, want Invalid", name, err)
+		}
+	}
 	for _, name := range []string{"old", "new"} {
 		must(t, maps.Delete(ctx, name, metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &unsafe}))
 	}
