@@ -58,10 +58,6 @@ func (w *World) newPeers() (*peers.Peers, error) {
 
 // facts are what the servers that share a storage must have in common.
 func (s *Server) facts(r *running) ([]peers.Fact, error) {
-	authority, err := keyPrint(r.authority.CertificatePEM())
-	if err != nil {
-		return nil, err
-	}
 	signs, verify, err := r.keys.KeyIDs()
 	if err != nil {
 		return nil, fmt.Errorf("the keys of service account tokens: %w", err)
@@ -69,8 +65,15 @@ func (s *Server) facts(r *running) ([]peers.Fact, error) {
 	c := &r.configuration.services
 	issuers := s.Authentication.ServiceAccounts.Issuers
 	const copied = "give all servers the same files: copy the folder pki of the data directory of one to the others before they start"
-	return []peers.Fact{
-		{Name: "certificate-authority", Value: authority, What: "another certificate authority", Remedy: copied},
+	var all []peers.Fact
+	if s.keepsAuthority() {
+		authority, err := keyPrint(r.authority.CertificatePEM())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, peers.Fact{Name: "certificate-authority", Value: authority, What: "another certificate authority", Remedy: copied})
+	}
+	return append(all, []peers.Fact{
 		{Name: "service-account-keys", Value: signs + " " + strings.Join(verify, ","), What: "other keys of service account tokens",
 			Agree:  func(theirs string) bool { return knows(theirs, signs) && slices.Contains(verify, signer(theirs)) },
 			Remedy: copied + ", or use the same --service-account-signing-key-file and --service-account-key-file"},
@@ -79,7 +82,7 @@ func (s *Server) facts(r *running) ([]peers.Fact, error) {
 		{Name: "service-cluster-ip-range", Value: fmt.Sprint(c.Ranges), What: "another range of cluster IPs", Remedy: "use the same --service-cluster-ip-range"},
 		{Name: "service-node-port-range", Value: cmp.Or(c.Ports, addresses.DefaultPorts).String(), What: "another range of node ports",
 			Remedy: "use the same --service-node-port-range"},
-	}, nil
+	}...), nil
 }
 
 // signer returns the key that signs from the value of the fact service-account-keys, and knows reports

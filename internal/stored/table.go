@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -123,6 +124,9 @@ var builtins = sync.OnceValue(func() table {
 	endpoints := builtin.Catalog().Lookup("", "v1", "endpoints")
 	m := &kind{collection: masterLeases, path: masterLeases, typ: endpoints, version: endpoints.GroupVersion()}
 	t.byName[m.collection], t.byPath[m.path] = m, m
+	allocations := core.RangeAllocations
+	a := &kind{collection: allocations.Collection, path: allocations.Resource, typ: allocations, version: allocations.GroupVersion()}
+	t.byName[a.collection], t.byPath[a.path] = a, a
 	return t
 })
 
@@ -140,7 +144,7 @@ type Storage struct {
 // Builtins returns how the built-in collections are stored, in no order.
 func Builtins() (all []Storage) {
 	for _, k := range builtins().byName {
-		if k.collection == masterLeases {
+		if k.collection == masterLeases || k.typ == core.RangeAllocations {
 			continue
 		}
 		all = append(all, Storage{
