@@ -33,31 +33,40 @@ type RestoreOptions struct {
 // Restore returns nil, the directory is durable. After an error it is empty or does not exist, as before, unless removing
 // the files failed, too. No server starts on the directory before Restore returns, nor if the process ends before: FORMAT
 // is written last.
-func (d *Dir) Restore(ctx context.Context, r io.Reader, o RestoreOptions) (Contents, error) {
+func (d *Dir) Restore(ctx context.Context, r io.Reader, o RestoreOptions) (about Contents, err error) {
+	err = d.create(func() (err error) {
+		about, err = d.restore(ctx, r, o)
+		return err
+	})
+	return about, err
+}
+
+// create locks a directory that does not exist or is empty, and calls fill, which writes FORMAT last. After an error
+// the directory is as before.
+func (d *Dir) create(fill func() error) error {
 	_, missing := os.Stat(d.Path)
 	if err := d.prepare(); err != nil {
-		return Contents{}, err
+		return err
 	}
 	known, empty, err := contents(d.Path)
 	if err != nil {
-		return Contents{}, err
+		return err
 	}
 	if known || !empty {
-		return Contents{}, fmt.Errorf("data directory %s: it is not empty: choose an empty or a new directory", d.Path)
+		return fmt.Errorf("data directory %s: it is not empty: choose an empty or a new directory", d.Path)
 	}
 	lock, err := lockPath(filepath.Join(d.Path, lockFile))
 	if err != nil {
-		return Contents{}, err
+		return err
 	}
-	about, err := d.restore(ctx, r, o)
-	if err == nil {
-		return about, lock.Close()
+	if err = fill(); err == nil {
+		return lock.Close()
 	}
 	err = errors.Join(err, clear(d.Path), lock.remove())
 	if errors.Is(missing, fs.ErrNotExist) {
 		_ = os.Remove(d.Path) // it stays if another process has begun to use it
 	}
-	return about, err
+	return err
 }
 
 // restore writes the files of a backup, checks the logs, and moves them ahead.

@@ -126,7 +126,7 @@ controllers that run workloads.`,
 		commands  []*cobra.Command
 	}{
 		{"run", "Run a server:", []*cobra.Command{newServe(), newFork()}},
-		{"operate", "Operate it:", []*cobra.Command{newBackup(), newRestore(), newCheck()}},
+		{"operate", "Operate it:", []*cobra.Command{newBackup(), newRestore(), newCheck(), newMigrate()}},
 		{"test", "Test and measure:", []*cobra.Command{newAssets(), newBench(), newConformance()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

@@ -1,0 +1,144 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
+	"github.com/tidemark-dev/tidemark/internal/stored"
+)
+
+// Codec returns the keys and values of the cluster. The set encrypts values; the caller closes it.
+func (c *Cluster) Codec(set *encryption.Set) *stored.Codec {
+	codec := &stored.Codec{Keys: stored.NewKeys(c.Prefix)}
+	codec.Use(set)
+	return codec
+}
+
+// TTL returns how long objects of a collection stay after their last write; zero: for ever.
+func (c *Cluster) TTL(collection string) time.Duration { return c.ttl(collection) }
+
+// Export reads the objects of a cluster as of one revision, and writes nothing.
+type Export struct {
+	log   *etcdlog.Log
+	codec *stored.Codec
+}
+
+// OpenExport connects to the cluster. The set decrypts values; the caller closes it after the Export.
+func (c *Cluster) OpenExport(set *encryption.Set) (*Export, error) {
+	o := c.options(nil)
+	o.CompactionInterval = -1
+	log, err := etcdlog.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Export{log, c.Codec(set)}, nil
+}
+
+// Close ends the connections.
+func (e *Export) Close() error { return e.log.Close() }
+
+// Head returns the newest revision.
+func (e *Export) Head(ctx context.Context) (store.Revision, error) { return e.log.Head(ctx) }
+
+// Status describes a member of the cluster.
+func (e *Export) Status(ctx context.Context) (etcdlog.Status, error) { return e.log.Status(ctx) }
+
+// Item is a key of the cluster.
+type Item struct {
+	// Key is that in etcd.
+	Key string
+	// Collection and Object are set if the key is that of an object that can be read.
+	Collection string
+	Object     *store.Object
+	// Other says what the key is if it is not that of an object.
+	Other string
+	// Err is why the value of an object cannot be read.
+	Err error
+}
+
+// Items yields all keys below the prefix as of a revision, in order. It decodes a page at a time, on all
+// processors. The error ends the sequence: an *ExpiredError, when a compaction overtook it.
+func (e *Export) Items(ctx context.Context, at store.Revision) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		for kvs, err := range e.log.Keys(ctx, at) {
+			if err != nil {
+				yield(Item{}, err)
+				return
+			}
+			items := make([]Item, len(kvs))
+			var decoding sync.WaitGroup
+			workers := runtime.GOMAXPROCS(0)
+			for w := range workers {
+				decoding.Go(func() {
+					for i := w; i < len(kvs); i += workers {
+						items[i] = e.item(ctx, kvs[i])
+					}
+				})
+			}
+			decoding.Wait()
+			if err := ctx.Err(); err != nil {
+				yield(Item{}, err)
+				return
+			}
+			for _, i := range items {
+				if !yield(i, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// item decodes one key.
+func (e *Export) item(ctx context.Context, kv *mvccpb.KeyValue) Item {
+	i := Item{Key: string(kv.Key)}
+	p := e.codec.Keys.Find(i.Key)
+	switch {
+	case p.Class == stored.Internal, p.Collection == addressCollection:
+		i.Other = "of servers: " + e.first(i.Key)
+		return i
+	case p.Class != stored.Object:
+		i.Other = "unknown: " + e.first(i.Key)
+		return i
+	}
+	i.Collection = p.Collection
+	d, err := open(ctx, e.codec, p.Collection, p.Key, kv.Value)
+	if err != nil {
+		i.Err = fmt.Errorf("%s, modified at revision %d: %w", i.Key, kv.ModRevision, err)
+		return i
+	}
+	i.Object = d.Object(p.Key, store.Revision(kv.CreateRevision), store.Revision(kv.ModRevision))
+	return i
+}
+
+// first returns the prefix and the first part of a key.
+func (e *Export) first(key string) string {
+	root := e.codec.Keys.Root()
+	first, _, _ := strings.Cut(strings.TrimPrefix(key, root), "/")
+	const most = 100
+	return fmt.Sprintf("%.*q", most, root+first)
+}
+
+// Unchanged returns an error if an object changed after a revision, up to another one. Objects that end by themselves
+// may have ended.
+func (e *Export) Unchanged(ctx context.Context, after, upTo store.Revision) error {
+	for c, err := range e.log.Changes(ctx, "", after, upTo) {
+		switch {
+		case err != nil:
+			return err
+		case c.Collection != addressCollection && (c.Collection != eventCollection || c.Object != nil):
+			return fmt.Errorf("etcd was written to meanwhile: %s %s changed at revision %d, after %d: stop all servers that use it", c.Collection, c.Key, c.Revision, after)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package etcdsnapshot
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// The buckets that every database of etcd has, and the keys in meta.
+var (
+	keyBucket   = []byte("key")
+	metaBucket  = []byte("meta")
+	leaseBucket = []byte("lease")
+
+	// buckets are all of etcd 3.6. Empty ones spare a restored member their creation.
+	buckets = [][]byte{
+		keyBucket, metaBucket, leaseBucket, []byte("alarm"), []byte("cluster"), []byte("members"), []byte("members_removed"),
+		[]byte("auth"), []byte("authRoles"), []byte("authUsers"),
+	}
+
+	finishedKey  = []byte("finishedCompactRev")
+	scheduledKey = []byte("scheduledCompactRev")
+)
+
+// Version is one version of a key, or its deletion.
+type Version struct {
+	Key []byte
+	// Value is nil for a deletion.
+	Value []byte
+	// Revision made the version, Created made the key.
+	Revision, Created int64
+	// Count is 1 for the first version of the key, 2 for the second one, and so on.
+	Count int64
+	// Lease ends the key; zero: none.
+	Lease int64
+}
+
+// deleted reports that the version is a deletion.
+func (v *Version) deleted() bool { return v.Value == nil }
+
+const (
+	revisionBytes = 17
+	tombstone     = 't'
+)
+
+// revisionKey returns the key of a revision.
+func revisionKey(revision int64, deleted bool) []byte {
+	b := make([]byte, revisionBytes, revisionBytes+1)
+	binary.BigEndian.PutUint64(b, uint64(revision))
+	b[8] = '_'
+	if deleted {
+		b = append(b, tombstone)
+	}
+	return b
+}
+
+// cutRevision is the inverse of revisionKey. It refuses further changes of a revision, which a Writer does
+// not make.
+func cutRevision(key []byte) (revision int64, deleted bool, err error) {
+	deleted = len(key) == revisionBytes+1 && key[revisionBytes] == tombstone
+	if len(key) != revisionBytes && !deleted || key[8] != '_' || binary.BigEndian.Uint64(key[9:]) != 0 {
+		return 0, false, fmt.Errorf("the key %x is not one revision", key)
+	}
+	return int64(binary.BigEndian.Uint64(key)), deleted, nil
+}
+
+// marshal returns the stored form of a version. A deletion has the key alone.
+func (v *Version) marshal() ([]byte, error) {
+	kv := mvccpb.KeyValue{Key: v.Key}
+	if !v.deleted() {
+		kv = mvccpb.KeyValue{Key: v.Key, Value: v.Value, CreateRevision: v.Created, ModRevision: v.Revision, Version: v.Count, Lease: v.Lease}
+	}
+	return kv.Marshal()
+}
+
+// unmarshal is the inverse of marshal.
+func unmarshal(revision int64, deleted bool, b []byte) (Version, error) {
+	var kv mvccpb.KeyValue
+	if err := kv.Unmarshal(b); err != nil {
+		return Version{}, fmt.Errorf("revision %d: %w", revision, err)
+	}
+	v := Version{Key: kv.Key, Revision: revision}
+	if deleted {
+		return v, nil
+	}
+	if kv.ModRevision != revision {
+		return Version{}, fmt.Errorf("revision %d has a value of revision %d", revision, kv.ModRevision)
+	}
+	v.Value, v.Created, v.Count, v.Lease = kv.Value, kv.CreateRevision, kv.Version, kv.Lease
+	if v.Value == nil {
+		v.Value = []byte{}
+	}
+	return v, nil
+}
+
+// leaseRecord returns the key and the value of a lease.
+func leaseRecord(id int64, seconds int64) (key, value []byte) {
+	key = binary.BigEndian.AppendUint64(nil, uint64(id))
+	value = protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(id))
+	return key, protowire.AppendVarint(protowire.AppendTag(value, 2, protowire.VarintType), uint64(seconds))
+}

@@ -1,0 +1,273 @@
+package migrate_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/etcdsnapshot"
+	"github.com/tidemark-dev/tidemark/internal/migrate"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/stored"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+)
+
+// source is a log with a history, and what it was made of.
+type source struct {
+	t       *testing.T
+	log     store.Log
+	head    store.Revision
+	current map[[2]string]*store.Object
+	entries []store.Entry
+}
+
+func newSource(t *testing.T) *source {
+	log, err := (&datadir.Dir{Path: filepath.Join(t.TempDir(), "data")}).OpenLog(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &source{t: t, log: log, current: map[[2]string]*store.Object{}}
+}
+
+// put writes a version with the JSON behind its metadata; empty: it deletes the object.
+func (s *source) put(collection, key, kind, rest string) {
+	s.t.Helper()
+	s.head += 3
+	at := [2]string{collection, key}
+	e := store.Entry{Collection: collection, Key: key, Revision: s.head, Before: s.current[at]}
+	if rest != "" {
+		namespace, name, _ := strings.Cut(key, "/")
+		head := fmt.Sprintf(`{%s,"metadata":{"name":%q,"namespace":%q,"uid":"u","resourceVersion":"`, kind, name, namespace)
+		e.Object = &store.Object{Key: key, Held: fmt.Appendf(nil, `%s%d","creationTimestamp":"2026-01-01T00:00:00Z"}%s}`, head, s.head, rest), Created: s.head, Modified: s.head, RevisionAt: int32(len(head))}
+		if e.Before != nil {
+			e.Object.Created = e.Before.Created
+		}
+		s.current[at] = e.Object
+	} else {
+		delete(s.current, at)
+	}
+	if err := s.log.Append(s.t.Context(), []store.Entry{e}, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	s.entries = append(s.entries, e)
+}
+
+const (
+	configMap = `"kind":"ConfigMap","apiVersion":"v1"`
+	widget    = `"kind":"Widget","apiVersion":"example.com/v1"`
+)
+
+func (s *source) migration() *migrate.Snapshot {
+	return &migrate.Snapshot{Log: s.log, Codec: &stored.Codec{}, TTL: func(collection string) time.Duration {
+		if collection == "events" {
+			return time.Hour
+		}
+		return 0
+	}}
+}
+
+// random makes a history of n changes.
+func (s *source) random(n int) {
+	r := testrand.New(s.t)
+	for i := range n {
+		collection, kind, rest := "configmaps", configMap, fmt.Sprintf(`,"data":{"v":"\u003c%d"}`, i)
+		if r.IntN(2) == 0 {
+			collection, kind, rest = "widgets.example.com", widget, fmt.Sprintf(`,"z":{"b":[%d],"a":"&"}`, i)
+		}
+		key := fmt.Sprintf("ns%d/n%d", r.IntN(2), r.IntN(10))
+		if s.current[[2]string{collection, key}] != nil && r.IntN(4) == 0 {
+			rest = ""
+		}
+		s.put(collection, key, kind, rest)
+	}
+}
+
+// TestSnapshot: the file has each version since the floor, with its revisions and its content.
+func TestSnapshot(t *testing.T) {
+	for _, noHistory := range []bool{false, true} {
+		s := newSource(t)
+		s.random(300)
+		floor := s.head / 2
+		if err := s.log.Compact(t.Context(), floor); err != nil {
+			t.Fatal(err)
+		}
+		m := s.migration()
+		if m.NoHistory = noHistory; noHistory {
+			floor = s.head
+		}
+		report, err := m.Survey(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "s.db")
+		if _, err := m.Write(t.Context(), path, false); err != nil {
+			t.Fatal(err)
+		}
+		want := s.visible(floor)
+		total := report.Total()
+		if total.Objects != len(s.current) || total.Versions+total.Deletions != len(want) || total.Verified != len(want) || report.Head != uint64(s.head) || report.Floor != uint64(floor) {
+			t.Errorf("the report: %+v of %d to %d, want %d objects and %d changes of %d to %d", total, report.Floor, report.Head, len(s.current), len(want), floor, s.head)
+		}
+		hasVersions(t, path, want)
+	}
+}
+
+// visible returns the changes that can be seen at a revision or later.
+func (s *source) visible(floor store.Revision) (all []store.Entry) {
+	last := map[[2]string]store.Entry{}
+	for _, e := range s.entries {
+		if e.Revision > floor {
+			all = append(all, e)
+			continue
+		}
+		last[[2]string{e.Collection, e.Key}] = e
+	}
+	for _, e := range last {
+		if e.Object != nil {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func hasVersions(t *testing.T, path string, want []store.Entry) {
+	t.Helper()
+	r, err := etcdsnapshot.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var codec stored.Codec
+	for _, e := range want {
+		v, found, err := r.At(int64(e.Revision))
+		if err != nil || !found || string(v.Key) != codec.Keys.Of(e.Collection, e.Key) || (e.Object == nil) != (v.Value == nil) {
+			t.Fatalf("%s %s at %d: %+v, %v, %v", e.Collection, e.Key, e.Revision, v, found, err)
+		}
+		if e.Object == nil {
+			continue
+		}
+		d, err := codec.Decode(e.Collection, v.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := d.Object(e.Key, store.Revision(v.Created), e.Revision); o.Created != e.Object.Created || e.Collection == "configmaps" && !bytes.Equal(o.Bytes(), e.Object.Bytes()) {
+			t.Errorf("%s %s at %d:\n%s\nwant\n%s", e.Collection, e.Key, e.Revision, o.Bytes(), e.Object.Bytes())
+		}
+	}
+	if r.Count() != len(want) {
+		t.Errorf("%d versions, want %d", r.Count(), len(want))
+	}
+}
+
+// TestProblems: what etcd cannot have is named, and there is no file.
+func TestProblems(t *testing.T) {
+	for _, row := range []struct {
+		what, collection, key, kind, rest, says string
+		accepted                                bool
+	}{
+		{"no key", "pods", "a/b/c", configMap, `,"x":1`, "pods a/b/c at 6 has no key in etcd", false},
+		{"another kind", "configmaps", "ns/b", `"kind":"ConfigMap","apiVersion":"v1"`, `,"data":7`, "configmaps ns/b at 6", false},
+		{"a field that protobuf does not have", "configmaps", "ns/b", configMap, `,"data":{"v":"1"},"fresh":true`, "configmaps ns/b at 6 differs", true},
+	} {
+		s := newSource(t)
+		s.put("configmaps", "ns/a", configMap, `,"data":{"v":"1"}`)
+		s.put(row.collection, row.key, row.kind, row.rest)
+		path := filepath.Join(t.TempDir(), "s.db")
+		for _, accept := range []bool{false, true} {
+			m := s.migration()
+			report, err := m.Survey(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Convert(t.Context()); err != nil || report.Err() == nil || !strings.Contains(report.Err().Error(), row.says) {
+				t.Errorf("%s: the dry run reports %v, %v", row.what, err, report.Err())
+			}
+			if report, err = m.Survey(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_, err = m.Write(t.Context(), path, accept)
+			if accept && row.accepted {
+				if err != nil || report.ProblemCount != 1 {
+					t.Errorf("%s, accepted: %v, %d problems", row.what, err, report.ProblemCount)
+				}
+				continue
+			}
+			if err == nil || !strings.Contains(err.Error(), row.says) {
+				t.Errorf("%s: %v", row.what, err)
+			}
+			empty(t, filepath.Dir(path))
+		}
+	}
+}
+
+func empty(t *testing.T, dir string) {
+	t.Helper()
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestInterrupted ends the context in each step: nothing stays behind.
+func TestInterrupted(t *testing.T) {
+	s := newSource(t)
+	s.random(50)
+	for _, step := range []string{"writing", "verifying"} {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		m := s.migration()
+		if _, err := m.Survey(ctx); err != nil {
+			t.Fatal(err)
+		}
+		reached := false
+		m.Progress = func(at string, done, all int) {
+			if at == step && done == all/2 {
+				reached = true
+				cancel()
+			}
+		}
+		if _, err := m.Write(ctx, filepath.Join(dir, "s.db"), false); !errors.Is(err, context.Canceled) || !reached {
+			t.Errorf("%s: %v, reached: %v", step, err, reached)
+		}
+		empty(t, dir)
+		cancel()
+	}
+}
+
+// BenchmarkSnapshot migrates 20,000 ConfigMaps of 1 KiB, a tenth of them twice.
+func BenchmarkSnapshot(b *testing.B) {
+	t := new(testing.T)
+	log, err := (&datadir.Dir{Path: filepath.Join(b.TempDir(), "data")}).OpenLog(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := &source{t: t, log: log, current: map[[2]string]*store.Object{}}
+	for i := range 22_000 {
+		s.put("configmaps", fmt.Sprintf("ns/n%d", i%20_000), configMap, `,"data":{"v":"`+strings.Repeat("x", 1024)+`"}`)
+	}
+	for b.Loop() {
+		m := s.migration()
+		if _, err := m.Survey(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		size, err := m.Write(b.Context(), filepath.Join(b.TempDir(), "s.db"), false)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(size)/(1<<20), "MiB")
+	}
+	if err := log.Close(); err != nil {
+		b.Error(err)
+	}
+}

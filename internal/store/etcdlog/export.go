@@ -1,0 +1,50 @@
+package etcdlog
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Keys yields all keys below the prefix as of a revision, in order, in pages. It ends with an *ExpiredError
+// when a compaction overtakes it.
+func (l *Log) Keys(ctx context.Context, at store.Revision) iter.Seq2[[]*mvccpb.KeyValue, error] {
+	return func(yield func([]*mvccpb.KeyValue, error) bool) {
+		for kvs, err := range l.pages(ctx, l.o.Prefix+"/", rangeEnd(l.o.Prefix+"/"), int64(at)) {
+			if errors.Is(err, errCompacted) {
+				err = &store.ExpiredError{Revision: at, Floor: l.floor()}
+			}
+			if !yield(kvs, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Status is what a member says of itself.
+type Status struct {
+	// Version is that of the member.
+	Version string
+	// Bytes is the size of its database, UsedBytes what is in use of it, and QuotaBytes the limit; zero: the
+	// member does not say.
+	Bytes, UsedBytes, QuotaBytes int64
+}
+
+// Status asks one of the members.
+func (l *Log) Status(ctx context.Context) (Status, error) {
+	answer, err := try(ctx, quick.all, func(ctx context.Context) (*pb.StatusResponse, error) {
+		return l.care.Status(ctx, &pb.StatusRequest{})
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return Status{}, ctx.Err()
+		}
+		return Status{}, unavailable(err, 0)
+	}
+	return Status{Version: answer.Version, Bytes: answer.DbSize, UsedBytes: answer.DbSizeInUse, QuotaBytes: answer.DbSizeQuota}, nil
+}
