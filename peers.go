@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -63,6 +64,10 @@ func (s *Server) facts(r *running) ([]peers.Fact, error) {
 		return nil, fmt.Errorf("the keys of service account tokens: %w", err)
 	}
 	c := &r.configuration.services
+	ranges := c.Ranges
+	if len(ranges) == 0 {
+		ranges = []netip.Prefix{addresses.DefaultRange}
+	}
 	issuers := s.Authentication.ServiceAccounts.Issuers
 	const copied = "give all servers the same files: copy the folder pki of the data directory of one to the others before they start"
 	var all []peers.Fact
@@ -79,8 +84,8 @@ func (s *Server) facts(r *running) ([]peers.Fact, error) {
 			Remedy: copied + ", or use the same --service-account-signing-key-file and --service-account-key-file"},
 		{Name: "service-account-issuer", Value: append(slices.Clone(issuers), satoken.DefaultIssuer)[0],
 			What: "another issuer of service account tokens", Remedy: "use the same --service-account-issuer"},
-		{Name: "service-cluster-ip-range", Value: fmt.Sprint(c.Ranges), What: "another range of cluster IPs", Remedy: "use the same --service-cluster-ip-range"},
-		{Name: "service-node-port-range", Value: cmp.Or(c.Ports, addresses.DefaultPorts).String(), What: "another range of node ports",
+		{Name: peers.ClusterIPRange, Value: fmt.Sprint(ranges), What: "another range of cluster IPs", Remedy: "use the same --service-cluster-ip-range"},
+		{Name: peers.NodePortRange, Value: cmp.Or(c.Ports, addresses.DefaultPorts).String(), What: "another range of node ports",
 			Remedy: "use the same --service-node-port-range"},
 	}...), nil
 }

@@ -250,6 +250,30 @@ func TestDifferentServers(t *testing.T) {
 	})
 }
 
+// TestBesideKube: a server does not start beside a kube-apiserver that allocates from other ranges.
+func TestBesideKube(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, all := several(t, 1)
+		lease := fmt.Sprintf(`{"metadata":{"name":"apiserver-x","labels":{"apiserver.kubernetes.io/identity":"kube-apiserver"}},"spec":{"holderIdentity":"apiserver-x_1","leaseDurationSeconds":3600,"renewTime":%q}}`,
+			time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+		want(t, all[0], 201, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", lease)
+		dir := all[0].Shared.Dir()
+		if err := all[0].Close(); err != nil {
+			t.Fatal(err)
+		}
+		other := func() *tidemark.Server {
+			return &tidemark.Server{InProcess: true, Shared: &onLog{log: log, dir: dir}, ServiceClusterIPRange: "10.1.0.0/16"}
+		}
+		s := other()
+		if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the kube-apiserver apiserver-x_1 on the same etcd has another range of cluster IPs: [10.96.0.0/12] there, and [10.1.0.0/16] here") {
+			t.Errorf("beside a kube-apiserver: %v", err)
+			s.Close()
+		}
+		time.Sleep(time.Minute)
+		servertest.Start(t, other()) // it has ended
+	})
+}
+
 // TestSharedHealth: the checks etcd and etcd-readiness ask the log.
 func TestSharedHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,9 +7,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -24,6 +25,12 @@ const (
 	Bitmaps   = "ranges"
 	NodePorts = "servicenodeports"
 )
+
+// bitmapKind is how a bitmap is stored. No catalog has it: it is not served.
+var bitmapKind = &resource.Type{
+	Names: resource.Names{Version: "v1", Kind: "RangeAllocation"},
+	New:   func() runtime.Object { return new(corev1.RangeAllocation) },
+}
 
 // bitmap is the bitmap of node ports.
 type bitmap struct {
@@ -78,7 +85,7 @@ func (b *bitmap) all(yield func(int32) bool) {
 // write returns the write of the bitmap as it is now. The condition is that nothing else has changed it.
 func (b *bitmap) write() (store.Write, error) {
 	b.stored.Data = b.bits.Bytes()
-	e, err := wire.Encode(core.RangeAllocations, b.stored)
+	e, err := wire.Encode(bitmapKind, b.stored)
 	return store.Write{Collection: Bitmaps, Key: NodePorts, If: b.object.Modified, Value: e.Bytes, RevisionAt: e.RevisionAt}, err
 }
 

@@ -1,6 +1,7 @@
 package addresses_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math/big"
@@ -12,11 +13,9 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // allocated returns the allocation of node ports as a kube-apiserver keeps it, with its revision.
@@ -34,11 +33,9 @@ func (b *bed) allocated() (bits *big.Int, at store.Revision) {
 
 // allocate writes the allocation of node ports unless it has changed.
 func (b *bed) allocate(bits *big.Int, at store.Revision) error {
-	e, err := wire.Encode(core.RangeAllocations, &corev1.RangeAllocation{Range: small.Ports.String(), Data: bits.Bytes()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, err = b.Store.Commit(b.Context(), store.Write{Collection: addresses.Bitmaps, Key: addresses.NodePorts, If: at, Value: e.Bytes, RevisionAt: e.RevisionAt})
+	head := `{"kind":"RangeAllocation","apiVersion":"v1","metadata":{"resourceVersion":"`
+	value := fmt.Sprintf(`%s"},"range":%q,"data":%q}`, head, small.Ports, base64.StdEncoding.EncodeToString(bits.Bytes()))
+	_, err := b.Store.Commit(b.Context(), store.Write{Collection: addresses.Bitmaps, Key: addresses.NodePorts, If: at, Value: []byte(value), RevisionAt: len(head)})
 	return err
 }
 
