@@ -299,17 +299,28 @@ func TestCompaction(t *testing.T) {
 // TestNoSpace fills a small database. The transaction that fills it is made although etcd answers with an
 // error, and must be reported as made.
 func TestNoSpace(t *testing.T) {
-	c := startCluster(t, 1, func(o *embed.Config) { o.QuotaBackendBytes = 8 << 20 })
+	c := startCluster(t, 1, func(o *embed.Config) { o.QuotaBackendBytes = 16 << 20 })
 	l := open(t, c, nil)
 	made := map[string]store.Revision{}
 	large := strings.Repeat("x", 700<<10)
 	var failed error
+	var mu sync.Mutex
 	for i := 0; failed == nil && i < 50; i++ {
-		key := fmt.Sprint(i)
-		d, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{put("pods", key, large, 0)}})
-		if failed = err; err == nil {
-			made[key] = d.Revision
+		var all sync.WaitGroup
+		for j := range 4 { // those at once pass etcd's first check, which precedes raft
+			all.Go(func() {
+				key := fmt.Sprint(i, "-", j)
+				d, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{put("pods", key, large, 0)}})
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					made[key] = d.Revision
+				} else {
+					failed = err
+				}
+			})
 		}
+		all.Wait()
 	}
 	if !errors.Is(failed, store.ErrNoSpace) || len(made) == 0 {
 		t.Fatalf("after %d objects: got %v, want no space", len(made), failed)
