@@ -231,6 +231,42 @@ func TestSeveralAllocate(t *testing.T) {
 	})
 }
 
+// TestChargedApart: creates that wait for the same quota are no transaction on a shared log. Their objects
+// would have one revision, and a watch that was cut within it would lose the rest.
+func TestChargedApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := several(t, 2)
+		const in = "/api/v1/namespaces/default"
+		want(t, all[0], 201, "POST", in+"/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"count/secrets":"20"}}}`)
+		time.Sleep(5 * time.Second) // the controller counts
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() {
+				want(t, all[0], 201, "POST", in+"/secrets", fmt.Sprintf(`{"metadata":{"name":"s-%d"}}`, i))
+			})
+		}
+		wg.Wait()
+		seen := map[string]string{}
+		var list struct {
+			Items []struct {
+				Metadata struct{ Name, ResourceVersion string }
+			}
+		}
+		if err := json.Unmarshal([]byte(want(t, all[1], 200, "GET", in+"/secrets", "")), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			if other := seen[o.Metadata.ResourceVersion]; other != "" {
+				t.Errorf("%s and %s have the same version %s", other, o.Metadata.Name, o.Metadata.ResourceVersion)
+			}
+			seen[o.Metadata.ResourceVersion] = o.Metadata.Name
+		}
+		if len(seen) != 12 {
+			t.Errorf("%d versions of %d secrets", len(seen), len(list.Items))
+		}
+	})
+}
+
 // TestDifferentServers: a server that would not understand the tokens of the others does not start.
 func TestDifferentServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package kills
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -244,11 +245,34 @@ func (h *history) linearizable(ops []*op) (wrong []string) {
 			all = append(all, porcupine.Operation{Input: o, Call: o.call, Return: end})
 		}
 		if result := porcupine.CheckOperationsTimeout(model, all, porcupineLimit); result != porcupine.Ok {
-			text := fmt.Sprintf("porcupine: the %d operations on %s: %s", len(all), key, result)
-			wrong = append(wrong, text)
+			wrong = append(wrong, fmt.Sprintf("porcupine: the %d operations on %s: %s%s", len(all), key, result, stuck(model, all)))
 		}
 	}
 	return wrong
+}
+
+// stuck describes where the longest order that porcupine found ends.
+func stuck(model porcupine.Model, all []porcupine.Operation) (text string) {
+	_, info := porcupine.CheckOperationsVerbose(model, all, porcupineLimit)
+	var longest []porcupine.Operation
+	for _, order := range info.PartialLinearizationsOperations()[0] {
+		if len(order) > len(longest) {
+			longest = order
+		}
+	}
+	ordered := map[any]bool{}
+	for _, o := range longest {
+		ordered[o.Input] = true
+	}
+	for _, o := range longest[max(0, len(longest)-10):] {
+		text += fmt.Sprintf("\n    %v", o.Input)
+	}
+	rest := slices.DeleteFunc(slices.Clone(all), func(o porcupine.Operation) bool { return ordered[o.Input] })
+	slices.SortFunc(rest, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
+	for _, o := range rest[:min(10, len(rest))] {
+		text += fmt.Sprintf("\n    not in the order: %v", o.Input)
+	}
+	return text
 }
 
 // part returns what a list says about one object, as a get.

@@ -27,7 +27,7 @@ func (f *faults) member() *member { return f.w.members[f.chance.IntN(three)] }
 
 func (f *faults) server() *server { return f.w.servers[f.chance.IntN(three)] }
 
-// kills are those of one round in four: each kind comes as often as the others.
+// kinds are the kinds of kills. Each comes as often as the others.
 var kinds = []string{"a server", "a member", "the leader of etcd", "the leader of the servers"}
 
 // kill kills a process of a kind, and starts it again. Half of the kills fall into another fault.

@@ -348,7 +348,7 @@ func (s *server) do(timeout time.Duration, method, path, contentType string, bod
 	return answer.StatusCode, text, err
 }
 
-// etcdLeader returns the member that leads, and a random one if that is not known.
+// etcdLeader returns the member that leads, nil if that is not known.
 func (w *world) etcdLeader() *member {
 	for _, m := range w.members {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -361,7 +361,7 @@ func (w *world) etcdLeader() *member {
 	return nil
 }
 
-// leader returns the server that leads.
+// leader returns the server that leads, nil if that is not known.
 func (w *world) leader() *server {
 	for _, s := range w.servers {
 		code, text, err := s.do(2*time.Second, http.MethodGet, "/readyz?verbose", "", nil)
