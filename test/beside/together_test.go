@@ -217,7 +217,7 @@ func TestIdle(t *testing.T) {
 	}
 	same(t, k, td, "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
 	td.process.stop()
-	td = c.serve(tidemark, "192.0.2.2") // what is there already is not written again
+	c.serve(tidemark, "192.0.2.2") // what is there already is not written again
 	if took := idle(30 * time.Second); took > 45*time.Second {
 		t.Errorf("the servers wrote for %v after one has started again", took-30*time.Second)
 	}
