@@ -357,7 +357,10 @@ func (s *Server) checkFrontProxy() error {
 // clientsData returns the data of the ConfigMap by which extension servers authenticate clients: the
 // authorities of client certificates, and how front proxies name users.
 func (s *Server) clientsData(own *pki.Authority) (map[string]string, error) {
-	all := slices.Clip(own.CertificatePEM())
+	var all []byte
+	if s.keepsAuthority() {
+		all = slices.Clip(own.CertificatePEM())
+	}
 	if s.ClientCAFile != "" {
 		given, err := os.ReadFile(s.ClientCAFile)
 		if err != nil {
@@ -365,7 +368,10 @@ func (s *Server) clientsData(own *pki.Authority) (map[string]string, error) {
 		}
 		all = append(all, given...)
 	}
-	data := map[string]string{"client-ca-file": string(all)}
+	data := map[string]string{}
+	if len(all) > 0 {
+		data["client-ca-file"] = string(all)
+	}
 	h := &s.Authentication.RequestHeader
 	if h.ClientCAFile == "" {
 		return data, nil

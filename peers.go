@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -58,28 +59,35 @@ func (w *World) newPeers() (*peers.Peers, error) {
 
 // facts are what the servers that share a storage must have in common.
 func (s *Server) facts(r *running) ([]peers.Fact, error) {
-	authority, err := keyPrint(r.authority.CertificatePEM())
-	if err != nil {
-		return nil, err
-	}
 	signs, verify, err := r.keys.KeyIDs()
 	if err != nil {
 		return nil, fmt.Errorf("the keys of service account tokens: %w", err)
 	}
 	c := &r.configuration.services
+	ranges := c.Ranges
+	if len(ranges) == 0 {
+		ranges = []netip.Prefix{addresses.DefaultRange}
+	}
 	issuers := s.Authentication.ServiceAccounts.Issuers
 	const copied = "give all servers the same files: copy the folder pki of the data directory of one to the others before they start"
-	return []peers.Fact{
-		{Name: "certificate-authority", Value: authority, What: "another certificate authority", Remedy: copied},
+	var all []peers.Fact
+	if s.keepsAuthority() {
+		authority, err := keyPrint(r.authority.CertificatePEM())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, peers.Fact{Name: "certificate-authority", Value: authority, What: "another certificate authority", Remedy: copied})
+	}
+	return append(all, []peers.Fact{
 		{Name: "service-account-keys", Value: signs + " " + strings.Join(verify, ","), What: "other keys of service account tokens",
 			Agree:  func(theirs string) bool { return knows(theirs, signs) && slices.Contains(verify, signer(theirs)) },
 			Remedy: copied + ", or use the same --service-account-signing-key-file and --service-account-key-file"},
 		{Name: "service-account-issuer", Value: append(slices.Clone(issuers), satoken.DefaultIssuer)[0],
 			What: "another issuer of service account tokens", Remedy: "use the same --service-account-issuer"},
-		{Name: "service-cluster-ip-range", Value: fmt.Sprint(c.Ranges), What: "another range of cluster IPs", Remedy: "use the same --service-cluster-ip-range"},
-		{Name: "service-node-port-range", Value: cmp.Or(c.Ports, addresses.DefaultPorts).String(), What: "another range of node ports",
+		{Name: peers.ClusterIPRange, Value: fmt.Sprint(ranges), What: "another range of cluster IPs", Remedy: "use the same --service-cluster-ip-range"},
+		{Name: peers.NodePortRange, Value: cmp.Or(c.Ports, addresses.DefaultPorts).String(), What: "another range of node ports",
 			Remedy: "use the same --service-node-port-range"},
-	}, nil
+	}...), nil
 }
 
 // signer returns the key that signs from the value of the fact service-account-keys, and knows reports

@@ -13,7 +13,8 @@ import (
 const (
 	// settleLook is the pause between two looks at what is under way.
 	settleLook = time.Millisecond
-	// quietLooks is how many looks SettleFor takes at most in the time of the quiet. Many worlds may wait at once.
+	// quietLooks is how many parts a quiet has, and how many looks SettleFor takes at most in it. Many worlds may
+	// wait at once.
 	quietLooks = 16
 )
 
@@ -62,15 +63,27 @@ func (w *World) settle(ctx context.Context, quiet time.Duration) (round, error) 
 			return now, err
 		}
 		before = now.revision
-		var still *store.TooLargeError
-		switch _, err := w.store.NotOlderThan(ctx, before+1, quiet); {
-		case err == nil || errors.As(err, &still):
+		switch err := w.awaitWrite(ctx, before, quiet); {
 		case errors.Is(err, store.ErrClosed):
 			return round{}, ErrForkClosed
-		default:
+		case err != nil:
 			return round{}, fmt.Errorf("the world has not settled: it must be quiet for %v, and has a write at revision %d: %w", quiet, before, err)
 		}
 	}
+}
+
+// awaitWrite waits for a write after a revision, for the duration of quiet. It waits in parts, and a part counts for
+// no more than its length: while the process waits for a CPU, requests wait in their connections, and the world is
+// not quiet.
+func (w *World) awaitWrite(ctx context.Context, after store.Revision, quiet time.Duration) error {
+	part := max(settleLook, quiet/quietLooks)
+	for ; quiet > 0; quiet -= part {
+		var still *store.TooLargeError
+		if _, err := w.store.NotOlderThan(ctx, after+1, min(part, quiet)); !errors.As(err, &still) {
+			return err // nil: there is a write
+		}
+	}
+	return nil
 }
 
 // settleOnce waits until there is nothing left to do. It looks at once, and then after each pause.

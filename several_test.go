@@ -231,6 +231,42 @@ func TestSeveralAllocate(t *testing.T) {
 	})
 }
 
+// TestChargedApart: creates that wait for the same quota are no transaction on a shared log. Their objects
+// would have one revision, and a watch that was cut within it would lose the rest.
+func TestChargedApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := several(t, 2)
+		const in = "/api/v1/namespaces/default"
+		want(t, all[0], 201, "POST", in+"/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"count/secrets":"20"}}}`)
+		time.Sleep(5 * time.Second) // the controller counts
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() {
+				want(t, all[0], 201, "POST", in+"/secrets", fmt.Sprintf(`{"metadata":{"name":"s-%d"}}`, i))
+			})
+		}
+		wg.Wait()
+		seen := map[string]string{}
+		var list struct {
+			Items []struct {
+				Metadata struct{ Name, ResourceVersion string }
+			}
+		}
+		if err := json.Unmarshal([]byte(want(t, all[1], 200, "GET", in+"/secrets", "")), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			if other := seen[o.Metadata.ResourceVersion]; other != "" {
+				t.Errorf("%s and %s have the same version %s", other, o.Metadata.Name, o.Metadata.ResourceVersion)
+			}
+			seen[o.Metadata.ResourceVersion] = o.Metadata.Name
+		}
+		if len(seen) != 12 {
+			t.Errorf("%d versions of %d secrets", len(seen), len(list.Items))
+		}
+	})
+}
+
 // TestDifferentServers: a server that would not understand the tokens of the others does not start.
 func TestDifferentServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -247,6 +283,30 @@ func TestDifferentServers(t *testing.T) {
 				s.Close()
 			}
 		}
+	})
+}
+
+// TestBesideKube: a server does not start beside a kube-apiserver that allocates from other ranges.
+func TestBesideKube(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, all := several(t, 1)
+		lease := fmt.Sprintf(`{"metadata":{"name":"apiserver-x","labels":{"apiserver.kubernetes.io/identity":"kube-apiserver"}},"spec":{"holderIdentity":"apiserver-x_1","leaseDurationSeconds":3600,"renewTime":%q}}`,
+			time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+		want(t, all[0], 201, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", lease)
+		dir := all[0].Shared.Dir()
+		if err := all[0].Close(); err != nil {
+			t.Fatal(err)
+		}
+		other := func() *tidemark.Server {
+			return &tidemark.Server{InProcess: true, Shared: &onLog{log: log, dir: dir}, ServiceClusterIPRange: "10.1.0.0/16"}
+		}
+		s := other()
+		if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the kube-apiserver apiserver-x_1 on the same etcd has another range of cluster IPs: [10.96.0.0/12] there, and [10.1.0.0/16] here") {
+			t.Errorf("beside a kube-apiserver: %v", err)
+			s.Close()
+		}
+		time.Sleep(time.Minute)
+		servertest.Start(t, other()) // it has ended
 	})
 }
 

@@ -358,6 +358,10 @@ func serviceAddresses(objects *store.Store) []string {
 	return service.Spec.ClusterIPs
 }
 
+// keepsAuthority reports whether others may rely on the server's own certificate authority. One that shares
+// its objects, and keeps no files, makes a new authority at each start.
+func (s *Server) keepsAuthority() bool { return s.Shared == nil || s.pkiDir() != "" }
+
 // pkiDir is the directory of keys; empty: they are not kept.
 func (s *Server) pkiDir() string {
 	dir := ""

@@ -2,7 +2,6 @@ package test
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,24 +22,9 @@ func TestDeployKubernetes(t *testing.T) {
 	if strings.Contains(out, "Warning") {
 		t.Errorf("kubectl apply warns:\n%s", out)
 	}
-	var set struct {
-		Spec struct {
-			Template map[string]any `json:"template"`
-		} `json:"spec"`
-	}
-	if err := json.Unmarshal([]byte(k.want("", []string{"get", "-n", "tidemark", "statefulset", "tidemark", "-o", "json"})), &set); err != nil {
-		t.Fatal(err)
-	}
-	pod := set.Spec.Template
-	pod["apiVersion"], pod["kind"] = "v1", "Pod"
-	pod["metadata"] = map[string]any{"name": "tidemark-0", "namespace": "tidemark"}
-	volumes := pod["spec"].(map[string]any)["volumes"].([]any)
-	pod["spec"].(map[string]any)["volumes"] = append(volumes, map[string]any{"name": "data", "persistentVolumeClaim": map[string]any{"claimName": "data-tidemark-0"}})
-	text, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.want(string(text), []string{"create", "-f", "-"}, "pod/tidemark-0 created")
+	set := k.want("", []string{"get", "-n", "tidemark", "statefulset", "tidemark", "-o", "json"})
+	pod := servers.FirstPod(t, []byte(set), "")
+	k.want(string(pod), []string{"create", "-f", "-"}, "pod/tidemark-0 created")
 }
 
 // TestDeployedConfigurations checks the configurations of the packages and of the manifests with --dry-run.

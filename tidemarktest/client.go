@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 )
 
 // Host is a server with worlds. A World uses the process that the tests share, or the Host that it
@@ -93,7 +94,7 @@ func (c control) open(ctx context.Context, method, path string, body any) (io.Re
 			return nil, err
 		}
 	}
-	code, answer, err := c.host.Control(ctx, method, "/control/v1/"+path, text)
+	code, answer, err := c.host.Control(ctx, method, strings.TrimSuffix("/control/v1/"+path, "/"), text)
 	if err != nil {
 		return nil, fmt.Errorf("the control API of tidemark: %s %s: %w", method, path, err)
 	}

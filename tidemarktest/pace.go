@@ -1,6 +1,9 @@
 package tidemarktest
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // paceTick is how often a process that has the CPU it needs wakes up in a pace.
 const paceTick = 10 * time.Millisecond
@@ -45,4 +48,25 @@ func (p *pace) end(last time.Duration) time.Duration {
 		}
 	}
 	return ran
+}
+
+const (
+	// probes is how many requests measure the load, and maxProbe is how long each may take.
+	probes   = 9
+	maxProbe = time.Second
+	// slowProbe is how long these requests take on average if the machine is overloaded. Otherwise they take less than
+	// a millisecond.
+	slowProbe = 5 * time.Millisecond
+)
+
+// overloaded reports whether requests that need nothing but a little of a CPU, here and in the server, wait for it.
+// It is the average that counts, since a process that gets little of a CPU gets it in bursts.
+func (s *session) overloaded() bool {
+	begin := time.Now()
+	for range probes {
+		ctx, cancel := context.WithTimeout(context.Background(), maxProbe)
+		_ = s.control.call(ctx, "GET", "", nil, nil) // an error took its time too
+		cancel()
+	}
+	return time.Since(begin) >= probes*slowProbe
 }

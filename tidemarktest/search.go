@@ -3,6 +3,7 @@ package tidemarktest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -27,12 +28,13 @@ import (
 //
 // A run whose checks fail goes on until there were no writes for three seconds, and is then checked again, so that a
 // slow machine does not fail the test. A controller that waits longer, for example between retries, needs a
-// shorter delay in tests.
+// shorter delay in tests. A run that fails while the machine is overloaded, or that does not settle in time, is
+// repeated after the others, when no other run of the search is under way, and the second time counts.
 type Search struct {
 	// Budget limits the time in which runs begin. If it is too short for all of them, the runs that are made are
 	// spread evenly, and the test log has the number of those that were left out. Zero: one minute.
 	Budget time.Duration
-	// Parallel is how many runs happen at a time; zero: twelve for each CPU, as most of the time of a run is the
+	// Parallel is how many runs happen at a time; zero: twenty for each CPU, as most of the time of a run is the
 	// wait for its end. All searches of a process together have at most 32 for each CPU.
 	Parallel int
 }
@@ -107,7 +109,7 @@ const (
 
 const (
 	// runsPerCPU is how many runs of one search happen at a time, for each CPU.
-	runsPerCPU = 12
+	runsPerCPU = 20
 	// allRunsPerCPU is how many runs of all searches of the process happen at a time, for each CPU.
 	allRunsPerCPU = 32
 )
@@ -167,6 +169,7 @@ type outcome struct {
 	missed bool // the disturbance did not happen
 	err    error
 	hint   string // how to see the end
+	doubt  bool   // it failed while the machine was overloaded, or was too slow
 }
 
 // do makes the first run, and then one with each disturbance that points returns.
@@ -188,7 +191,9 @@ func (s *search) do(env *Env, points func() []disturbance) {
 	defer s.origin.discard()
 	s.t.Logf("tidemarktest: %s: the first run has %d writes and took %v", s.name, len(s.writes), time.Since(s.begin).Round(time.Millisecond))
 	all := append([]disturbance{{from: moment{at: s.base()}, dir: "undisturbed"}}, points()...)
-	s.report(all, s.runAll(all))
+	outcomes := s.runAll(all)
+	s.repeat(all, outcomes)
+	s.report(all, outcomes)
 }
 
 // base is the revision that the first run began with.
@@ -271,7 +276,7 @@ func (s *search) runAll(all []disturbance) []outcome {
 			defer workers.Done()
 			for i := range pending {
 				runSlots <- struct{}{}
-				o := s.runWith(&all[i])
+				o := s.runWith(&all[i], false)
 				<-runSlots
 				o.index = i
 				done <- o
@@ -300,7 +305,7 @@ func (s *search) runAll(all []disturbance) []outcome {
 		if tried++; o.err != nil {
 			failed++
 		}
-		if o.index == 0 && o.err != nil {
+		if o.index == 0 && o.err != nil && !o.doubt {
 			close(ended)
 		}
 		if tried*progressParts/len(all) != (tried-1)*progressParts/len(all) {
@@ -308,6 +313,38 @@ func (s *search) runAll(all []disturbance) []outcome {
 		}
 	}
 	return outcomes
+}
+
+// repeat makes the runs again whose failures are in doubt, one after the other, until twice the budget has passed. A
+// failure that comes again counts for all runs with that failure. Repeat begins no run after one without a
+// disturbance has failed. A failure that remains in doubt does not count: its run is one that was not made.
+func (s *search) repeat(all []disturbance, outcomes []outcome) {
+	doubts, repeated := 0, 0
+	certain := map[string]bool{} // the errors that have come again
+	for i := range outcomes {
+		o := &outcomes[i]
+		if !o.doubt {
+			continue
+		}
+		doubts++
+		switch {
+		case certain[o.err.Error()]:
+		case i > 0 && outcomes[0].err != nil, time.Since(s.begin) > 2*s.Budget:
+			*o = outcome{index: i}
+		default:
+			runSlots <- struct{}{}
+			*o = s.runWith(&all[i], true)
+			<-runSlots
+			o.index = i
+			repeated++
+			if o.err != nil {
+				certain[o.err.Error()] = true
+			}
+		}
+	}
+	if doubts > 0 {
+		s.t.Logf("tidemarktest: %s: %d runs failed while the machine was overloaded, or were too slow; %d of them were repeated", s.name, doubts, repeated)
+	}
 }
 
 // spread returns the numbers below n in an order whose first numbers are spread evenly, however many they are: 0,
@@ -326,8 +363,8 @@ func spread(n int) []int {
 	return order[:min(n, len(order))]
 }
 
-// runWith runs the controller with a disturbance.
-func (s *search) runWith(d *disturbance) (o outcome) {
+// runWith runs the controller with a disturbance, or does so again.
+func (s *search) runWith(d *disturbance, again bool) (o outcome) {
 	o.tried = true
 	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
 	defer cancel()
@@ -343,6 +380,9 @@ func (s *search) runWith(d *disturbance) (o outcome) {
 	}
 	o.missed, o.err = s.judge(ctx, &r, d)
 	if o.err != nil {
+		o.doubt = errors.Is(o.err, context.DeadlineExceeded) || world.session.overloaded()
+	}
+	if o.err != nil && (again || !o.doubt) {
 		o.hint = s.dump(world, d)
 	}
 	if stopped := r.stop(); o.err == nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 	"github.com/tidemark-dev/tidemark/tidemarktest/nethttp"
@@ -290,6 +291,50 @@ func TestUnstable(t *testing.T) {
 	}, tidemarktest.SameEnd())
 	if len(r.errors) != 1 || !strings.Contains(r.errors[0], "a second run without a disturbance fails") {
 		t.Errorf("the errors are %q", r.errors)
+	}
+}
+
+// slowHost is a Host that is slow while it describes the server, as one on an overloaded machine.
+type slowHost struct{ tidemarktest.Host }
+
+func (h slowHost) Control(ctx context.Context, method, path string, body []byte) (int, io.ReadCloser, error) {
+	if path == "/control/v1" {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return h.Host.Control(ctx, method, path, body)
+}
+
+// TestSearchOverloaded: a run that fails while the machine is overloaded is repeated, and the second time counts.
+func TestSearchOverloaded(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name               string
+		wrong              func(run int64) bool // run 1 is the first run, 2 the one without a disturbance
+		failures, repeated int
+	}{
+		{"wrong once", func(run int64) bool { return run == 3 }, 0, 1},
+		{"wrong for good", func(run int64) bool { return run > 2 }, 1, 1},
+		{"wrong once without a disturbance", func(run int64) bool { return run == 2 }, 0, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			w := &tidemarktest.World{Host: slowHost{tidemarktest.Start(t).Host()}}
+			r := &recording{TB: t}
+			var runs atomic.Int64
+			tidemarktest.Search{Parallel: -1}.EveryPrefix(r, w.Fork(t), func(ctx context.Context, e *tidemarktest.Env) {
+				wrong := row.wrong(runs.Add(1))
+				levelTriggered(ctx, e)
+				if wrong {
+					send(ctx, e, "DELETE", configMaps+"/"+steps[0], "")
+				}
+			})
+			if len(r.errors) != row.failures {
+				t.Errorf("%d failures, want %d:\n%s", len(r.errors), row.failures, strings.Join(r.errors, "\n"))
+			}
+			if want := fmt.Sprintf("%d of them were repeated", row.repeated); !strings.Contains(r.log.String(), want) {
+				t.Errorf("the log lacks %q:\n%s", want, &r.log)
+			}
+		})
 	}
 }
 

@@ -50,6 +50,7 @@ type apiServer struct {
 	serve       serveFlags
 	certDir     string
 	etcdServers []string
+	etcdFlags   []string // further flags of etcd, by name; without effect with a stub
 	admission   []string // --admission-control
 	gates       anyGates
 	version     string
@@ -88,6 +89,10 @@ func (a *apiServer) flags() *pflag.FlagSet {
 	f.maxMemory, f.maxDisk, f.forkBytes, f.forkTotalBytes = defaultMaxMemory, defaultMaxDisk, tidemark.DefaultForkBytes, tidemark.DefaultForkTotalBytes
 	served := new(cobra.Command)
 	f.register(served)
+	others := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.etcd.register(others)
+	others.VisitAll(func(one *pflag.Flag) { a.etcdFlags = append(a.etcdFlags, one.Name) })
+	served.Flags().AddFlagSet(others)
 	f.inMemory = true
 
 	flags := pflag.NewFlagSet(asAPIServer, pflag.ContinueOnError)
@@ -96,7 +101,7 @@ func (a *apiServer) flags() *pflag.FlagSet {
 	})
 	flags.Usage = func() {} // runAPIServer prints it
 	flags.StringVar(&a.certDir, "cert-dir", "", "directory with apiserver.crt and apiserver.key, the serving certificate unless --tls-cert-file is given; created with a self-signed pair if there is none (default: the certificate is issued in memory)")
-	flags.StringSliceVar(&a.etcdServers, "etcd-servers", nil, "URLs of etcd; required; the program that answers must be the stand-in that tidemark envtest-assets writes: Tidemark keeps its objects in memory")
+	flags.StringSliceVar(&a.etcdServers, "etcd-servers", nil, "URLs of the members of an etcd cluster that keeps the objects; required. If the stand-in that tidemark envtest-assets writes answers in its place, Tidemark keeps its objects in memory")
 	flags.StringSliceVar(&a.admission, "admission-control", nil, "the only admission plugins to enable; empty: none. It excludes --enable-admission-plugins and --disable-admission-plugins (default: those of kube-apiserver)")
 	flags.Var(&a.gates, "feature-gates", gatesUsage()+"; others are ignored with a warning")
 	flags.Bool("allow-privileged", false, "accepted; privileged containers are always allowed")
@@ -138,19 +143,23 @@ func (a *apiServer) run(flags *pflag.FlagSet, getenv func(string) string, stderr
 	if err := a.useCertDir(); err != nil {
 		return err
 	}
-	a.warn(flags)
 	boundGarbage()
 	ctx, stop, err := untilStopped(getenv)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	if err := a.checkEtcd(ctx); err != nil {
+	real, err := a.findEtcd(ctx)
+	if err == nil && real {
+		err = a.useEtcd(flags.Changed)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
+	a.warn(flags)
 	return a.serveUntil(ctx)
 }
 
@@ -221,24 +230,56 @@ func (a *apiServer) warn(flags *pflag.FlagSet) {
 			log.Warn("the flag has no effect", "flag", "--"+i.row.name)
 		}
 	}
+	for _, name := range a.etcdFlags {
+		if f := flags.Lookup(name); a.serve.inMemory && name != "etcd-servers" && f.Changed && f.Value.String() != "" {
+			log.Warn("the flag has no effect", "flag", "--"+name)
+		}
+	}
 	for _, name := range a.gates.unknown {
 		log.Warn("the feature gate has no effect", "gate", name)
 	}
 }
 
-// checkEtcd returns an error unless stubs answer in place of etcd.
-func (a *apiServer) checkEtcd(ctx context.Context) error {
+// findEtcd waits until one of --etcd-servers answers. It reports whether that is a real etcd, and not a stub.
+func (a *apiServer) findEtcd(ctx context.Context) (real bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdWait)
 	defer cancel()
+	type answer struct {
+		url string
+		err error
+	}
+	answers := make(chan answer, len(a.etcdServers))
 	for _, url := range a.etcdServers {
-		err := etcdstub.Check(ctx, url)
-		if errors.Is(err, etcdstub.ErrOther) {
-			return fmt.Errorf("--etcd-servers: %w; under the name kube-apiserver, Tidemark keeps its objects in memory: start the program etcd from the folder of tidemark envtest-assets in its place, or tidemark serve --etcd-servers", err)
+		go func() { answers <- answer{url, etcdstub.Check(ctx, url)} }()
+	}
+	for range a.etcdServers {
+		got := <-answers
+		if errors.Is(got.err, etcdstub.ErrOther) {
+			return true, nil // the other members may be down
 		}
-		if err != nil {
-			return fmt.Errorf("--etcd-servers: %s does not answer: %w", url, err)
+		if got.err != nil {
+			err = fmt.Errorf("--etcd-servers: %s does not answer: %w", got.url, got.err)
 		}
 	}
+	return false, err
+}
+
+// useEtcd keeps the objects in etcd. What each server would make for itself has to be given, as for
+// kube-apiserver: the servers must agree.
+func (a *apiServer) useEtcd(changed func(string) bool) error {
+	f := &a.serve
+	switch {
+	case f.server.Authentication.ServiceAccounts.SigningKeyFile == "":
+		return errors.New("--service-account-signing-key-file is required with etcd: all servers need the same key")
+	case !changed("service-account-issuer"): // as kube-apiserver, which has no default
+		return errors.New("--service-account-issuer is required with etcd: all servers need the same one")
+	}
+	f.inMemory, f.etcd.cluster.Servers = false, a.etcdServers
+	if err := f.etcd.check(f); err != nil {
+		return err
+	}
+	f.etcd.cluster.Logger = f.server.Logger
+	f.server.Shared = &f.etcd.cluster
 	return nil
 }
 
@@ -274,7 +315,11 @@ func (a *apiServer) serveUntil(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	s.Logger.Info("Tidemark serves as kube-apiserver, in memory", "version", ownVersion(), "address", s.URL(),
+	kept := "in memory"
+	if s.Shared != nil {
+		kept = "in etcd"
+	}
+	s.Logger.Info("Tidemark serves as kube-apiserver, "+kept, "version", ownVersion(), "address", s.URL(),
 		"controllers", strings.Join(a.serve.controllers, ","), "started", time.Since(begin).Round(time.Millisecond))
 	defer time.AfterFunc(startSettles, debug.FreeOSMemory).Stop()
 	return a.serve.wait(ctx, nil)

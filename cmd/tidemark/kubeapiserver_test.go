@@ -515,14 +515,15 @@ func TestRefusedAsAPIServer(t *testing.T) {
 	stubURL := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
 	stub := start(t, called(t, asEtcd, nil, "--listen-client-urls="+stubURL))
 	until(t, stub, stubURL+"/health")
+	key := write(t, filepath.Join(t.TempDir(), "key"), []byte("unread"))
 	for line, want := range map[string]string{
 		"kube-apiserver --nope":                                     "unknown flag: --nope",
 		"kube-apiserver --insecure-port=0":                          "unknown flag: --insecure-port",
 		"kube-apiserver":                                            "--etcd-servers must be specified",
 		"kube-apiserver x":                                          "does not take any arguments",
 		"kube-apiserver --profiling=perhaps":                        `invalid argument "perhaps" for "--profiling" flag`,
-		"kube-apiserver --etcd-servers=http://" + l.Addr().String(): "or tidemark serve --etcd-servers",
-		"kube-apiserver --etcd-servers=https://127.0.0.1:1":         "or tidemark serve --etcd-servers",
+		"kube-apiserver --etcd-servers=http://" + l.Addr().String(): "--service-account-signing-key-file is required with etcd",
+		"kube-apiserver --etcd-servers=https://127.0.0.1:1 --service-account-signing-key-file=" + key:                "--service-account-issuer is required with etcd",
 		"kube-apiserver --etcd-servers=http://127.0.0.1:1 --admission-control= --disable-admission-plugins=Priority": "--admission-control excludes",
 		"kube-apiserver --etcd-servers=http://127.0.0.1:1 --admission-control=Nope":                                  `plugin "Nope" is unknown`,
 		fmt.Sprintf("kube-apiserver --bind-address=127.0.0.1 --etcd-servers=%s --secure-port=%d", stubURL, port):     fmt.Sprintf("port %d of 127.0.0.1 is taken", port),

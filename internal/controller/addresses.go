@@ -38,11 +38,22 @@ func (r *serviceAddresses) begin(s *store.State) {
 			r.queue.add(item{object: object{collection, o.Key}})
 		}
 	}
+	if s.Get(addresses.Bitmaps, addresses.NodePorts) != nil {
+		r.queue.add(bitmapItem)
+	}
 }
+
+// bitmapItem is the bitmap in which a kube-apiserver beside this server allocates node ports.
+var bitmapItem = item{object: object{addresses.Bitmaps, addresses.NodePorts}}
+
+// bitmapPause is the time between two repairs of the bitmap, as in kube-apiserver.
+const bitmapPause = 3 * time.Minute
 
 func (r *serviceAddresses) observe(c *store.CollectionChange) {
 	switch {
 	case r.l.c.Addresses == nil:
+	case c.Collection == addresses.Bitmaps && c.Key() == addresses.NodePorts && c.Before == nil:
+		r.queue.add(bitmapItem) // it was made while Services were written
 	case c.Collection == serviceCollection && c.After != nil && (c.Before == nil || differ(c, "spec")):
 		r.queue.add(item{object: object{serviceCollection, c.Key()}})
 	case c.Collection == serviceCollection && c.After == nil:
@@ -59,8 +70,15 @@ func (r *serviceAddresses) observe(c *store.CollectionChange) {
 }
 
 func (r *serviceAddresses) sync(ctx context.Context, i item) error {
-	if i.collection == serviceCollection {
+	switch i.collection {
+	case serviceCollection:
 		return r.l.c.Addresses.Ensure(ctx, i.key)
+	case addresses.Bitmaps:
+		found, err := r.l.c.Addresses.RepairPorts(ctx)
+		if found && err == nil {
+			r.l.addAt(r.queue, i, r.l.now().Add(bitmapPause))
+		}
+		return err
 	}
 	return r.l.c.Addresses.Check(ctx, i.key)
 }

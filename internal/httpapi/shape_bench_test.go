@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -59,15 +59,6 @@ func podServer(t testing.TB, n int) (*httpapi.Handler, func(i int)) {
 	return h, func(i int) { create("pods", "default", aPod(i)) }
 }
 
-// cpu is the processor time that was spent so far: others may use the machine.
-func cpu(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // BenchmarkRepresentations lists 10,000 pods, the first time, when nothing is kept,
 // and again.
 func BenchmarkRepresentations(b *testing.B) {
@@ -90,7 +81,7 @@ func BenchmarkRepresentations(b *testing.B) {
 					runtime.GC()
 					runtime.ReadMemStats(&before)
 					b.ResetTimer()
-					spent := cpu(b)
+					spent := testkinds.CPUTime()
 					for range b.N {
 						w.reset()
 						h.ServeHTTP(w, r)
@@ -101,7 +92,7 @@ func BenchmarkRepresentations(b *testing.B) {
 						b.Fatal(w.code)
 					}
 					n := float64(b.N) * pods
-					b.ReportMetric(float64((cpu(b)-spent).Nanoseconds())/n, "cpu-ns/object")
+					b.ReportMetric(float64((testkinds.CPUTime()-spent).Nanoseconds())/n, "cpu-ns/object")
 					b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/n, "B-made/object")
 					b.ReportMetric(float64(w.bytes)/pods, "B-sent/object")
 					runtime.GC()

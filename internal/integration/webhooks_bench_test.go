@@ -3,11 +3,11 @@ package integration_test
 import (
 	"fmt"
 	"net/http"
-	"syscall"
 	"testing"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
+	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/webhook/webhooktest"
 )
 
@@ -29,22 +29,13 @@ func BenchmarkWebhook(b *testing.B) {
 				must("/apis/admissionregistration.k8s.io/v1/"+kind+"webhookconfigurations", `{"metadata":{"name":"x"},"webhooks":[{"name":"x.example.com","clientConfig":`+hook.Config("/")+
 					`,"sideEffects":"None","admissionReviewVersions":["v1"],"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]}]}`)
 			}
-			begin := cpu(b)
+			begin := testkinds.CPUTime()
 			n := 0
 			for b.Loop() {
 				must("/api/v1/namespaces/default/configmaps", fmt.Sprintf(`{"metadata":{"name":"c-%d"},"data":{"k":"v"}}`, n))
 				n++
 			}
-			b.ReportMetric(float64(cpu(b)-begin)/float64(n)/1000, "cpu-us/op")
+			b.ReportMetric(float64((testkinds.CPUTime()-begin).Nanoseconds())/float64(n)/1000, "cpu-us/op")
 		})
 	}
-}
-
-// cpu is the CPU time of the process in nanoseconds.
-func cpu(b *testing.B) int64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return u.Utime.Nano() + u.Stime.Nano()
 }

@@ -105,7 +105,7 @@ func (p *Peers) Check(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	return p.checkKube(state)
 }
 
 func (f *Fact) agrees(theirs string) bool {

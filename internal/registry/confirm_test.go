@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -94,6 +95,36 @@ func TestConfirmed(t *testing.T) {
 		})
 		if err != nil || same.Stored.Modified <= changed {
 			t.Errorf("an update that changes nothing of what is behind: %+v, %v, want a change after %d", same, err, changed)
+		}
+	})
+}
+
+// TestConfirmedRemoval: an update that removes the last finalizer of an object that is being deleted is made
+// once, though its answer has the version from before.
+func TestConfirmedRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
+		a := newServer(t, store.Options{Shared: log.Open()})
+		at, final := a.target("configmaps", "default", "m"), `{"metadata":{"name":"m","finalizers":["a/b"]}}`
+		free := `{"metadata":{"name":"m"}}`
+		for what, release := range map[string]func() (registry.Object, error){
+			"an update": func() (registry.Object, error) {
+				return a.Update(t.Context(), at, body(free), registry.WriteOptions{})
+			},
+			"a patch": func() (registry.Object, error) {
+				return a.Patch(t.Context(), at, registry.Patch{Type: types.MergePatchType, Bytes: []byte(`{"metadata":{"finalizers":null}}`)}, registry.WriteOptions{})
+			},
+		} {
+			a.create("configmaps", "default", final)
+			if _, err := a.Delete(t.Context(), at, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			if made, err := release(); err != nil || made.Stored == nil {
+				t.Errorf("%s: %+v, %v", what, made, err)
+			}
+			if a.Store.Any().Get("configmaps", "default/m") != nil {
+				t.Errorf("%s did not remove the object", what)
+			}
 		}
 	})
 }

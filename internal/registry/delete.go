@@ -12,6 +12,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -77,11 +78,16 @@ func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
 		w.warnings = w.warnings[:warned]
 		state := r.Store.Any()
 		current := state.Get(w.Type.Collection, w.key())
-		if current == nil {
-			return Object{}, w.notFound()
-		}
 		if err := unreadable(current); err != nil {
 			return r.deleteUnreadable(ctx, w, current, err)
+		}
+		if r.unsafeDeletion(w) {
+			return Object{}, apierrors.NewInvalid(schema.GroupKind{Group: w.Type.Group, Kind: w.Type.Resource}, w.Name, field.ErrorList{
+				field.Invalid(field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential"), true, "is exclusively used to delete corrupt object(s), try again by removing this option"),
+			})
+		}
+		if current == nil {
+			return Object{}, w.notFound()
 		}
 		if err := checkPreconditions(w.Target, current, w.deletion.Preconditions); err != nil {
 			return Object{}, err
@@ -144,8 +150,7 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, s *store.State, 
 // for it: without admission, finalizers or preconditions, which nothing is known of. Otherwise it returns
 // why the object cannot be read.
 func (r *Registry) deleteUnreadable(ctx context.Context, w *write, current *store.Object, why error) (Object, error) {
-	ignore := w.deletion.IgnoreStoreReadErrorWithClusterBreakingPotential
-	if !r.UnsafeDeletion || ignore == nil || !*ignore || w.Subresource != "" || w.collection {
+	if !r.unsafeDeletion(w) {
 		return Object{}, why
 	}
 	if !w.dryRun {
@@ -158,6 +163,12 @@ func (r *Registry) deleteUnreadable(ctx context.Context, w *write, current *stor
 		Status:  metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{Name: w.Name, Group: w.Type.Group, Kind: w.Type.Resource},
 	}}, nil
+}
+
+// unsafeDeletion reports whether a client deletes one object that it believes to be unreadable.
+func (r *Registry) unsafeDeletion(w *write) bool {
+	ignore := w.deletion.IgnoreStoreReadErrorWithClusterBreakingPotential
+	return r.UnsafeDeletion && ignore != nil && *ignore && w.Subresource == "" && !w.collection
 }
 
 // remove removes an object from the store.

@@ -149,6 +149,9 @@ func Decode[T any, P interface {
 	*T
 	runtime.Object
 }](o *store.Object) (P, error) {
+	if why := o.Unreadable(); why != "" {
+		return nil, fmt.Errorf("reading %s: %s", o.Key, why)
+	}
 	made, err := wire.Unmarshal(o.Bytes(), func() runtime.Object { return P(new(T)) })
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", o.Key, err)

@@ -112,6 +112,9 @@ type Object struct {
 	// Annotations are for the audit event of the request, with an error, too; nil: there are
 	// none.
 	Annotations map[string]string
+
+	// removed reports that an update has removed the object. Stored has the version from before.
+	removed bool
 }
 
 var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}

@@ -20,6 +20,7 @@ type Transaction struct {
 	store.Txn
 	own      int // the index of the request's own write
 	registry *Registry
+	held     []func() // see Hold
 
 	// Buffers for the parts of most transactions.
 	writes [1]store.Write
@@ -70,6 +71,16 @@ func (t *Transaction) Unclaimed(name string) {
 // objects in the namespace hold to. A change of its labels does not matter to them.
 const namespaceGuard = "namespace/"
 
+// Hold calls a function when the transaction was made or refused: a plugin releases there what it keeps from
+// others until then.
+func (t *Transaction) Hold(release func()) { t.held = append(t.held, release) }
+
+func (t *Transaction) release() {
+	for _, f := range t.held {
+		f()
+	}
+}
+
 // Apply commits the transaction. A plugin with a Commit calls it, or makes the transaction a part
 // of a larger one.
 func (t *Transaction) Apply(ctx context.Context) ([]*store.Object, error) {
@@ -92,6 +103,7 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 	}
 	t := &Transaction{Attributes: a, registry: r, writes: [1]store.Write{c}}
 	t.Writes, t.Guards = t.writes[:], t.guards[:0]
+	defer t.release()
 	switch {
 	case a.Type.Collection == "namespaces" && (c.Value == nil || c.Deleting):
 		t.Claim(namespaceGuard + a.Name)

@@ -51,8 +51,7 @@ type follower struct {
 }
 
 func openShared(ctx context.Context, o Options) (*Store, error) {
-	l := loader{o: &o}
-	b, err := o.Shared.Load(ctx, l.load)
+	l, b, err := o.loadShared(ctx)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("load from the log: %w", err), o.Shared.Close())
 	}
@@ -62,6 +61,21 @@ func openShared(ctx context.Context, o Options) (*Store, error) {
 		s.loop.Go(s.follower.age)
 	})
 	return s, nil
+}
+
+// mostLoads is how many loads may be overtaken by compaction before Open gives up.
+const mostLoads = 10
+
+// loadShared loads the state from the log. It begins again if compaction overtakes it.
+func (o *Options) loadShared(ctx context.Context) (l *loader, b Bounds, err error) {
+	for range mostLoads {
+		l = &loader{o: o}
+		b, err = o.Shared.Load(ctx, l.load)
+		if expired := (*ExpiredError)(nil); !errors.As(err, &expired) {
+			break
+		}
+	}
+	return l, b, err
 }
 
 func newFollower(s *Store, log Shared, floor Revision) *follower {

@@ -2,9 +2,11 @@ package stored_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,4 +110,24 @@ func tree(t testing.TB, text []byte) (v map[string]any) {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// TestRangeAllocation: the bitmap of node ports, as kube-apiserver wrote it when 30003 was allocated, is
+// stored in the same bytes.
+func TestRangeAllocation(t *testing.T) {
+	value, err := base64.StdEncoding.DecodeString("azhzAAoVCgJ2MRIPUmFuZ2VBbGxvY2F0aW9uEiIKEAoAEgAaACIAKgAyADgAQgASCzMwMDAwLTMyNzY3GgEIGgAiAA==")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c stored.Codec
+	d, err := c.Decode("ranges", value)
+	if err != nil || d.Outdated {
+		t.Fatal(d.Outdated, err)
+	}
+	if want := `"range":"30000-32767","data":"CA=="`; !strings.Contains(string(d.JSON), want) {
+		t.Errorf("got %s, want %s in it", d.JSON, want)
+	}
+	if again, err := c.Encode("ranges", d.JSON, d.RevisionAt); err != nil || !bytes.Equal(again, value) {
+		t.Errorf("got %q, %v, want %q", again, err, value)
+	}
 }

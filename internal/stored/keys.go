@@ -66,8 +66,7 @@ const (
 	// Object: an object of a built-in collection or a custom resource, which may lack a
 	// definition.
 	Object
-	// Internal: a key that is no object, such as an address allocator, the lease of a
-	// server, or a guard.
+	// Internal: a key that is no object, such as the lease of a server, or a guard.
 	Internal
 )
 
@@ -82,9 +81,8 @@ type Place struct {
 	Namespace string
 }
 
-// internal has the first parts of keys that are no objects: of kube-apiserver's allocators of addresses
-// and ports, and of the addresses for proxying between servers.
-var internal = map[string]bool{"ranges": true, "peerserverleases": true}
+// internal has the first parts of keys that are no objects: the addresses for proxying between servers.
+var internal = map[string]bool{"peerserverleases": true}
 
 // Find returns what a key stands for. A key outside of the root is Internal.
 func (k Keys) Find(at string) Place {

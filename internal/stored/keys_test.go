@@ -62,7 +62,7 @@ func TestFind(t *testing.T) {
 		"/other/pods/ns/a":                              {Class: stored.Internal},
 		"/registry/masterleases/10.0.0.1":               {Class: stored.Object, Collection: "masterleases", Key: "10.0.0.1"},
 		"/registry/peerserverleases/a":                  {Class: stored.Internal},
-		"/registry/ranges/serviceips":                   {Class: stored.Internal},
+		"/registry/ranges/serviceips":                   {Class: stored.Object, Collection: "ranges", Key: "serviceips"},
 		keys.Guard("quota/ns"):                          {Class: stored.Internal},
 		"/registry/leasecandidates/kube-system/a":       {Class: stored.Unknown, Namespace: "kube-system"},
 		"/registry/storageversions/a":                   {Class: stored.Unknown},

@@ -3,6 +3,8 @@ package stored
 import (
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
@@ -100,6 +102,14 @@ var rows = map[string]row{
 // not served.
 const masterLeases = "masterleases"
 
+// ranges is the collection of kube-apiserver's bitmaps of what it has allocated. They are not served.
+const ranges = "ranges"
+
+var rangeAllocation = &resource.Type{
+	Names: resource.Names{Version: "v1", Kind: "RangeAllocation"},
+	New:   func() runtime.Object { return new(corev1.RangeAllocation) },
+}
+
 // table has the built-in collections by their name and by their path.
 type table struct{ byName, byPath map[string]*kind }
 
@@ -123,6 +133,8 @@ var builtins = sync.OnceValue(func() table {
 	endpoints := builtin.Catalog().Lookup("", "v1", "endpoints")
 	m := &kind{collection: masterLeases, path: masterLeases, typ: endpoints, version: endpoints.GroupVersion()}
 	t.byName[m.collection], t.byPath[m.path] = m, m
+	a := &kind{collection: ranges, path: ranges, typ: rangeAllocation, version: rangeAllocation.GroupVersion()}
+	t.byName[a.collection], t.byPath[a.path] = a, a
 	return t
 })
 
@@ -140,7 +152,7 @@ type Storage struct {
 // Builtins returns how the built-in collections are stored, in no order.
 func Builtins() (all []Storage) {
 	for _, k := range builtins().byName {
-		if k.collection == masterLeases {
+		if k.collection == masterLeases || k.collection == ranges {
 			continue
 		}
 		all = append(all, Storage{

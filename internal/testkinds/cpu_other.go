@@ -6,5 +6,5 @@ import "time"
 
 var began = time.Now()
 
-// cpuTime returns the wall time since the start of the process.
-func cpuTime() time.Duration { return time.Since(began) }
+// CPUTime returns the wall time since the start of the process.
+func CPUTime() time.Duration { return time.Since(began) }

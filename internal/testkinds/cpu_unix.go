@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// cpuTime returns the CPU time that the process has used. Unlike wall time, it does not
+// CPUTime returns the CPU time that the process has used. Unlike wall time, it does not
 // include other work on the machine.
-func cpuTime() time.Duration {
+func CPUTime() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
 		panic(err)

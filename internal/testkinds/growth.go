@@ -26,12 +26,12 @@ type Steps map[string]time.Duration
 func (s Steps) Do(name string, step func() error) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	runtime.GC() // ends a collection that is still running
-	begin := cpuTime()
+	begin := CPUTime()
 	err := step()
 	if err != nil {
 		name += ", refused"
 	}
-	s[name] += cpuTime() - begin
+	s[name] += CPUTime() - begin
 	return err
 }
 

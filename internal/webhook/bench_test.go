@@ -12,9 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/testkinds"
 )
 
 // hookEnv makes the test binary a webhook: its value is the protocol. So the CPU time of a benchmark's process
@@ -77,15 +78,6 @@ func startHook(b *testing.B, protocol string) Target {
 	return Target{URL: address, CABundle: ca}
 }
 
-// cpu returns the CPU time of this process.
-func cpu(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // BenchmarkPost calls a webhook in another process, with a review of 3 KiB, by 16 callers. It reports the CPU
 // time of the client.
 func BenchmarkPost(b *testing.B) {
@@ -101,7 +93,7 @@ func BenchmarkPost(b *testing.B) {
 			}
 			b.ReportAllocs()
 			b.SetParallelism(8)
-			before := cpu(b)
+			before := testkinds.CPUTime()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
@@ -111,7 +103,7 @@ func BenchmarkPost(b *testing.B) {
 					cancel()
 				}
 			})
-			b.ReportMetric(float64((cpu(b)-before).Microseconds())/float64(b.N), "cpu-µs/op")
+			b.ReportMetric(float64((testkinds.CPUTime()-before).Microseconds())/float64(b.N), "cpu-µs/op")
 		})
 	}
 }

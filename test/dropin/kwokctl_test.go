@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 // TestKwokctl: kwokctl creates a cluster whose kube-apiserver and etcd are Tidemark, with kwok's controller, which
@@ -14,6 +16,10 @@ func TestKwokctl(t *testing.T) {
 	nightly(t)
 	assets(t)
 	bin, work := t.TempDir(), t.TempDir()
+	deployed, err := filepath.Abs("../../deploy/kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
 	const module = "sigs.k8s.io/kwok/cmd/"
 	outside(t, bin, []string{"GOBIN=" + bin, "GOFLAGS="}, "go", "install", module+"kwokctl@v0.8.0", module+"kwok@v0.8.0")
 	kubectl := kubectlProgram(t)
@@ -46,6 +52,17 @@ func TestKwokctl(t *testing.T) {
 	if out := outside(t, work, nil, kubectl, "--kubeconfig="+alice, "get", "pods"); strings.Count(out, "Running") != 3 {
 		t.Errorf("the Pods:\n%s", out)
 	}
+
+	// The manifests of Tidemark itself: kwok plays the node that runs their Pod.
+	kwokctl("kubectl", "apply", "--validate=strict", "-k", deployed)
+	set := outside(t, work, nil, kubectl, "--kubeconfig="+alice, "get", "statefulset", "-n", "tidemark", "tidemark", "-o", "json")
+	pod := filepath.Join(work, "pod.json")
+	if err := os.WriteFile(pod, servers.FirstPod(t, []byte(set), "fake-000001"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kwokctl("kubectl", "create", "-f", pod)
+	kwokctl("kubectl", "wait", "--for=condition=Ready", "--timeout=2m", "-n", "tidemark", "pod/tidemark-0")
+	kwokctl("kubectl", "delete", "--ignore-not-found", "--wait", "--timeout=2m", "-k", deployed)
 
 	snapshot := filepath.Join(work, "snapshot.yaml")
 	kwokctl("snapshot", "save", "--format=k8s", "--path="+snapshot)

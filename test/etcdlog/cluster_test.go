@@ -3,6 +3,7 @@ package etcdlog_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -152,7 +153,11 @@ type proxy struct {
 // newProxy returns a proxy, and the free address that it forwards to.
 func newProxy(t testing.TB) (*proxy, string) {
 	t.Helper()
-	reserved, err := net.Listen("tcp", "127.0.0.1:0")
+	// Nothing else on the machine uses the address when the member starts, not even for a connection.
+	reserved, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
+	if err != nil { // other systems than Linux have only one loopback address
+		reserved, err = net.Listen("tcp", "127.0.0.1:0")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

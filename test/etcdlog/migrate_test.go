@@ -142,7 +142,8 @@ func (m *migrated) fill() (middle string) {
 		must(m.t, err)
 		return c
 	}
-	a, b := make("a"), make("b")
+	a := make("a")
+	make("b")
 	_, err := m.client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"p": "very-secret-text"}}, metav1.CreateOptions{})
 	must(m.t, err)
 	_, err = m.client.CoreV1().Events("default").Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Namespace: "default", Name: "x"}}, metav1.CreateOptions{})
@@ -153,7 +154,7 @@ func (m *migrated) fill() (middle string) {
 	a, err = maps.Update(ctx, a, metav1.UpdateOptions{})
 	must(m.t, err)
 	middle = a.ResourceVersion
-	b = make("b")
+	b := make("b")
 	a.Data["v"] = "3"
 	_, err = maps.Update(ctx, a, metav1.UpdateOptions{})
 	must(m.t, err)

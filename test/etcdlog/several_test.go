@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -217,6 +218,12 @@ func TestUnreadable(t *testing.T) {
 		t.Error(err)
 	}
 	unsafe := true
+	for _, name := range []string{"fine", "missing"} {
+		err := maps.Delete(ctx, name, metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &unsafe})
+		if !apierrors.IsInvalid(err) {
+			t.Errorf("the unsafe deletion of %s: got %v, want Invalid", name, err)
+		}
+	}
 	for _, name := range []string{"old", "new"} {
 		must(t, maps.Delete(ctx, name, metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &unsafe}))
 	}
@@ -224,5 +231,71 @@ func TestUnreadable(t *testing.T) {
 	must(t, err)
 	if !slices.ContainsFunc(list.Items, func(m corev1.ConfigMap) bool { return m.Name == "fine" }) {
 		t.Errorf("the list: %v", list.Items)
+	}
+}
+
+// TestUnreadablePolicies: what cannot be read still protects: requests that it may concern are refused until it is
+// repaired or deleted.
+func TestUnreadablePolicies(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	s := &tidemark.Server{InProcess: true, FeatureGates: map[string]bool{"AllowUnsafeMalformedObjectDeletion": true},
+		Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
+	must(t, s.Start(t.Context()))
+	t.Cleanup(func() { must(t, s.Close()) })
+	config := s.RESTConfig()
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	create := func(namespace string) error {
+		_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}}, metav1.CreateOptions{})
+		return err
+	}
+	unsafe := true
+	deletion := metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &unsafe}
+	registration := client.AdmissionregistrationV1()
+	for _, row := range []struct {
+		key    string
+		delete func() error
+		other  bool // requests in another namespace are not concerned
+	}{
+		{"resourcequotas/default/damaged", func() error { return client.CoreV1().ResourceQuotas("default").Delete(ctx, "damaged", deletion) }, true},
+		{"validatingwebhookconfigurations/damaged", func() error {
+			return registration.ValidatingWebhookConfigurations().Delete(ctx, "damaged", deletion)
+		}, false},
+		{"mutatingwebhookconfigurations/damaged", func() error {
+			return registration.MutatingWebhookConfigurations().Delete(ctx, "damaged", deletion)
+		}, false},
+		{"validatingadmissionpolicybindings/damaged", func() error {
+			return registration.ValidatingAdmissionPolicyBindings().Delete(ctx, "damaged", deletion)
+		}, false},
+		{"validatingadmissionpolicies/damaged", func() error {
+			return registration.ValidatingAdmissionPolicies().Delete(ctx, "damaged", deletion)
+		}, false},
+	} {
+		t.Run(row.key, func(t *testing.T) {
+			if strings.HasPrefix(row.key, "validatingadmissionpolicies/") { // which has no effect without a binding
+				_, err := registration.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+					ObjectMeta: metav1.ObjectMeta{Name: "binding"},
+					Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+						PolicyName: "damaged", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+					},
+				}, metav1.CreateOptions{})
+				must(t, err)
+			}
+			must(t, create("default"))
+			_, err := c.members[0].etcd.Server.Put(ctx, &pb.PutRequest{Key: []byte("/registry/" + row.key), Value: []byte("k8s\x00damaged")})
+			must(t, err)
+			until(t, "a refusal", func() bool { return create("default") != nil })
+			if err := create("default"); !apierrors.IsInternalError(err) && !apierrors.IsInvalid(err) {
+				t.Errorf("got %v, want InternalError, or Invalid as a policy answers", err)
+			}
+			if err := create("kube-public"); row.other != (err == nil) {
+				t.Errorf("in another namespace: %v", err)
+			}
+			must(t, row.delete())
+			must(t, create("default"))
+		})
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -55,6 +54,7 @@ type Allocator struct {
 	store  *store.Store
 	kind   *resource.Type // IPAddress
 	random func([]byte)   // nil: math/rand
+	turn   chan struct{}  // has a value while a transaction changes the bitmap of node ports
 
 	mu     sync.Mutex // guards what follows
 	cursor *store.Cursor
@@ -80,7 +80,7 @@ func New(c Config) (*Allocator, error) {
 	if c.Ports == (PortRange{}) {
 		c.Ports = DefaultPorts
 	}
-	a := &Allocator{ranges: map[corev1.IPFamily]*ipRange{}, first: familyOf(c.Ranges[0].Addr()), ports: c.Ports, store: c.Store, kind: c.Type, random: c.Random}
+	a := &Allocator{ranges: map[corev1.IPFamily]*ipRange{}, first: familyOf(c.Ranges[0].Addr()), ports: c.Ports, store: c.Store, kind: c.Type, random: c.Random, turn: make(chan struct{}, 1)}
 	for _, r := range c.Ranges {
 		a.ranges[familyOf(r.Addr())] = newRange(r)
 	}
@@ -183,8 +183,9 @@ func (a *Allocator) Plugins() []registry.Plugin {
 // choice is the addresses and ports chosen for one Service.
 type choice struct {
 	*Allocator
-	ips   []netip.Addr
-	ports map[int32]bool
+	ips    []netip.Addr
+	ports  map[int32]bool
+	bitmap *bitmap // of kube-apiserver; nil: there is none
 }
 
 // Complete sets the addresses, families and node ports of a Service. Old is the stored Service,
@@ -201,6 +202,12 @@ func (a *Allocator) Complete(next, old runtime.Object) error {
 		return err
 	}
 	c := &choice{Allocator: a, ports: map[int32]bool{}}
+	if hasNodePorts(s) {
+		var err error
+		if c.bitmap, err = readBitmap(a.store.Any()); err != nil {
+			return err
+		}
+	}
 	if before == nil {
 		return c.create(s)
 	}
@@ -231,13 +238,7 @@ func (a *Allocator) record(ctx context.Context, t *registry.Transaction) error {
 			t.After(store.Write{Collection: ipAddresses, Key: o.Key, If: o.Modified})
 		}
 	}
-	ports := nodePorts(old)
-	for _, p := range nodePorts(next) {
-		if !slices.Contains(ports, p) {
-			t.Claim("nodeport/" + strconv.Itoa(int(p)))
-		}
-	}
-	return nil
+	return a.recordPorts(ctx, t, nodePorts(old), nodePorts(next))
 }
 
 func (t *taken) count(ips []netip.Addr, ports []int32, by int) {

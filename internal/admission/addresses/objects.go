@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -31,11 +32,14 @@ const ManagedBy = "ipallocator.k8s.io"
 
 // Repair keeps one IPAddress for each address of a Service. Both are written in one
 // transaction; but older servers wrote them one after the other, and users delete
-// IPAddresses. Its methods are safe for concurrent use.
+// IPAddresses. RepairPorts does the same for the node ports that a kube-apiserver has allocated. Its methods are safe for concurrent use.
 type Repair struct {
 	Registry *registry.Registry
 	// Type is the type of IPAddresses.
 	Type *resource.Type
+
+	mu    sync.Mutex    // guards what follows
+	leaks map[int32]int // how often in a row an allocated node port had no Service
 }
 
 // addressesOf returns the addresses of a Service, nil for none.

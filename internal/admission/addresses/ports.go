@@ -50,7 +50,7 @@ func (p PortRange) check() error {
 	return nil
 }
 
-func (c *choice) hasPort(p int32) bool { return c.ports[p] || c.used.ports[p] > 0 }
+func (c *choice) hasPort(p int32) bool { return c.ports[p] || c.used.ports[p] > 0 || c.bitmap.has(p) }
 
 func (c *choice) takePort(p int32) error {
 	switch {

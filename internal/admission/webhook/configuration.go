@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/expression"
+	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 )
@@ -94,8 +94,9 @@ func (c *configurations) at(s *store.State) []*hook { return c.value.At(s).all }
 
 // compile compiles a stored configuration.
 func (w *Webhooks) compile(p phase, o *store.Object) []*hook {
-	var c admissionregistrationv1.MutatingWebhookConfiguration // the other kind has the same fields, and fewer
-	if err := json.Unmarshal(o.Bytes(), &c); err != nil {
+	// The other kind has the same fields, and fewer.
+	c, err := registry.Decode[admissionregistrationv1.MutatingWebhookConfiguration](o)
+	if err != nil {
 		w.c.Log.Error("a webhook configuration cannot be read, and refuses all requests", "configuration", o.Key, "err", err)
 		everything, _ := match.New(match.Source{})
 		return []*hook{{phase: p, configuration: o.Key, name: o.Key, id: o.Key, criteria: everything, invalid: fmt.Errorf("the configuration %s cannot be read", o.Key)}}

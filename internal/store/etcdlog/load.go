@@ -62,7 +62,7 @@ func (l *Log) Load(ctx context.Context, load func(collection string, o *store.Ob
 	decoding.Wait()
 	if err := context.Cause(ctx); err != nil {
 		if errors.Is(err, errCompacted) {
-			err = &store.ExpiredError{Revision: head, Floor: l.floor()}
+			err = &store.ExpiredError{Revision: head, Floor: max(l.floor(), head+1)}
 		}
 		return store.Bounds{}, err
 	}

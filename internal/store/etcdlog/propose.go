@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -26,7 +27,9 @@ import (
 //	    made                     -> made
 //	    refused by the fence     -> learn its revision, again
 //	    refused, no try unknown  -> refused
-//	    refused, a try unknown   -> made if a key has our change behind the version that it replaces
+//	    refused, a try unknown   -> made if a key has our value behind the version that it replaces;
+//	                                unknown if the key was deleted and that is all that we write:
+//	                                another client may have done it
 //	    not sent                 -> again
 //	    no answer                -> unknown, again
 
@@ -184,7 +187,7 @@ func (p *proposal) uncertain(err error) error { return fmt.Errorf("%w: %w", stor
 // noSpace decides a transaction that etcd answered with NOSPACE. The member that reaches the quota makes
 // the transaction and answers so nevertheless; later ones are not made.
 func (p *proposal) noSpace(ctx context.Context) (d store.Decision, done bool, err error) {
-	w := &p.writes[0]
+	w := &p.writes[p.telling()]
 	answer, err := p.l.read(ctx, &pb.RangeRequest{Key: []byte(w.etcdKey)}, quick)
 	if err != nil {
 		return d, false, p.uncertain(err)
@@ -202,7 +205,7 @@ func (p *proposal) noSpace(ctx context.Context) (d store.Decision, done bool, er
 
 // settle decides a refused transaction. An earlier try of it may have been made.
 func (p *proposal) settle(ctx context.Context, refused store.Decision, answer *pb.TxnResponse) (store.Decision, bool, error) {
-	made, at, err := p.made(ctx, answer.Responses[0].GetResponseRange().Kvs, answer.Header.Revision)
+	made, at, err := p.made(ctx, answer.Responses[p.telling()].GetResponseRange().Kvs, answer.Header.Revision)
 	if err != nil {
 		return refused, false, err
 	}
@@ -227,10 +230,19 @@ func (w *write) is(e *mvccpb.Event) bool {
 	return e.Type == mvccpb.PUT && bytes.Equal(e.Kv.Value, w.value)
 }
 
-// made reports whether an earlier try was made, and at which revision, by the first write: a change
-// from the version that it replaces to what it stores. The key was read at a revision.
+// telling returns the index of the write whose event shows whether the transaction was made: the first
+// one with a value, if there is one. The deletion of a version looks the same whoever makes it.
+func (p *proposal) telling() int {
+	return max(0, slices.IndexFunc(p.writes, func(w write) bool { return w.value != nil }))
+}
+
+var errDeleted = errors.New("etcd: the object was deleted, by this request or by another one")
+
+// made reports whether an earlier try was made, and at which revision, by the telling write: a change
+// from the version that it replaces to what it stores. The key was read at a revision. The error is
+// store.ErrUnknown if only a deletion was found.
 func (p *proposal) made(ctx context.Context, kvs []*mvccpb.KeyValue, read int64) (bool, store.Revision, error) {
-	w := &p.writes[0]
+	w := &p.writes[p.telling()]
 	switch {
 	case len(kvs) > 0 && kvs[0].ModRevision == w.was, len(kvs) > 0 && kvs[0].ModRevision <= p.since:
 		return false, 0, nil
@@ -246,6 +258,9 @@ func (p *proposal) made(ctx context.Context, kvs []*mvccpb.KeyValue, read int64)
 	})
 	if err != nil && !errors.Is(err, errDone) {
 		return false, 0, p.uncertain(err)
+	}
+	if at != 0 && w.value == nil {
+		return false, 0, p.uncertain(errDeleted)
 	}
 	return at != 0, at, nil
 }

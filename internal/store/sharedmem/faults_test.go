@@ -500,3 +500,45 @@ func TestHeadHangs(t *testing.T) {
 		}
 	})
 }
+
+// overtaken is a Shared whose first loads are overtaken by compaction, after they have loaded a part.
+type overtaken struct {
+	*sharedmem.Member
+	loads *int
+}
+
+func (s overtaken) Load(ctx context.Context, load func(string, *store.Object) error) (store.Bounds, error) {
+	*s.loads--
+	if *s.loads < 0 {
+		return s.Member.Load(ctx, load)
+	}
+	if err := load("pods", &store.Object{Key: "old", Created: 1, Modified: 1}); err != nil {
+		return store.Bounds{}, err
+	}
+	return store.Bounds{}, &store.ExpiredError{Revision: 95, Floor: 96}
+}
+
+// TestOpenOvertaken: a store whose load is overtaken by compaction loads again, and gives up at some time.
+func TestOpenOvertaken(t *testing.T) {
+	for _, overtakenLoads := range []int{3, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			log, loads := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}), overtakenLoads
+			s, err := store.Open(t.Context(), store.Options{Shared: overtaken{log.Open(), &loads}})
+			if expired := (*store.ExpiredError)(nil); overtakenLoads == 1000 {
+				if !errors.As(err, &expired) {
+					t.Errorf("got %v, want an ExpiredError", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o := s.Any().Get("pods", "old"); o != nil {
+				t.Errorf("the store has %v of a load that failed", o)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,17 +13,8 @@ import (
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/testkinds"
 )
-
-// processorTime returns the time of the processor that the process has taken.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // BenchmarkScrape has what a scrape costs of a server that has started with 1,000 definitions and 100,000 objects, and has
 // 1,000 watches: of 10 definitions, or one of each, after a list. cpu-ms/op is the time of the processor, with that of garbage
@@ -48,7 +38,7 @@ func BenchmarkScrape(b *testing.B) {
 			r := httptest.NewRequest("GET", "/metrics", nil)
 			r.Header.Set("Authorization", "Bearer "+s.RESTConfig().BearerToken)
 			var bytes int64
-			before := processorTime(b)
+			before := testkinds.CPUTime()
 			for b.Loop() {
 				w := &counted{header: http.Header{}}
 				if s.Root().Handler().ServeHTTP(w, r); w.code != 0 && w.code != 200 {
@@ -56,7 +46,7 @@ func BenchmarkScrape(b *testing.B) {
 				}
 				bytes = w.bytes
 			}
-			b.ReportMetric(float64((processorTime(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(float64((testkinds.CPUTime()-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 			b.ReportMetric(float64(bytes)/1e6, "MB/scrape")
 		})
 	}

@@ -1,0 +1,12 @@
+// Package kills runs three members of etcd and three tidemark servers on them, each a process of its
+// own, and kills and cuts off some of them while clients write, read and watch through the API. It then
+// proves from what the clients saw:
+//
+//   - The history of each object is linearizable, whichever server a request went to.
+//   - Each list is the state at its resourceVersion, and lists never go back in time.
+//   - Each watch has every change once, in order, and goes on after each cut without a relist, unless a
+//     compaction was faster.
+//   - What was acknowledged is in the history; what was refused is not.
+//
+// go test makes six kills. With TIDEMARK_TEST_SUITES=1 there are 300, and -kills sets another number.
+package kills
