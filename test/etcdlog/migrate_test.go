@@ -444,10 +444,10 @@ func TestMigrateLive(t *testing.T) {
 	lines := bufio.NewScanner(says)
 	for lines.Scan() && !strings.Contains(lines.Text(), "then press Enter") {
 		t.Log(lines.Text())
-		m.churn()
+		m.churn(false)
 	}
-	for range 20 {
-		m.churn()
+	for i := range 20 {
+		m.churn(i%2 == 0)
 	}
 	if _, err := os.Stat(m.path("data2/FORMAT")); !os.IsNotExist(err) {
 		t.Errorf("a server could start on the directory before it is complete: %v", err)
@@ -467,8 +467,8 @@ func TestMigrateLive(t *testing.T) {
 	m.same("in the new directory", before)
 }
 
-// churn creates, updates and deletes objects.
-func (m *migrated) churn() {
+// churn creates and updates objects, and deletes the new ConfigMap again if keep is false.
+func (m *migrated) churn(keep bool) {
 	m.t.Helper()
 	ctx := m.t.Context()
 	maps, secrets := m.client.CoreV1().ConfigMaps("default"), m.client.CoreV1().Secrets("default")
@@ -484,7 +484,7 @@ func (m *migrated) churn() {
 	last.Data["n"] = made.Name
 	_, err = maps.Update(ctx, last, metav1.UpdateOptions{})
 	must(m.t, err)
-	if len(made.Name)%2 == 0 || made.Name[1] < 'm' {
+	if !keep {
 		must(m.t, maps.Delete(ctx, made.Name, metav1.DeleteOptions{}))
 	}
 }
