@@ -6,6 +6,7 @@ kubectl apply --server-side -f examples/manifests/
 kubectl apply -f examples/definition.yaml
 kubectl apply -f examples/object.yaml
 kubectl get deployments | grep '0/2'
-go run ./cmd/tidemark fork --name=try
-go run ./cmd/tidemark backup tidemark.tar
+tidemark fork --name=try
+tidemark backup tidemark.tar
+tidemark help
 kill "$watch"
