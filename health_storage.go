@@ -3,13 +3,14 @@ package tidemark
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// storageMetrics returns the use of memory and disk, and their limits.
+// storageMetrics returns the use of memory and of the log, and their limits.
 func (w *World) storageMetrics() []httpapi.Metric {
 	stats := w.store.Stats()
 	all := []httpapi.Metric{
@@ -38,6 +39,13 @@ func (w *World) storageMetrics() []httpapi.Metric {
 			Help:  "What all forks together may take in memory.",
 			Value: float64(w.running.forks.budget.Limit()),
 		},
+	}
+	return slices.Concat(all, w.logMetrics(&stats), w.memoryMetrics(&stats))
+}
+
+// logMetrics returns the size of the log and of its history, and the space of the disk.
+func (w *World) logMetrics(stats *store.Stats) []httpapi.Metric {
+	return []httpapi.Metric{
 		{
 			Name:  "tidemark_log_bytes",
 			Help:  "The size of the log on the disk.",
@@ -84,7 +92,6 @@ func (w *World) storageMetrics() []httpapi.Metric {
 			Value: float64(stats.GivenUp),
 		},
 	}
-	return append(all, w.memoryMetrics(&stats)...)
 }
 
 // memoryMetrics returns the estimated memory of the server, by what holds it.

@@ -15,9 +15,12 @@ import (
 // that changes nothing, a dry-run. So each of these is confirmed: the server waits until it has all
 // that was acknowledged before, and makes the request once more if that is newer.
 
-// confirmed makes an attempt of a write. If it stores nothing, confirmed makes it again by a state
-// that is not older than the call. The store is on a shared log.
+// confirmed makes an attempt of a write. If the store is on a shared log and the attempt stores nothing,
+// confirmed makes it again by a state that is not older than the call.
 func (r *Registry) confirmed(ctx context.Context, dryRun bool, attempt func() (Object, error)) (Object, error) {
+	if !r.Store.Shared() {
+		return attempt()
+	}
 	if dryRun {
 		if _, err := r.Store.MostRecent(ctx); err != nil {
 			return Object{}, readStatus(err)
