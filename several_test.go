@@ -286,6 +286,32 @@ func TestDifferentServers(t *testing.T) {
 	})
 }
 
+// TestDifferentClocks: a server finds that another one differs also if their clocks do. The Lease of one that has
+// died does not keep others from starting.
+func TestDifferentClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, all := several(t, 1)
+		dir := all[0].Shared.Dir()
+		other := func() *tidemark.Server {
+			s := &tidemark.Server{InProcess: true, Shared: &onLog{log: log, dir: dir}, ServiceNodePortRange: "20000-21000", Clock: &tidemark.Clock{}}
+			s.Clock.Advance(10 * time.Minute)
+			return s
+		}
+		s := other()
+		if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "another range of node ports") {
+			t.Errorf("a clock that is ten minutes ahead: %v", err)
+			s.Close()
+		}
+		lease := fmt.Sprintf(`{"metadata":{"name":"tidemark-dead","labels":{"apiserver.kubernetes.io/identity":"tidemark"},"annotations":{"tidemark.dev/service-node-port-range":"30000-32767"}},"spec":{"holderIdentity":"dead","renewTime":%q}}`,
+			time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+		want(t, all[0], 201, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", lease)
+		if err := all[0].Close(); err != nil {
+			t.Fatal(err)
+		}
+		servertest.Start(t, other())
+	})
+}
+
 // TestBesideKube: a server does not start beside a kube-apiserver that allocates from other ranges.
 func TestBesideKube(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,8 +57,9 @@ type Fact struct {
 }
 
 const (
-	// renewal is the pause between two rounds.
-	renewal = 10 * time.Second
+	// renewal is the pause between two rounds, and longestRenewal the longest one on a slow etcd.
+	renewal        = 10 * time.Second
+	longestRenewal = 15 * time.Second
 	// lifetime is how long a server lives without a renewal, and longestGone how long the Lease of
 	// a dead one stays.
 	lifetime    = 40 * time.Second
@@ -72,9 +74,10 @@ const (
 
 // Peers is a server among others.
 type Peers struct {
-	c    Config
-	stop context.CancelFunc
-	done sync.WaitGroup
+	c     Config
+	ended map[string]store.Revision // Leases that were not renewed, by key
+	stop  context.CancelFunc
+	done  sync.WaitGroup
 }
 
 // New returns a server that has not joined the others.
@@ -85,27 +88,94 @@ func New(c Config) *Peers {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Peers{c: c}
+	return &Peers{c: c, ended: map[string]store.Revision{}}
 }
 
-// Check returns an error if a server that lives differs from this one in what all must have in common.
+// Check returns an error if a server that lives differs from this one in what all must have in common. A
+// Lease that is not current by the clock of this server can be that of a server with another clock: Check
+// waits for a renewal if that one differs.
 func (p *Peers) Check(ctx context.Context) error {
 	state, err := p.c.Startup.Registry.Store.MostRecent(ctx)
 	if err != nil {
 		return err
 	}
-	for o := range state.Snapshot(leaseCollection).Scan(metav1.NamespaceSystem+"/"+leasePrefix, "") {
+	var old []difference
+	for _, d := range p.differences(state) {
+		switch {
+		case d.age.Abs() < lifetime:
+			return d.err
+		case p.ended[d.key] != d.modified:
+			old = append(old, d)
+		}
+	}
+	return p.awaitRenewal(ctx, old)
+}
+
+// A difference is what a Lease shows of a server that has not all in common with this one.
+type difference struct {
+	key      string // of the Lease
+	modified store.Revision
+	age      time.Duration // since the renewal, by the clock of this server
+	err      error
+}
+
+// differences returns the first difference of each server, alive or not.
+func (p *Peers) differences(s *store.State) (all []difference) {
+	kube := p.kubeFacts(s)
+	for o := range s.Snapshot(leaseCollection).Scan(metav1.NamespaceSystem+"/", "") {
 		lease, err := registry.Decode[coordinationv1.Lease](o)
-		if err != nil || lease.Labels[label] != labelValue || lease.Name == p.leaseName() || p.age(lease) >= lifetime {
+		if err != nil || lease.Name == p.leaseName() {
 			continue
 		}
+		who, theirs := "the server", map[string]string{}
+		switch lease.Labels[label] {
+		case labelValue:
+			for at, value := range lease.Annotations {
+				theirs[strings.TrimPrefix(at, factPrefix)] = value
+			}
+		case kubeLabelValue:
+			who, theirs = "the kube-apiserver", kube
+		}
 		for _, f := range p.c.Facts {
-			if theirs, ok := lease.Annotations[factPrefix+f.Name]; ok && !f.agrees(theirs) {
-				return fmt.Errorf("the server %s on the same etcd has %s: %s there, and %s here; %s", of(lease), f.What, theirs, f.Value, f.Remedy)
+			if value, ok := theirs[f.Name]; ok && !f.agrees(value) {
+				err := fmt.Errorf("%s %s on the same etcd has %s: %s there, and %s here; %s", who, of(lease), f.What, value, f.Value, f.Remedy)
+				all = append(all, difference{o.Key, o.Modified, p.age(lease), err})
+				break
 			}
 		}
 	}
-	return p.checkKube(state)
+	return all
+}
+
+// awaitRenewal waits for as long as a server takes to renew its Lease, and returns an error if one of these
+// is renewed.
+func (p *Peers) awaitRenewal(ctx context.Context, old []difference) error {
+	if len(old) == 0 {
+		return nil
+	}
+	p.c.Log.Info("the Lease of a server with other settings has expired; waiting in case the clocks differ", "lease", old[0].key, "for", longestRenewal)
+	end := time.NewTimer(longestRenewal)
+	defer end.Stop()
+	tick := time.NewTicker(renewal / 20)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			state := p.c.Startup.Registry.Store.Any()
+			for _, d := range old {
+				if o := state.Get(leaseCollection, d.key); o != nil && o.Modified != d.modified {
+					return d.err
+				}
+			}
+		case <-end.C:
+			for _, d := range old {
+				p.ended[d.key] = d.modified
+			}
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (f *Fact) agrees(theirs string) bool {
