@@ -110,6 +110,42 @@ func TestDeletedOnce(t *testing.T) {
 	}
 }
 
+// TestDeletedBetween loses the answer of a creation. Another client deletes the object before the creation is
+// repeated: it is reported as made, and is not made again.
+func TestDeletedBetween(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	l := open(t, c, nil)
+	_, b := load(t, l)
+	m := c.members[0]
+	key := []byte(prefix + "/pods/a")
+	m.clients.mute.Store(true)
+	var proposing sync.WaitGroup
+	var made store.Decision
+	var err error
+	proposing.Go(func() {
+		made, err = l.Propose(t.Context(), &store.Txn{Writes: []store.Write{put("pods", "a", "one", 0)}})
+	})
+	var created int64
+	for created == 0 && t.Context().Err() == nil {
+		found, err := m.etcd.Server.Range(t.Context(), &pb.RangeRequest{Key: key})
+		must(t, err)
+		if len(found.Kvs) > 0 {
+			created = found.Kvs[0].ModRevision
+		}
+	}
+	_, failed := m.etcd.Server.DeleteRange(t.Context(), &pb.DeleteRangeRequest{Key: key})
+	must(t, failed)
+	time.Sleep(1500 * time.Millisecond) // longer than one try
+	m.clients.mute.Store(false)
+	proposing.Wait()
+	if err != nil || !made.Made || made.Revision != store.Revision(created) {
+		t.Errorf("got %+v, %v, want it made at %d", made, err, created)
+	}
+	if got := text(entries(follow(t, l, b.Head, propose(t, l, put("pods", "last", "", 0))))); strings.Count(got, " pods a") != 2 {
+		t.Errorf("the object was made again: %s", got)
+	}
+}
+
 // TestUnreachable proposes while no member can be reached.
 func TestUnreachable(t *testing.T) {
 	c := startCluster(t, 1, nil)

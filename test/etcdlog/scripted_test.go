@@ -54,6 +54,36 @@ func (k *lateKV) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, er
 	return k.member.Txn(ctx, r)
 }
 
+// forwardWatch forwards watches to a member.
+type forwardWatch struct {
+	pb.UnimplementedWatchServer
+	member pb.WatchClient
+}
+
+func (f *forwardWatch) Watch(from pb.Watch_WatchServer) error {
+	to, err := f.member.Watch(from.Context())
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			r, err := from.Recv()
+			if err != nil || to.Send(r) != nil {
+				return
+			}
+		}
+	}()
+	for {
+		r, err := to.Recv()
+		if err != nil {
+			return err
+		}
+		if err := from.Send(r); err != nil {
+			return err
+		}
+	}
+}
+
 // TestLate: a try that arrives after its repetition was made, and after the object was deleted again, does
 // not make the object again.
 func TestLate(t *testing.T) {
@@ -62,7 +92,10 @@ func TestLate(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	k := &lateKV{member: pb.NewKVClient(conn)}
-	l := listen(t, func(s *grpc.Server) { pb.RegisterKVServer(s, k) })
+	l := listen(t, func(s *grpc.Server) {
+		pb.RegisterKVServer(s, k)
+		pb.RegisterWatchServer(s, &forwardWatch{member: pb.NewWatchClient(conn)})
+	})
 	r := propose(t, l, put("pods", "a", "one", 0))
 	propose(t, l, del("pods", "a", r))
 	answer, err := k.member.Txn(t.Context(), k.first)

@@ -22,25 +22,29 @@ import (
 // # Propose
 //
 //	loop until the outcome is known, for 10 s at most:
-//	    if an outcome is unknown: raise the fence; what was sent before is decided then
+//	    if the outcome of the last try is unknown:
+//	        raise the fence; what was sent before is decided then
+//	        made if a key had our value behind the version that it replaces
+//	        unknown if the key was deleted and that is all that we write: another client may have
+//	        done it
+//	        not made otherwise
 //	    send the transaction
-//	    made                     -> made
-//	    refused by the fence     -> learn its revision, again
-//	    refused, no try unknown  -> refused
-//	    refused, a try unknown   -> made if a key has our value behind the version that it replaces;
-//	                                unknown if the key was deleted and that is all that we write:
-//	                                another client may have done it
-//	    not sent                 -> again
-//	    no answer                -> unknown, again
+//	    made                  -> made
+//	    refused by the fence  -> learn its revision, again
+//	    refused               -> refused
+//	    not sent              -> again
+//	    no answer             -> unknown, again
+//
+// The transaction is not sent again before its last try is known not to be made: its conditions can hold
+// once more when it was made. That is so for a creation whose object another client has deleted.
 
 // proposal is a transaction that is being proposed.
 type proposal struct {
 	*request
-	l     *Log
-	since int64 // a revision from before the first try
-	// unknown: some try may have been made. unfenced: it may still be on its way.
-	unknown, unfenced bool
-	last              error // of the last try that failed
+	l       *Log
+	since   int64 // a revision from before the first try
+	unknown bool  // the last try may have been made, or may still be on its way
+	last    error // of the last try that failed
 }
 
 // Propose implements store.Shared.
@@ -100,16 +104,10 @@ func (p *proposal) giveUp(ctx context.Context) error {
 
 // once makes one try. An error is final.
 func (p *proposal) once(ctx context.Context) (d store.Decision, done bool, err error) {
-	if p.unfenced {
-		err := p.l.raiseFence(ctx, p.fence, p.fenced.GetModRevision())
-		if errors.Is(err, store.ErrReset) {
-			return d, false, p.uncertain(err)
+	if p.unknown {
+		if d, done, err := p.settle(ctx); done || err != nil || p.unknown {
+			return d, done, err
 		}
-		if err != nil {
-			p.last = err
-			return d, false, nil
-		}
-		p.unfenced = false
 	}
 	p.fenced.TargetUnion = &pb.Compare_ModRevision{ModRevision: p.l.fences[p.fence].Load()}
 	before := p.l.seen.now()
@@ -121,20 +119,43 @@ func (p *proposal) once(ctx context.Context) (d store.Decision, done bool, err e
 		return p.failed(ctx, err, to.Addr != nil)
 	}
 	if err := p.l.seen.check(before, answer.Header); err != nil {
-		return d, false, p.uncertain(err)
+		return d, false, uncertain(err)
 	}
 	d = store.Decision{Made: answer.Succeeded, Revision: store.Revision(answer.Header.Revision)}
-	if d.Made {
-		return d, true, nil
-	}
-	if p.moved(answer) {
+	if !d.Made && p.moved(answer) {
 		p.last = nil
 		return d, false, nil
 	}
-	if p.unknown {
-		return p.settle(ctx, d, answer)
-	}
 	return d, true, nil
+}
+
+// settle finds out whether the last try was made. If that cannot be known yet, the outcome stays unknown.
+func (p *proposal) settle(ctx context.Context) (d store.Decision, done bool, err error) {
+	err = p.l.raiseFence(ctx, p.fence, p.fenced.GetModRevision())
+	if err == nil {
+		d, err = p.outcome(ctx)
+	}
+	switch {
+	case errors.Is(err, store.ErrUnknown):
+		return d, false, err
+	case errors.Is(err, store.ErrReset):
+		return d, false, uncertain(err)
+	case err != nil:
+		p.last = err
+		return d, false, nil
+	}
+	p.unknown = false
+	return d, d.Made, nil
+}
+
+// outcome returns whether a try was made that has been decided.
+func (p *proposal) outcome(ctx context.Context) (store.Decision, error) {
+	answer, err := p.l.read(ctx, &pb.RangeRequest{Key: []byte(p.writes[p.telling()].etcdKey)}, quick)
+	if err != nil {
+		return store.Decision{}, err
+	}
+	made, at, err := p.made(ctx, answer.Kvs, answer.Header.Revision)
+	return store.Decision{Made: made, Revision: at}, err
 }
 
 // moved reports whether the fence is not where the try expected it. The answer is a refusal.
@@ -158,61 +179,35 @@ func (p *proposal) failed(ctx context.Context, err error, sent bool) (d store.De
 	case is(err, rpctypes.ErrGRPCNoSpace):
 		return p.noSpace(ctx)
 	case is(err, rpctypes.ErrGRPCRequestTooLarge), code == codes.ResourceExhausted && !is(err, rpctypes.ErrGRPCRequestTooManyRequests):
-		return d, false, p.refusal(&store.UnfitError{Key: p.key, Why: "the object is larger than etcd accepts: " + status.Convert(err).Message(), Size: true})
+		return d, false, &store.UnfitError{Key: p.key, Why: "the object is larger than etcd accepts: " + status.Convert(err).Message(), Size: true}
 	case is(err, rpctypes.ErrGRPCLeaseNotFound):
 		p.l.leaser.lost(p.leases)
-		return d, false, p.refusal(unavailable(errNoLease, time.Second))
+		return d, false, unavailable(errNoLease, time.Second)
 	case is(err, rpctypes.ErrGRPCRequestTooManyRequests), is(err, rpctypes.ErrGRPCNotSupportedForLearner):
 		return d, false, nil // refused before raft
 	case !sent:
 		return d, false, nil
 	case !transient(err):
-		return d, false, p.refusal(unavailable(err, 0))
+		return d, false, unavailable(err, 0)
 	}
-	p.unknown, p.unfenced = true, true
+	p.unknown = true
 	return d, false, nil
 }
 
-// refusal returns the error of a try that was refused. An earlier one may have been made.
-func (p *proposal) refusal(err error) error {
-	if p.unknown {
-		return p.uncertain(err)
-	}
-	return err
-}
-
 // uncertain returns the error of a transaction that ends while a try may have been made.
-func (p *proposal) uncertain(err error) error { return fmt.Errorf("%w: %w", store.ErrUnknown, err) }
+func uncertain(err error) error { return fmt.Errorf("%w: %w", store.ErrUnknown, err) }
 
 // noSpace decides a transaction that etcd answered with NOSPACE. The member that reaches the quota makes
 // the transaction and answers so nevertheless; later ones are not made.
 func (p *proposal) noSpace(ctx context.Context) (d store.Decision, done bool, err error) {
-	w := &p.writes[p.telling()]
-	answer, err := p.l.read(ctx, &pb.RangeRequest{Key: []byte(w.etcdKey)}, quick)
-	if err != nil {
-		return d, false, p.uncertain(err)
-	}
-	d.Revision = store.Revision(answer.Header.Revision)
-	made, at, err := p.made(ctx, answer.Kvs, answer.Header.Revision)
+	d, err = p.outcome(ctx)
 	switch {
 	case err != nil:
-		return d, false, err
-	case made:
-		return store.Decision{Made: true, Revision: at}, true, nil
+		return d, false, uncertain(err)
+	case d.Made:
+		return d, true, nil
 	}
 	return d, false, fmt.Errorf("%w: the database of etcd has reached its quota: compact, defragment and disarm its alarm", store.ErrNoSpace)
-}
-
-// settle decides a refused transaction. An earlier try of it may have been made.
-func (p *proposal) settle(ctx context.Context, refused store.Decision, answer *pb.TxnResponse) (store.Decision, bool, error) {
-	made, at, err := p.made(ctx, answer.Responses[p.telling()].GetResponseRange().Kvs, answer.Header.Revision)
-	if err != nil {
-		return refused, false, err
-	}
-	if made {
-		return store.Decision{Made: true, Revision: at}, true, nil
-	}
-	return refused, true, nil
 }
 
 // is reports whether an event is what the write makes, from the version that it replaces.
@@ -238,7 +233,7 @@ func (p *proposal) telling() int {
 
 var errDeleted = errors.New("etcd: the object was deleted, by this request or by another one")
 
-// made reports whether an earlier try was made, and at which revision, by the telling write: a change
+// made reports whether the last try was made, and at which revision, by the telling write: a change
 // from the version that it replaces to what it stores. The key was read at a revision. The error is
 // store.ErrUnknown if only a deletion was found.
 func (p *proposal) made(ctx context.Context, kvs []*mvccpb.KeyValue, read int64) (bool, store.Revision, error) {
@@ -257,10 +252,10 @@ func (p *proposal) made(ctx context.Context, kvs []*mvccpb.KeyValue, read int64)
 		return errDone
 	})
 	if err != nil && !errors.Is(err, errDone) {
-		return false, 0, p.uncertain(err)
+		return false, 0, uncertain(err)
 	}
 	if at != 0 && w.value == nil {
-		return false, 0, p.uncertain(errDeleted)
+		return false, 0, uncertain(errDeleted)
 	}
 	return at != 0, at, nil
 }
