@@ -428,19 +428,26 @@ func (m *migration) importFrom(ctx context.Context, d *migrate.Directory, at sto
 
 // amendments follows etcd until a line comes from the standard input.
 func (m *migration) amendments(ctx context.Context, d *migrate.Directory) iter.Seq2[datadir.Amendment, error] {
-	done := make(chan struct{})
-	ready := func(at store.Revision) {
-		m.steps.p.Done("The copy follows etcd, and has reached revision %d. Stop all servers, then press Enter.", at)
-		go func() { // it ends with the process
-			if _, err := bufio.NewReader(m.stdin).ReadString('\n'); err == nil {
-				close(done)
-			}
-		}()
-	}
 	return func(yield func(datadir.Amendment, error) bool) {
+		ctx, fail := context.WithCancelCause(ctx)
+		defer fail(nil)
+		done := make(chan struct{})
+		ready := func(at store.Revision) {
+			m.steps.p.Done("The copy follows etcd, and has reached revision %d. Stop all servers, then press Enter.", at)
+			go func() { // it ends with the process
+				if _, err := bufio.NewReader(m.stdin).ReadString('\n'); err != nil {
+					fail(fmt.Errorf("the standard input ended before Enter was pressed: %w", err))
+					return
+				}
+				close(done)
+			}()
+		}
 		for b, err := range d.Follow(ctx, ready, done) {
-			if err == nil {
+			switch {
+			case err == nil:
 				err = m.seal(b.Entries)
+			case ctx.Err() != nil:
+				err = context.Cause(ctx)
 			}
 			if !yield(datadir.Amendment{Revision: b.Through, Entries: b.Entries}, err) || err != nil {
 				return

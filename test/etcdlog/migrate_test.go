@@ -452,6 +452,9 @@ func TestMigrateLive(t *testing.T) {
 	if _, err := os.Stat(m.path("data2/FORMAT")); !os.IsNotExist(err) {
 		t.Errorf("a server could start on the directory before it is complete: %v", err)
 	}
+	if out := m.tidemark(1, "migrate", "--from="+c.servers()[0], "--to="+m.path("data3"), "--encryption-provider-config="+m.path("encryption.yaml"), "--live"); !strings.Contains(out, "the standard input ended before Enter was pressed") {
+		t.Errorf("without a standard input: %s", out)
+	}
 	before := m.state()
 	stop()
 	_, err = enter.Write([]byte("\n"))
