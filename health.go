@@ -151,6 +151,7 @@ func (w *World) allMetrics() []httpapi.Metric {
 	all = append(all, w.storageMetrics()...)
 	all = append(all, r.auditMetrics()...)
 	all = append(all, r.encryptionMetrics()...)
+	all = append(all, r.followerMetrics()...)
 	return all
 }
 

@@ -44,7 +44,7 @@ func newIdentity() string {
 // newPeers returns the server as it is shown to the others; nil: it shares its storage with none.
 func (w *World) newPeers() (*peers.Peers, error) {
 	s, r := w.server, w.running
-	if s.Shared == nil {
+	if s.Shared == nil || s.follows() {
 		return nil, nil
 	}
 	facts, err := s.facts(r)

@@ -221,6 +221,14 @@ type Storage interface {
 	Forks() store.ForkLogs
 }
 
+// FollowingStorage is a SharedStorage with the objects of another server, which the server follows: follower.Copy is
+// one. The other server runs the controllers, and makes the objects that every server has.
+type FollowingStorage interface {
+	SharedStorage
+	// Following returns the URL of the other server.
+	Following() string
+}
+
 // SharedStorage is where several servers keep their objects; etcdstore.Cluster is one.
 type SharedStorage interface {
 	// OpenShared opens the log. Start calls it once; the server closes the log. The log owns the

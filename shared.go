@@ -20,6 +20,12 @@ func (s *Server) checkShared() error {
 	return nil
 }
 
+// follows reports whether the server follows another one.
+func (s *Server) follows() bool {
+	_, following := s.Shared.(FollowingStorage)
+	return following
+}
+
 // openShared opens the store on a log that other servers use too.
 func (s *Server) openShared(ctx context.Context, r *running, set *encryption.Set) (*store.Store, error) {
 	log, sealing, err := s.Shared.OpenShared(ctx, set)
@@ -27,7 +33,10 @@ func (s *Server) openShared(ctx context.Context, r *running, set *encryption.Set
 		return nil, err
 	}
 	r.sealed = encryption.Wrap(nil, set) // for metrics and health
-	r.shared, r.identity = log, newIdentity()
+	r.shared = log
+	if !s.follows() {
+		r.identity = newIdentity()
+	}
 	return store.Open(ctx, store.Options{
 		Shared:    log,
 		Sealing:   sealing,

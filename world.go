@@ -98,7 +98,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if s.At == 0 { // otherwise the state stays as it was
+	if s.At == 0 && !s.follows() { // otherwise the state stays as it was
 		if err := w.createFirst(ctx); err != nil {
 			return err
 		}
@@ -126,6 +126,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 		{Path: forksPath, BodyBytes: maxForkRequest, Handler: http.HandlerFunc(r.serveForks)},
 		{Path: backupPath, Timeout: cmp.Or(s.backupTime, backupTime), Handler: http.HandlerFunc(r.serveBackup)},
 	}
+	c.Mounts = append(c.Mounts, w.replication()...)
 	c.Metrics = w.allMetrics
 	c.Exposed = []exposition.Source{w.store, &exposed{w: w}}
 	c.Collectors = slices.Concat(r.collectors, w.metrics.Collectors(), w.webhooks.Collectors(), []prometheus.Collector{w.durations}, w.authorizer.Collectors())
@@ -341,6 +342,9 @@ func (w *World) identity() string {
 // controllers selects the controllers of worlds that do not select any themselves.
 func (s *Server) controllers() []string {
 	if s.Controllers == nil && s.At != 0 {
+		return []string{"-*"}
+	}
+	if s.follows() {
 		return []string{"-*"}
 	}
 	if s.Shared != nil { // the events have leases

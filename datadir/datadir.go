@@ -4,6 +4,7 @@
 //	LOCK         held by the process that uses it
 //	log/         the objects and their history
 //	forks/       the kept forks, each with a log of its own
+//	FOLLOWS      the server that the directory is a copy of
 //	pki/         certificates and keys of the server
 //	kubeconfig   how an administrator reaches the server
 //	.backup/     the files of a backup under way
@@ -66,6 +67,10 @@ type Dir struct {
 	// writes. AcceptDataLoss does not count.
 	ReadOnly bool
 
+	// Follows is the URL of the server that the directory is a copy of. OpenLog opens a directory that
+	// MakeCopy has made; empty: it opens any, and one that was a copy is none any more.
+	Follows string
+
 	// Logger gets the messages of the log; nil: they are discarded.
 	Logger *slog.Logger
 
@@ -96,6 +101,11 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	if d.Path == "" {
 		return nil, errors.New("a data directory without a path")
 	}
+	if d.Follows != "" {
+		if err := d.mustBeCopy(); err != nil {
+			return nil, err
+		}
+	}
 	if err := d.prepare(); err != nil {
 		return nil, err
 	}
@@ -106,6 +116,11 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	format, err := ensureFormat(d.Path)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
+	}
+	if d.Follows == "" && !d.ReadOnly {
+		if err := d.endCopy(); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
 	}
 	var upgrade func() error
 	if format < basicFormat && !d.ReadOnly {

@@ -138,7 +138,10 @@ func clear(dir string) error {
 	for _, name := range []string{logDir, forksDir, pkiDir, KubeconfigFile} {
 		errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return atomicfile.Remove(filepath.Join(dir, followsFile))
 }
 
 // unpack writes the files of a backup, all but FORMAT, and makes them durable. It returns the format of the directory.

@@ -123,6 +123,8 @@ type Mount struct {
 	// Timeout limits the time of a request, with that in which the client reads the answer. Zero: that of all
 	// other requests.
 	Timeout time.Duration
+	// Stream: the answer ends with the request or when watches end, and takes no seat.
+	Stream  bool
 	Handler http.Handler
 }
 

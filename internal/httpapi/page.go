@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -66,7 +67,17 @@ func (q *request) mounted(m *Mount) error {
 	if m.Timeout > 0 {
 		q.extend(m.Timeout)
 	}
-	q.r = q.r.WithContext(q.context())
+	ctx := q.context()
+	if m.Stream {
+		var cancel context.CancelFunc
+		ctx, cancel = q.watchContext()
+		defer cancel()
+		if q.seat != nil {
+			q.seat.Leave(0)
+			q.stays = true
+		}
+	}
+	q.r = q.r.WithContext(ctx)
 	q.r.Body = io.NopCloser(bytes.NewReader(body))
 	return q.delegate(m.Handler, smallBytes)
 }

@@ -200,7 +200,7 @@ func (f *follower) change(e *Entry) (proposed, bool) {
 	made := proposed{collection: c, key: e.Key, object: e.Object, deleting: e.Object == nil}
 	made.change = &Change{Revision: e.Revision, Before: before, After: e.Object}
 	origin := e.Origin
-	if own := f.flights.see(e.Collection, made.change); own != nil {
+	if own := f.flights.see(e.Collection, made.change); own != nil && origin == nil {
 		origin = own.Origin
 	}
 	if origin != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -51,7 +52,7 @@ func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 		case err != nil:
 			return nil, err
 		case d.Made:
-			return f.made(a, befores, d.Revision), nil
+			return f.made(a, befores, d), nil
 		}
 		recent = true
 		if len(a.txn.Guards) == 0 {
@@ -125,16 +126,16 @@ func (f *follower) fits(w *Write, update bool, grown, grows int64) error {
 	return f.store.fits(w, update, grown, grows)
 }
 
-// made returns the objects of a transaction that was made at a revision, which is published.
-func (f *follower) made(a *flight, befores []*Object, r Revision) []*Object {
+// made returns the objects of a transaction that was made at revisions which are published.
+func (f *follower) made(a *flight, befores []*Object, d Decision) []*Object {
 	f.flights.mu.Lock()
 	seen := a.seen
 	f.flights.mu.Unlock()
 	all := make([]*Object, 0, len(a.txn.Writes))
 	for first, last := range a.txn.stored() {
-		o := published(seen, first, r)
+		o := published(seen, first, d)
 		if o == nil {
-			o = last.object(befores[len(all)], r)
+			o = last.object(befores[len(all)], d.Revision)
 		}
 		for {
 			all = append(all, o) // of each write of the object
@@ -146,16 +147,21 @@ func (f *follower) made(a *flight, befores []*Object, r Revision) []*Object {
 	return all
 }
 
-// published returns the object of a change as an answer shows it, nil if it is not among those
-// that were seen: a reload has passed over it.
-func published(seen []seenChange, w *Write, r Revision) *Object {
-	for _, c := range seen {
-		if c.Revision == r && c.collection == w.Collection && c.key() == w.Key {
-			if c.After != nil {
-				return c.After
-			}
-			return c.Gone()
+// published returns the object of the last change that the transaction made of an object, as an answer shows
+// it: nil if it is not among those that were seen, because a reload has passed over it.
+func published(seen []seenChange, w *Write, d Decision) *Object {
+	first := d.First
+	if first == 0 {
+		first = d.Revision
+	}
+	for _, c := range slices.Backward(seen) {
+		if c.Revision < first || c.Revision > d.Revision || c.collection != w.Collection || c.key() != w.Key {
+			continue
 		}
+		if c.After != nil {
+			return c.After
+		}
+		return c.Gone()
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ type Shared interface {
 	// the transaction may have been made or may still be.
 	//
 	// Of a write and one with Next behind it, only the second is stored. Writes of one
-	// transaction have the same revision.
+	// transaction have the same revision. A log of which neither is true sets Decision.First.
 	Propose(ctx context.Context, t *Txn) (Decision, error)
 
 	// Head returns a revision that is not older than any change that a server acknowledged
@@ -80,8 +80,9 @@ type Decision struct {
 	// Made reports that the transaction was made.
 	Made bool
 	// Revision is that of the transaction or, if it was not made, one at which its
-	// conditions did not hold.
-	Revision Revision
+	// conditions did not hold. First is set if each change of the transaction has a revision of its
+	// own: theirs are First to Revision, and no other change has one of these.
+	First, Revision Revision
 }
 
 var (

@@ -1,0 +1,162 @@
+// Package follower keeps the objects of a server in step with those of another one, which it follows. A follower
+// answers reads and watches from its own copy, has the server that it follows make its writes, and can take that
+// server's place.
+package follower
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/replication"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+)
+
+// Copy is the copy of the objects of a server. Fill in Server and Data, and use it as the shared storage of a
+// tidemark.Server. The fields are not changed after the first call.
+type Copy struct {
+	// Server is how to reach the server that is followed. Its user has to be allowed to get /backup, and to
+	// get and post the paths below /replication.
+	Server *rest.Config
+	// Data is the data directory of the copy. It does not exist, is empty, or is a copy of the server. OpenShared
+	// sets its Follows.
+	Data *datadir.Dir
+	// HealthTimeout and ReadyTimeout are how long the health checks etcd and etcd-readiness wait for the server.
+	// Zero: 2 seconds.
+	HealthTimeout, ReadyTimeout time.Duration
+	// Logger gets messages about the connection; nil: they are discarded.
+	Logger *slog.Logger
+}
+
+// Following returns the URL of the server that is followed.
+func (c *Copy) Following() string { return c.Server.Host }
+
+// Dir returns the path of the data directory.
+func (c *Copy) Dir() string { return c.Data.Path }
+
+// ProbeTimeouts returns HealthTimeout and ReadyTimeout.
+func (c *Copy) ProbeTimeouts() (health, readiness time.Duration) {
+	const usual = 2 * time.Second
+	return cmp.Or(c.HealthTimeout, usual), cmp.Or(c.ReadyTimeout, usual)
+}
+
+// OpenShared opens the copy. It makes the copy if there is none, and makes it again if the history of the server does
+// not reach back to it. It returns an error if the server cannot be reached, and if the copy has changes that the
+// server does not have.
+func (c *Copy) OpenShared(ctx context.Context, set *encryption.Set) (store.Shared, store.Sealing, error) {
+	log, sealed, err := c.open(ctx, set)
+	if err != nil {
+		set.Close()
+		return nil, nil, err
+	}
+	return log, sealed, nil
+}
+
+func (c *Copy) open(ctx context.Context, set *encryption.Set) (*replication.Log, *encryption.Log, error) {
+	client, err := c.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	c.Data.Follows = client.URL
+	logger := c.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	for again := false; ; again = true {
+		copied, head, err := c.openCopy(ctx, client, logger, again)
+		if err != nil {
+			return nil, nil, err
+		}
+		sealed := encryption.Wrap(copied, set)
+		how, err := client.Compare(ctx, sealed, head)
+		switch {
+		case err != nil:
+			return nil, nil, errors.Join(fmt.Errorf("the server %s, which this one follows: %w", client.URL, err), copied.Close())
+		case how == replication.CopyContinues:
+			return replication.NewLog(client, sealed, head, logger), sealed, nil
+		case how == replication.CopyExpired && !again:
+			logger.Warn("the history of the server does not reach back to the copy, which is made again", "server", client.URL, "revision", head)
+			if err := copied.Close(); err != nil {
+				return nil, nil, err
+			}
+		default:
+			return nil, nil, errors.Join(fmt.Errorf("data directory %s: it has changes that the server %s does not have, or is the copy of another server: choose an empty or a new directory", c.Data.Path, client.URL), copied.Close())
+		}
+	}
+}
+
+// openCopy opens the log of the copy. It first makes the copy if there is none, or if it is to be made again.
+func (c *Copy) openCopy(ctx context.Context, client *replication.Client, logger *slog.Logger, again bool) (store.Log, store.Revision, error) {
+	var log store.Log
+	err := datadir.ErrNoCopy
+	if !again {
+		log, err = c.Data.OpenLog(ctx)
+	}
+	if errors.Is(err, datadir.ErrNoCopy) {
+		if err := c.fetch(ctx, client, logger); err != nil {
+			return nil, 0, err
+		}
+		log, err = c.Data.OpenLog(ctx)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return log, log.(interface{ Summary() pebblelog.Summary }).Summary().Revision, nil
+}
+
+// fetch makes the copy from a backup.
+func (c *Copy) fetch(ctx context.Context, client *replication.Client, logger *slog.Logger) error {
+	began := time.Now()
+	backup, err := c.backup(ctx, client)
+	if err != nil {
+		return fmt.Errorf("a backup of the server %s, which this one follows: %w", client.URL, err)
+	}
+	defer backup.Close()
+	about, err := c.Data.MakeCopy(ctx, backup)
+	if err != nil {
+		return fmt.Errorf("the copy of the server %s: %w", client.URL, err)
+	}
+	logger.Info("made a copy", "server", client.URL, "objects", about.Log.Objects, "revision", about.Log.ResourceVersion, "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// backup asks for a backup until the server makes one: it makes one at a time.
+func (c *Copy) backup(ctx context.Context, client *replication.Client) (io.ReadCloser, error) {
+	const patience = 30 * time.Second
+	for began := time.Now(); ; {
+		body, err := client.Get(ctx, "/backup")
+		if !apierrors.IsTooManyRequests(err) || time.Since(began) > patience {
+			return body, err
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// client returns the client of the server.
+func (c *Copy) client() (*replication.Client, error) {
+	config := rest.CopyConfig(c.Server)
+	config.Timeout = 0
+	h, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	at, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &replication.Client{HTTP: h, URL: replication.URLOf(at)}, nil
+}

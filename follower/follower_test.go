@@ -1,0 +1,275 @@
+package follower_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/follower"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts a server, which the test closes.
+func start(t *testing.T, s *tidemark.Server) *tidemark.Server {
+	t.Helper()
+	must(t, s.Start(t.Context()))
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func primary(t *testing.T, dir string) *tidemark.Server {
+	t.Helper()
+	return start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+}
+
+func following(c *rest.Config, dir string) *tidemark.Server {
+	return &tidemark.Server{Shared: &follower.Copy{Server: c, Data: &datadir.Dir{Path: dir}}}
+}
+
+// waitFor polls until a condition holds.
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("a minute has passed, and still not: %s", what)
+		}
+	}
+}
+
+func clients(s *tidemark.Server) *kubernetes.Clientset {
+	return kubernetes.NewForConfigOrDie(s.RESTConfig())
+}
+
+func maps(s *tidemark.Server) func(ctx context.Context, name, value string) (*corev1.ConfigMap, error) {
+	c := clients(s).CoreV1().ConfigMaps("default")
+	return func(ctx context.Context, name, value string) (*corev1.ConfigMap, error) {
+		return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"v": value}}, metav1.CreateOptions{})
+	}
+}
+
+// state returns the resource versions and the contents of all ConfigMaps.
+func state(t *testing.T, s *tidemark.Server) string {
+	t.Helper()
+	all, err := clients(s).CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	var b strings.Builder
+	for _, c := range all.Items {
+		fmt.Fprintln(&b, c.Namespace, c.Name, c.UID, c.ResourceVersion, c.Data["v"])
+	}
+	return b.String()
+}
+
+// TestFollow writes to a server and to its follower. Each reads what the other one has acknowledged.
+func TestFollow(t *testing.T) {
+	p := primary(t, t.TempDir())
+	onPrimary := maps(p)
+	_, err := onPrimary(t.Context(), "before", "1")
+	must(t, err)
+	f := start(t, following(p.RESTConfig(), t.TempDir()))
+	onFollower := maps(f)
+	for i := range 20 {
+		name := strconv.Itoa(i)
+		write, read := onPrimary, f
+		if i%2 == 0 {
+			write, read = onFollower, p
+		}
+		made, err := write(t.Context(), name, "x")
+		must(t, err)
+		got, err := clients(read).CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{})
+		must(t, err)
+		if got.ResourceVersion != made.ResourceVersion || got.UID != made.UID {
+			t.Errorf("%s: written %s, read %s", name, made.ResourceVersion, got.ResourceVersion)
+		}
+	}
+	if _, err := onFollower(t.Context(), "before", "2"); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("what exists: %v", err)
+	}
+	if a, b := state(t, p), state(t, f); a != b {
+		t.Errorf("the server has\n%s\nand the follower\n%s", a, b)
+	}
+}
+
+// TestRestart restarts a follower. It goes on with its copy, and a watch goes on from before.
+func TestRestart(t *testing.T) {
+	p := primary(t, t.TempDir())
+	dir := filepath.Join(t.TempDir(), "copy")
+	f := following(p.RESTConfig(), dir)
+	must(t, f.Start(t.Context()))
+	first, err := maps(f)(t.Context(), "first", "1")
+	must(t, err)
+	must(t, f.Close())
+	_, err = maps(p)(t.Context(), "meanwhile", "2")
+	must(t, err)
+	ca, err := os.ReadFile(filepath.Join(dir, "pki", "ca.crt"))
+	must(t, err)
+
+	f = following(p.RESTConfig(), dir)
+	var log bytes.Buffer
+	f.Shared.(*follower.Copy).Logger = slog.New(slog.NewTextHandler(&log, nil))
+	start(t, f)
+	if strings.Contains(log.String(), "made a copy") {
+		t.Errorf("the copy was made again: %s", &log)
+	}
+	if again, err := os.ReadFile(filepath.Join(dir, "pki", "ca.crt")); err != nil || !bytes.Equal(again, ca) {
+		t.Errorf("the certificate authority has changed: %v", err)
+	}
+	if a, b := state(t, p), state(t, f); a != b {
+		t.Errorf("the server has\n%s\nand the follower\n%s", a, b)
+	}
+	w, err := clients(f).CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: first.ResourceVersion})
+	must(t, err)
+	defer w.Stop()
+	if e := <-w.ResultChan(); e.Type != watch.Added || e.Object.(*corev1.ConfigMap).Name != "meanwhile" {
+		t.Errorf("the watch begins with %+v", e)
+	}
+}
+
+// TestOutage stops the server. Its follower answers reads of any version, and nothing else, until the server is back.
+func TestOutage(t *testing.T) {
+	dir := t.TempDir()
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
+	must(t, p.Start(t.Context()))
+	f := start(t, following(p.RESTConfig(), t.TempDir()))
+	onFollower := clients(f).CoreV1().ConfigMaps("default")
+	_, err := maps(f)(t.Context(), "a", "1")
+	must(t, err)
+	list, err := onFollower.List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	w, err := onFollower.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	must(t, err)
+	defer w.Stop()
+	address := p.URL()
+	must(t, p.Close())
+
+	if got, err := onFollower.List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil || len(got.Items) != len(list.Items) {
+		t.Errorf("a list of any version: %v", err)
+	}
+	const path = "/api/v1/namespaces/default/configmaps"
+	if code, text := servertest.Get(t, f.RESTConfig(), path+"/a"); code < 500 || !strings.Contains(text, "connection refused") {
+		t.Errorf("a read of the most recent version without the server: %d %s", code, text)
+	}
+	r, err := servertest.Client(t, f.RESTConfig()).Post(f.URL()+path, "application/json", strings.NewReader(`{"metadata":{"name":"lost"}}`))
+	must(t, err)
+	if r.Body.Close(); r.StatusCode < 500 {
+		t.Errorf("a write without the server: %d", r.StatusCode)
+	}
+	if code, text := servertest.Get(t, f.RESTConfig(), "/readyz"); code == 200 {
+		t.Errorf("the follower is ready: %s", text)
+	}
+	if _, text := servertest.Get(t, f.RESTConfig(), "/metrics"); !strings.Contains(text, "tidemark_follower_connected 0") {
+		t.Error("the metrics have no tidemark_follower_connected 0")
+	}
+
+	port, err := strconv.Atoi(address[strings.LastIndex(address, ":")+1:])
+	must(t, err)
+	p = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Port: port})
+	_, err = maps(p)(t.Context(), "back", "1")
+	must(t, err)
+	for e := range w.ResultChan() {
+		if e.Type != watch.Added {
+			t.Fatalf("the watch has %+v", e)
+		}
+		if e.Object.(*corev1.ConfigMap).Name == "back" {
+			break
+		}
+	}
+	_, err = maps(f)(t.Context(), "again", "1")
+	must(t, err)
+	waitFor(t, "tidemark_follower_connected 1, and no lag", func() bool {
+		_, text := servertest.Get(t, f.RESTConfig(), "/metrics")
+		return strings.Contains(text, "tidemark_follower_connected 1") && strings.Contains(text, "tidemark_follower_lag_seconds 0\n") && strings.Contains(text, "tidemark_follower_lag_revisions 0\n")
+	})
+}
+
+// TestPromote starts a server on the copy of a follower, in place of the one that it followed.
+func TestPromote(t *testing.T) {
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}}
+	must(t, p.Start(t.Context()))
+	dir := t.TempDir()
+	f := following(p.RESTConfig(), dir)
+	must(t, f.Start(t.Context()))
+	_, err := maps(p)(t.Context(), "a", "1")
+	must(t, err)
+	_, err = maps(f)(t.Context(), "b", "2")
+	must(t, err)
+	want := state(t, f)
+	config := p.RESTConfig()
+	must(t, p.Close())
+	must(t, f.Close())
+	n := primary(t, dir)
+	if got := state(t, n); got != want {
+		t.Errorf("the new server has\n%s\nwant\n%s", got, want)
+	}
+	c, err := maps(n)(t.Context(), "c", "3")
+	must(t, err)
+	if !strings.Contains(state(t, n), c.ResourceVersion+" 3") {
+		t.Errorf("the new server lacks its own write: %s", state(t, n))
+	}
+	must(t, n.Close())
+	if err := following(config, dir).Start(t.Context()); !errors.Is(err, datadir.ErrNoCopy) && (err == nil || !strings.Contains(err.Error(), "connection refused")) {
+		t.Errorf("the directory of the new server is followed as a copy: %v", err)
+	}
+}
+
+// TestReplaced: a copy is made again from a server that was restored from a backup, and refused beside a server that
+// it is no copy of.
+func TestReplaced(t *testing.T) {
+	p := primary(t, t.TempDir())
+	dir := t.TempDir()
+	f := following(p.RESTConfig(), dir)
+	must(t, f.Start(t.Context()))
+	_, err := maps(f)(t.Context(), "a", "1")
+	must(t, err)
+	must(t, f.Close())
+
+	restored := t.TempDir()
+	backup := new(bytes.Buffer)
+	r, err := servertest.Client(t, p.RESTConfig()).Get(p.URL() + "/backup")
+	must(t, err)
+	_, err = backup.ReadFrom(r.Body)
+	must(t, errors.Join(err, r.Body.Close()))
+	_, err = (&datadir.Dir{Path: restored}).Restore(t.Context(), backup, datadir.RestoreOptions{})
+	must(t, err)
+	other := primary(t, restored)
+	_, err = maps(other)(t.Context(), "b", "2")
+	must(t, err)
+	f = following(other.RESTConfig(), dir)
+	must(t, f.Start(t.Context()))
+	if a, b := state(t, other), state(t, f); a != b {
+		t.Errorf("the server has\n%s\nand the follower\n%s", a, b)
+	}
+	must(t, f.Close())
+
+	for what, s := range map[string]*tidemark.Server{"an older server": p, "another server": primary(t, t.TempDir())} {
+		if err := following(s.RESTConfig(), dir).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "it has changes that the server") {
+			t.Errorf("%s is followed by a copy of another one: %v", what, err)
+		}
+	}
+	if err := following(p.RESTConfig(), restored).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "it is not empty") {
+		t.Errorf("the directory of a server is followed as a copy: %v", err)
+	}
+}

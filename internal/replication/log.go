@@ -1,0 +1,402 @@
+package replication
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Client sends the requests of a follower.
+type Client struct {
+	// HTTP authenticates the follower. It has no timeout.
+	HTTP *http.Client
+	// URL is that of the server, without a slash at its end.
+	URL string
+}
+
+const (
+	// answerTime limits all requests but streams.
+	answerTime = 10 * time.Second
+	// silence is when a stream without a message counts as lost.
+	silence = 5 * heartbeat
+	// longestPause is the longest pause before another try, and shortestPause the first one.
+	shortestPause, longestPause = 50 * time.Millisecond, 2 * time.Second
+	// maxAnswer limits an answer that is no stream.
+	maxAnswer = 1 << 20
+)
+
+// do sends a request. The caller closes the body of the answer, whose code is 200.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
+	at := c.URL + path
+	if len(query) > 0 {
+		at += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/octet-stream")
+	}
+	answer, err := c.HTTP.Do(r)
+	if err != nil || answer.StatusCode == http.StatusOK {
+		return answer, err
+	}
+	defer answer.Body.Close()
+	b, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	s := metav1.Status{Status: metav1.StatusFailure, Code: int32(answer.StatusCode), Message: answer.Status}
+	if json.Unmarshal(b, &s) != nil || s.Code == 0 {
+		s.Code = int32(answer.StatusCode)
+	}
+	return nil, &apierrors.StatusError{ErrStatus: s}
+}
+
+// Get returns the answer to a request for a path.
+func (c *Client) Get(ctx context.Context, path string) (io.ReadCloser, error) {
+	answer, err := c.do(ctx, http.MethodGet, path, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Body, nil
+}
+
+// get decodes an answer.
+func (c *Client) get(ctx context.Context, method, path string, query url.Values, body []byte, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	answer, err := c.do(ctx, method, path, query, body)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	return json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(into)
+}
+
+// Compare asks the server whether a copy can be continued.
+func (c *Client) Compare(ctx context.Context, copied store.Log, at store.Revision) (Copy, error) {
+	query := url.Values{"revision": {strconv.FormatUint(uint64(at), 10)}}
+	if at > copied.Floor() {
+		for e, err := range copied.Changes(ctx, "", at-1, at) {
+			if err != nil {
+				return "", err
+			}
+			query.Set("digest", digestOf(e.Collection, e.Key, at, e.Object))
+		}
+	}
+	var head Head
+	err := c.get(ctx, http.MethodGet, Path+"/head", query, nil, &head)
+	return head.Copy, err
+}
+
+// Log is the log of a follower. It implements store.Shared on a copy of the objects of a server, which it
+// keeps up to date.
+type Log struct {
+	client *Client
+	copied store.Log
+	log    *slog.Logger
+
+	compacting sync.WaitGroup
+	stop       chan struct{} // closed by Close
+	floors     chan store.Revision
+
+	mu       sync.Mutex
+	through  store.Revision // what the copy has
+	head     store.Revision // the newest revision of the server that is known
+	caughtUp time.Time      // when the copy last had all that the server had
+	lost     error          // why there is no stream; nil: there is one
+}
+
+// NewLog returns a log on a copy that ends with a revision, and can be continued. It owns the copy.
+func NewLog(c *Client, copied store.Log, head store.Revision, log *slog.Logger) *Log {
+	l := &Log{client: c, copied: copied, log: log, through: head, head: head, stop: make(chan struct{}), floors: make(chan store.Revision, 1), caughtUp: time.Now(), lost: errors.New("not connected yet")}
+	l.compacting.Go(l.compact)
+	return l
+}
+
+// Lag is how far a follower is behind its server.
+type Lag struct {
+	// Revisions is the number of revisions that the server is known to be ahead.
+	Revisions store.Revision
+	// Time is for how long the follower has not had all that the server had.
+	Time time.Duration
+	// Connected: the server sends its changes.
+	Connected bool
+}
+
+// Lag returns how far the copy is behind.
+func (l *Log) Lag() Lag {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lag := Lag{Revisions: l.head - l.through, Connected: l.lost == nil}
+	if since := time.Since(l.caughtUp); !lag.Connected || lag.Revisions > 0 || since > 2*heartbeat {
+		lag.Time = since
+	}
+	return lag
+}
+
+// Load implements store.Shared. It first takes over what the server has acknowledged.
+func (l *Log) Load(ctx context.Context, load func(string, *store.Object) error) (store.Bounds, error) {
+	head, err := l.Head(ctx)
+	if err != nil {
+		return store.Bounds{}, err
+	}
+	l.mu.Lock()
+	after := l.through
+	l.mu.Unlock()
+	if after < head {
+		for b, err := range l.Follow(ctx, after) {
+			if err != nil {
+				return store.Bounds{}, err
+			}
+			if b.Through >= head {
+				break
+			}
+		}
+	}
+	b, err := l.copied.Replay(ctx, load)
+	b.Marks, b.InMemory = nil, false
+	return b, err
+}
+
+// Follow implements store.Shared. A batch is in the copy before it is yielded.
+func (l *Log) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.Batch, error] {
+	return func(yield func(store.Batch, error) bool) {
+		l.mu.Lock()
+		l.through = after
+		l.mu.Unlock()
+		for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+			began := time.Now()
+			goOn, err := l.follow(ctx, &after, yield)
+			switch {
+			case !goOn:
+				return
+			case ctx.Err() != nil:
+				yield(store.Batch{}, ctx.Err())
+				return
+			case final(err):
+				yield(store.Batch{}, fmt.Errorf("%w: %w", store.ErrReset, err))
+				return
+			}
+			l.disconnected(err)
+			if time.Since(began) > longestPause {
+				pause = shortestPause
+			}
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// final reports whether the copy cannot be continued from this server.
+func final(err error) bool {
+	var local *copyError
+	return errors.As(err, &local) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsConflict(err)
+}
+
+// copyError is an error of the copy.
+type copyError struct{ err error }
+
+func (e *copyError) Error() string { return "the copy: " + e.err.Error() }
+func (e *copyError) Unwrap() error { return e.err }
+
+func (l *Log) disconnected(err error) {
+	l.mu.Lock()
+	first := l.lost == nil
+	l.lost = err
+	l.mu.Unlock()
+	if first {
+		l.log.Warn("the stream of changes ended; the state is as of then until the server can be reached", "server", l.client.URL, "err", err)
+	}
+}
+
+var errSilent = errors.New("the server sends nothing")
+
+// follow reads one stream of changes. It returns false if yield did.
+func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(store.Batch, error) bool) (bool, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(answerTime, func() { cancel(errSilent) })
+	defer silent.Stop()
+	answer, err := l.client.do(ctx, http.MethodGet, Path+"/changes", url.Values{"after": {strconv.FormatUint(uint64(*after), 10)}}, nil)
+	if err != nil {
+		return true, err
+	}
+	defer answer.Body.Close()
+	r := bufio.NewReaderSize(answer.Body, 64<<10)
+	for {
+		m, err := readMessage(r)
+		silent.Reset(silence)
+		if err != nil {
+			return true, cmp.Or(context.Cause(ctx), err)
+		}
+		b := store.Batch{Entries: m.entries, Through: m.through, Floor: m.floor}
+		if err := l.copy(ctx, *after, &b); err != nil {
+			return true, err
+		}
+		*after = b.Through
+		l.noteMessage(&m)
+		if b.Floor = l.copied.Floor(); !yield(b, nil) {
+			return false, nil
+		}
+	}
+}
+
+// noteMessage records what the copy has now.
+func (l *Log) noteMessage(m *message) {
+	l.mu.Lock()
+	again := l.lost != nil
+	l.through, l.head, l.lost = m.through, max(m.head, m.through), nil
+	if l.through == l.head {
+		l.caughtUp = time.Now()
+	}
+	l.mu.Unlock()
+	if again {
+		l.log.Info("following", "server", l.client.URL, "revision", m.through)
+	}
+	select {
+	case l.floors <- m.floor:
+	default: // a compaction is under way; a later floor follows
+	}
+}
+
+// copy appends the changes of a batch to the copy.
+func (l *Log) copy(ctx context.Context, after store.Revision, b *store.Batch) error {
+	if len(b.Entries) == 0 {
+		b.Through = after // the head of the copy is the revision of a change
+		return nil
+	}
+	type place struct{ collection, key string }
+	made := map[place]*store.Object{}
+	for i := range b.Entries {
+		e := &b.Entries[i]
+		at := place{e.Collection, e.Key}
+		before, ok := made[at]
+		if !ok {
+			var err error
+			if before, err = l.copied.Current(e.Collection, e.Key); err != nil {
+				return &copyError{err}
+			}
+		}
+		e.Before, e.Deleting = before, e.Object == nil
+		made[at] = e.Object
+	}
+	if err := l.copied.Append(context.WithoutCancel(ctx), b.Entries, nil); err != nil {
+		return &copyError{err}
+	}
+	for i := range b.Entries {
+		b.Entries[i].Before = nil // the store knows it
+	}
+	return nil
+}
+
+// compact drops history that the server does not have any more, until Close.
+func (l *Log) compact() {
+	for {
+		select {
+		case floor := <-l.floors:
+			if floor <= l.copied.Floor() {
+				continue
+			}
+			if err := l.copied.Compact(context.Background(), floor); err != nil && !errors.Is(err, store.ErrNoSpace) {
+				l.log.Warn("the history of the copy was not compacted", "err", err)
+			}
+		case <-l.stop:
+			return
+		}
+	}
+}
+
+// Head implements store.Shared.
+func (l *Log) Head(ctx context.Context) (store.Revision, error) {
+	var head Head
+	if err := l.client.get(ctx, http.MethodGet, Path+"/head", nil, nil, &head); err != nil {
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		return 0, &store.UnavailableError{RetryAfter: time.Second, Err: err}
+	}
+	return head.Revision, nil
+}
+
+// Propose implements store.Shared. It makes one try.
+func (l *Log) Propose(ctx context.Context, t *store.Txn) (store.Decision, error) {
+	b := encodeTxn(t)
+	if len(b) > MaxTransaction {
+		return store.Decision{}, &store.UnfitError{Key: t.Writes[0].Key, Why: fmt.Sprintf("the transaction has %d bytes: want at most %d", len(b), MaxTransaction), Size: true}
+	}
+	var d Decision
+	if err := l.client.get(ctx, http.MethodPost, Path+"/transactions", nil, b, &d); err != nil {
+		return store.Decision{}, proposeError(ctx, t, err)
+	}
+	return store.Decision{Made: d.Made, First: d.First, Revision: d.Last}, nil
+}
+
+// proposeError returns the error of a transaction that was not answered with a decision.
+func proposeError(ctx context.Context, t *store.Txn, err error) error {
+	var refused apierrors.APIStatus
+	if !errors.As(err, &refused) {
+		if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+			return &store.UnavailableError{RetryAfter: time.Second, Err: err} // it was not sent
+		}
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return fmt.Errorf("%w: %w", store.ErrUnknown, err)
+	}
+	s := refused.Status()
+	switch {
+	case s.Reason == reasonUnfit:
+		return &store.UnfitError{Key: t.Writes[0].Key, Why: s.Message, Size: s.Code == http.StatusRequestEntityTooLarge}
+	case s.Code == http.StatusInsufficientStorage:
+		return fmt.Errorf("%w: the server that this one follows: %s", store.ErrNoSpace, s.Message)
+	case s.Code == http.StatusInternalServerError, s.Code == http.StatusGatewayTimeout:
+		return fmt.Errorf("%w: %s", store.ErrUnknown, s.Message)
+	case s.Code == http.StatusTooManyRequests:
+		return store.ErrOverloaded
+	}
+	return &store.UnavailableError{RetryAfter: time.Second, Err: err} // it was refused
+}
+
+// Changes implements store.Shared.
+func (l *Log) Changes(ctx context.Context, collection string, after, upTo store.Revision) iter.Seq2[store.Entry, error] {
+	return l.copied.Changes(ctx, collection, after, upTo)
+}
+
+// ObjectsAt implements store.Shared.
+func (l *Log) ObjectsAt(ctx context.Context, collection string, at store.Revision, prefix, after string) iter.Seq2[*store.Object, error] {
+	return l.copied.ObjectsAt(ctx, collection, at, prefix, after)
+}
+
+// Usage implements store.Shared.
+func (l *Log) Usage() store.Usage { return l.copied.Usage() }
+
+// Close implements store.Shared.
+func (l *Log) Close() error {
+	close(l.stop)
+	l.compacting.Wait()
+	return l.copied.Close()
+}
+
+// URLOf returns the URL of a server for Client.
+func URLOf(u *url.URL) string { return strings.TrimSuffix(u.String(), "/") }

@@ -1,0 +1,363 @@
+// Package replication gives followers the changes of a server, and makes their writes. A follower is
+// another server with a copy of the objects, in a data directory of its own.
+//
+//	GET  Path/head?revision=R&digest=D  the newest revision. With a copy that ends with the change of
+//	                                    revision R: whether it can be continued
+//	GET  Path/changes?after=R           all changes after R, as they happen
+//	POST Path/transactions              a transaction, which is made or refused
+//
+// The copy begins with a backup, so it has the certificates and keys of the server, too.
+package replication
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Path is what the paths of all requests begin with.
+const Path = "/replication"
+
+const (
+	// MaxFollowers limits the streams of changes.
+	MaxFollowers = 16
+	// heartbeat is the longest pause between two messages.
+	heartbeat = time.Second
+	// messageBytes is when a message is sent although there are more changes. One that is larger than that
+	// has one change.
+	messageBytes   = 1 << 20
+	messageChanges = 256
+)
+
+// Server answers the requests of followers. Its methods are safe for concurrent use.
+type Server struct {
+	store *store.Store
+	began store.Revision
+	slots chan struct{}
+}
+
+// NewServer returns a server for a store that was just opened.
+func NewServer(s *store.Store) *Server {
+	return &Server{store: s, began: s.Any().Revision(), slots: make(chan struct{}, MaxFollowers)}
+}
+
+// Head is the answer to a request for the newest revision.
+type Head struct {
+	Revision store.Revision `json:"revision"`
+	// Copy is set if the request described a copy.
+	Copy Copy `json:"copy,omitempty"`
+}
+
+// Copy is how a copy relates to the server.
+type Copy string
+
+// The values of Copy.
+const (
+	CopyContinues Copy = "continues" // it is an earlier state of the server
+	CopyExpired   Copy = "expired"   // the history of the server begins after it
+	CopyDiverged  Copy = "diverged"  // it has changes that the server does not have
+)
+
+// Decision is the answer to a transaction.
+type Decision struct {
+	Made bool `json:"made"`
+	// First and Last are the revisions of the transaction. Of one that was not made, Last is one at which its
+	// conditions did not hold.
+	First store.Revision `json:"first,omitempty"`
+	Last  store.Revision `json:"last"`
+}
+
+// ServeHead answers a request for the newest revision.
+func (s *Server) ServeHead(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		fail(w, newStatus(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the path wants another method than "+r.Method))
+		return
+	}
+	answer := Head{Revision: s.store.Any().Revision()}
+	if text := r.URL.Query().Get("revision"); text != "" {
+		at, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			fail(w, apierrors.NewBadRequest(fmt.Sprintf("revision=%q is not a number", text)))
+			return
+		}
+		if answer.Copy, err = s.compare(r.Context(), store.Revision(at), r.URL.Query().Get("digest")); err != nil {
+			fail(w, apierrors.NewInternalError(err))
+			return
+		}
+	}
+	send(w, answer)
+}
+
+// compare compares a copy with the server: its last change has a revision and a digest.
+func (s *Server) compare(ctx context.Context, at store.Revision, digest string) (Copy, error) {
+	floor, head := s.store.Bounds()
+	switch {
+	case at > head:
+		return CopyDiverged, nil
+	case at < floor:
+		return CopyExpired, nil
+	case at == floor || digest == "": // the change itself is not in both histories
+		return CopyContinues, nil
+	}
+	feed, err := s.store.Feed(at - 1)
+	if err != nil {
+		return CopyExpired, nil // since the look at the bounds
+	}
+	defer feed.Close()
+	var buf [1]store.CollectionChange
+	n, err := feed.TryNext(ctx, buf[:])
+	switch {
+	case errors.As(err, new(*store.ExpiredError)):
+		return CopyExpired, nil
+	case err != nil:
+		return "", err
+	case n == 0 || buf[0].Revision != at:
+		return CopyDiverged, nil
+	case digestOf(buf[0].Collection, buf[0].Key(), at, buf[0].After) != digest:
+		return CopyDiverged, nil
+	}
+	return CopyContinues, nil
+}
+
+// digestOf identifies a change: two of one revision are the same if their digests are.
+func digestOf(collection, key string, at store.Revision, o *store.Object) string {
+	var e encoder
+	e.string(collection)
+	e.string(key)
+	e.at(at)
+	if o != nil {
+		e.bytes(o.Bytes())
+	}
+	sum := sha256.Sum256(e)
+	return hex.EncodeToString(sum[:16])
+}
+
+// ServeChanges streams changes, until the context of the request ends.
+func (s *Server) ServeChanges(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		fail(w, newStatus(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the path wants another method than "+r.Method))
+		return
+	}
+	after, err := strconv.ParseUint(r.URL.Query().Get("after"), 10, 64)
+	if err != nil {
+		fail(w, apierrors.NewBadRequest("after is the revision that the changes follow: want a number"))
+		return
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		fail(w, apierrors.NewTooManyRequests(fmt.Sprintf("the server has %d followers, as many as it may have", MaxFollowers), 10))
+		return
+	}
+	if head := s.store.Any().Revision(); store.Revision(after) > head {
+		fail(w, newStatus(http.StatusConflict, metav1.StatusReasonConflict, (&store.TooLargeError{Revision: store.Revision(after), Current: head}).Error()))
+		return
+	}
+	feed, err := s.store.Feed(store.Revision(after))
+	if err != nil {
+		fail(w, apierrors.NewResourceExpired(err.Error()))
+		return
+	}
+	defer feed.Close()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	c := http.NewResponseController(w)
+	if c.Flush() != nil {
+		return
+	}
+	_ = s.stream(r.Context(), feed, w, c.Flush) // the follower asks again
+}
+
+// stream sends what a feed has, and a heartbeat when there is nothing.
+func (s *Server) stream(ctx context.Context, feed *store.Feed, w io.Writer, flush func() error) error {
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	buf := make([]store.CollectionChange, messageChanges)
+	var changes encoder
+	for {
+		n, err := feed.TryNext(ctx, buf)
+		if err != nil {
+			return err
+		}
+		for rest := buf[:n]; len(rest) > 0 || n == 0; {
+			changes = changes[:0]
+			count := 0
+			for count < len(rest) && (count == 0 || len(changes) < messageBytes) {
+				changes.change(rest[count].Collection, rest[count].Change)
+				count++
+			}
+			through := feed.Revision()
+			if rest = rest[count:]; len(rest) > 0 {
+				through = rest[0].Revision - 1
+			}
+			if err := s.send(w, through, count, changes); err != nil {
+				return err
+			}
+			if n == 0 {
+				break
+			}
+		}
+		clear(buf[:n])
+		if cap(changes) > 2*messageBytes {
+			changes = nil
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+		select {
+		case <-feed.Ready():
+		case <-beat.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// send writes a message.
+func (s *Server) send(w io.Writer, through store.Revision, count int, changes encoder) error {
+	floor, head := s.store.Bounds()
+	var m encoder
+	m.at(through)
+	m.at(floor)
+	m.at(max(head, through))
+	m.uint(uint64(count))
+	_, err := w.Write(append(binary.AppendUvarint(nil, uint64(len(m)+len(changes))), m...))
+	if err == nil {
+		_, err = w.Write(changes)
+	}
+	return err
+}
+
+// ServeTransaction makes a transaction.
+func (s *Server) ServeTransaction(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		fail(w, newStatus(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the path wants another method than "+r.Method))
+		return
+	}
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		fail(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	t, err := decodeTxn(b)
+	if err == nil {
+		err = t.Check()
+	}
+	if err != nil {
+		fail(w, apierrors.NewBadRequest("the transaction: "+err.Error()))
+		return
+	}
+	answer, err := s.decide(r.Context(), t)
+	if err != nil {
+		fail(w, statusOf(err))
+		return
+	}
+	send(w, answer)
+}
+
+// decide makes a transaction or refuses it.
+func (s *Server) decide(ctx context.Context, t *store.Txn) (Decision, error) {
+	for _, g := range t.Guards {
+		if g.Seen < s.began { // the guards of that time are gone
+			return Decision{Last: s.store.Any().Revision()}, nil
+		}
+	}
+	made, err := s.store.Apply(ctx, t)
+	if errors.As(err, new(*store.TxnError)) {
+		return Decision{Last: s.store.Any().Revision()}, nil
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	d := Decision{Made: true}
+	for _, o := range made {
+		if o == nil { // made and deleted by the transaction
+			continue
+		}
+		if d.First == 0 || o.Modified < d.First {
+			d.First = o.Modified
+		}
+		d.Last = max(d.Last, o.Modified)
+	}
+	if d.Last == 0 {
+		d.Last = s.store.Any().Revision()
+	}
+	return d, nil
+}
+
+// The reasons by which a follower tells errors apart.
+const (
+	reasonNoSpace = "NoSpace"
+	reasonUnfit   = "Unfit"
+	reasonQuota   = "StorageQuota"
+)
+
+// statusOf returns the answer for an error of the store.
+func statusOf(err error) *apierrors.StatusError {
+	status := func(code int, reason metav1.StatusReason) *apierrors.StatusError {
+		return newStatus(code, reason, err.Error())
+	}
+	var unfit *store.UnfitError
+	var full *store.QuotaError
+	switch {
+	case errors.As(err, &unfit):
+		s := status(http.StatusUnprocessableEntity, reasonUnfit)
+		if unfit.Size {
+			s.ErrStatus.Code = http.StatusRequestEntityTooLarge
+		}
+		return s
+	case errors.As(err, &full):
+		return status(http.StatusInsufficientStorage, reasonQuota)
+	case errors.Is(err, store.ErrNoSpace):
+		return status(http.StatusInsufficientStorage, reasonNoSpace)
+	case errors.Is(err, store.ErrOverloaded):
+		return apierrors.NewTooManyRequests(err.Error(), 1)
+	case errors.Is(err, store.ErrClosed):
+		return status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+	}
+	return status(http.StatusInternalServerError, metav1.StatusReasonInternalError) // perhaps it was made
+}
+
+func newStatus(code int, reason metav1.StatusReason, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}}
+}
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, err *apierrors.StatusError) {
+	s := err.ErrStatus
+	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	b, _ := json.Marshal(s)
+	w.Header().Set("Content-Type", "application/json")
+	if d := s.Details; d != nil && d.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
+	}
+	w.WriteHeader(int(s.Code))
+	_, _ = w.Write(b)
+}
+
+// send answers with a document.
+func send(w http.ResponseWriter, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		fail(w, apierrors.NewInternalError(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(b)
+}
