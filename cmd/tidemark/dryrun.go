@@ -31,6 +31,8 @@ func (f *serveFlags) tryOut(ctx context.Context, stdout, stderr io.Writer) error
 	case f.inMemory:
 	case f.etcd.on():
 		data = "etcd at " + strings.Join(f.etcd.cluster.Servers, ", ")
+	case f.follow.on():
+		data = "a copy of " + f.follow.url
 	case f.past(): // nothing is written to the directory
 		storage, err := f.storage(ctx)
 		if err != nil {

@@ -42,6 +42,7 @@ type serveFlags struct {
 	maxStorage      byteSize // zero: not given
 
 	etcd           etcdFlags
+	follow         followFlags
 	control        controlFlags
 	controllers    []string
 	fairness       fairnessFlags
@@ -150,7 +151,7 @@ func newServeFor(f *serveFlags) *cobra.Command {
 			if err := f.check(c.Flags().Changed); err != nil {
 				return usageError{err}
 			}
-			if err := f.etcd.check(f); err != nil {
+			if err := errors.Join(f.etcd.check(f), f.follow.check(f)); err != nil {
 				return usageError{err}
 			}
 			if f.dryRun {
@@ -161,6 +162,7 @@ func newServeFor(f *serveFlags) *cobra.Command {
 	}
 	f.register(c)
 	inGroup(c.Flags(), "Objects in etcd", func() { f.etcd.register(c.Flags()) })
+	inGroup(c.Flags(), "Objects of another server", func() { f.follow.register(c.Flags()) })
 	return c
 }
 
@@ -373,9 +375,12 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 
 	s := &f.server
 	s.Logger = f.logging.logger(stderr)
-	if f.etcd.on() {
+	switch {
+	case f.etcd.on():
 		s.Shared, err = f.etcd.open(f)
-	} else {
+	case f.follow.on():
+		s.Shared, err = f.follow.open(f)
+	default:
 		s.Storage, err = f.storage(ctx)
 	}
 	if err != nil {
@@ -555,6 +560,8 @@ func (f *serveFlags) announce(w io.Writer, kubeconfig string, api *controlServer
 		data = "memory, gone when the server stops"
 	case f.etcd.on():
 		data = "etcd at " + strings.Join(f.etcd.cluster.Servers, ", ")
+	case f.follow.on():
+		data += ", a copy of " + f.follow.url
 	case f.past():
 		data += fmt.Sprintf(" at resource version %d; changes are gone when the server stops", f.server.At)
 	}
