@@ -24,8 +24,8 @@ func (o *followFlags) register(flags *pflag.FlagSet) {
 // on reports whether the server follows another one.
 func (o *followFlags) on() bool { return o.url != "" }
 
-// check reports invalid values.
-func (o *followFlags) check(f *serveFlags) error {
+// check reports invalid values. Changed reports whether a flag was given.
+func (o *followFlags) check(f *serveFlags, changed func(string) bool) error {
 	switch {
 	case !o.on() && o.kubeconfig != "":
 		return errors.New("--follow-kubeconfig is for --follow: name the server to follow")
@@ -41,7 +41,7 @@ func (o *followFlags) check(f *serveFlags) error {
 		return errors.New("--follow and --at exclude each other")
 	case f.acceptLoss:
 		return errors.New("--accept-data-loss is not for --follow: remove a damaged copy, and it is made again")
-	case f.server.Controllers != nil:
+	case changed("controllers"):
 		return errors.New("--controllers is not for --follow: the server that is followed runs the controllers")
 	}
 	if u, err := url.Parse(o.url); err != nil || u.Scheme != "https" || u.Host == "" {

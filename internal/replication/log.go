@@ -115,7 +115,8 @@ type Log struct {
 	log    *slog.Logger
 
 	compacting sync.WaitGroup
-	stop       chan struct{} // closed by Close
+	ctx        context.Context // ends with Close
+	stop       context.CancelFunc
 	floors     chan store.Revision
 
 	mu       sync.Mutex
@@ -127,7 +128,8 @@ type Log struct {
 
 // NewLog returns a log on a copy that ends with a revision, and can be continued. It owns the copy.
 func NewLog(c *Client, copied store.Log, head store.Revision, log *slog.Logger) *Log {
-	l := &Log{client: c, copied: copied, log: log, through: head, head: head, stop: make(chan struct{}), floors: make(chan store.Revision, 1), caughtUp: time.Now(), lost: errors.New("not connected yet")}
+	l := &Log{client: c, copied: copied, log: log, through: head, head: head, floors: make(chan store.Revision, 1), caughtUp: time.Now(), lost: errors.New("not connected yet")}
+	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.compacting.Go(l.compact)
 	return l
 }
@@ -310,19 +312,29 @@ func (l *Log) copy(ctx context.Context, after store.Revision, b *store.Batch) er
 	return nil
 }
 
+// reclaimPause is the pause between two attempts to give space back to a disk that is nearly full.
+const reclaimPause = time.Minute
+
 // compact drops history that the server does not have any more, until Close.
 func (l *Log) compact() {
+	var reclaimed time.Time
 	for {
+		var floor store.Revision
 		select {
-		case floor := <-l.floors:
-			if floor <= l.copied.Floor() {
-				continue
-			}
-			if err := l.copied.Compact(context.Background(), floor); err != nil && !errors.Is(err, store.ErrNoSpace) {
-				l.log.Warn("the history of the copy was not compacted", "err", err)
-			}
-		case <-l.stop:
+		case floor = <-l.floors:
+		case <-l.ctx.Done():
 			return
+		}
+		err := error(nil)
+		if floor > l.copied.Floor() {
+			err = l.copied.Compact(l.ctx, floor)
+		}
+		if err == nil && l.copied.Short() > 0 && time.Since(reclaimed) > reclaimPause {
+			reclaimed = time.Now()
+			err = l.copied.Reclaim(l.ctx)
+		}
+		if err != nil && l.ctx.Err() == nil && !errors.Is(err, store.ErrNoSpace) {
+			l.log.Warn("the history of the copy was not compacted", "err", err)
 		}
 	}
 }
@@ -393,7 +405,7 @@ func (l *Log) Usage() store.Usage { return l.copied.Usage() }
 
 // Close implements store.Shared.
 func (l *Log) Close() error {
-	close(l.stop)
+	l.stop()
 	l.compacting.Wait()
 	return l.copied.Close()
 }

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -77,6 +78,16 @@ func (d *decoder) count(least int) int {
 		return 0
 	}
 	return int(n)
+}
+
+// most is count with a limit.
+func (d *decoder) most(least, limit int) int {
+	n := d.count(least)
+	if n > limit {
+		d.fail(fmt.Errorf("%d parts of a kind: want at most %d", n, limit))
+		return 0
+	}
+	return n
 }
 
 // bytes returns a part of the encoding.
@@ -171,7 +182,7 @@ type message struct {
 	entries              []store.Entry
 }
 
-// readMessage reads a message. The reader has the size of what a sender keeps back at most.
+// readMessage reads a message. It takes memory for what has arrived alone.
 func readMessage(r interface {
 	io.Reader
 	io.ByteReader
@@ -183,11 +194,11 @@ func readMessage(r interface {
 	if n > maxMessage {
 		return m, fmt.Errorf("a message of %d bytes: want at most %d", n, maxMessage)
 	}
-	b := make([]byte, n)
-	if _, err := io.ReadFull(r, b); err != nil {
+	b := bytes.NewBuffer(make([]byte, 0, min(n, 2*messageBytes))) // most messages fit
+	if _, err := io.CopyN(b, r, int64(n)); err != nil {
 		return m, err
 	}
-	d := decoder{rest: b}
+	d := decoder{rest: b.Bytes()}
 	m.through, m.floor, m.head = d.at(), d.at(), d.at()
 	for range d.count(4) {
 		m.entries = append(m.entries, d.change())
@@ -249,7 +260,7 @@ func encodeTxn(t *store.Txn) []byte {
 // decodeTxn decodes a transaction. Its values are parts of b.
 func decodeTxn(b []byte) (*store.Txn, error) {
 	d, t := decoder{rest: b}, new(store.Txn)
-	for range d.count(4) {
+	for range d.most(4, store.MaxTxnWrites) {
 		w := store.Write{Collection: d.string(), Key: d.string()}
 		flags := d.uint()
 		w.If, w.Deleting, w.Next = d.at(), flags&isDeleting != 0, flags&isNext != 0
@@ -266,10 +277,10 @@ func decodeTxn(b []byte) (*store.Txn, error) {
 		}
 		t.Writes = append(t.Writes, w)
 	}
-	for range d.count(3) {
+	for range d.most(3, store.MaxTxnWrites) {
 		t.Needs = append(t.Needs, store.Need{Collection: d.string(), Key: d.string(), Modified: d.at()})
 	}
-	for range d.count(3) {
+	for range d.most(3, store.MaxTxnGuards) {
 		t.Guards = append(t.Guards, store.Guard{Name: d.string(), Seen: d.at(), Claim: d.uint() != 0})
 	}
 	return t, d.end()

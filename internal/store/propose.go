@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -133,12 +132,12 @@ func (f *follower) made(a *flight, befores []*Object, d Decision) []*Object {
 	f.flights.mu.Unlock()
 	all := make([]*Object, 0, len(a.txn.Writes))
 	for first, last := range a.txn.stored() {
-		o := published(seen, first, d)
-		if o == nil {
-			o = last.object(befores[len(all)], d.Revision)
+		own := published(seen, first, d)
+		if len(own) == 0 { // a reload has passed over it
+			own = append(own, last.object(befores[len(all)], d.Revision))
 		}
-		for {
-			all = append(all, o) // of each write of the object
+		for i := 0; ; i++ {
+			all = append(all, own[min(i, len(own)-1)]) // a log that does not store all of them has one
 			if &a.txn.Writes[len(all)-1] == last {
 				break
 			}
@@ -147,23 +146,23 @@ func (f *follower) made(a *flight, befores []*Object, d Decision) []*Object {
 	return all
 }
 
-// published returns the object of the last change that the transaction made of an object, as an answer shows
-// it: nil if it is not among those that were seen, because a reload has passed over it.
-func published(seen []seenChange, w *Write, d Decision) *Object {
+// published returns the objects that the transaction made of an object, in order, as answers show them. None is
+// there if no change was seen.
+func published(seen []seenChange, w *Write, d Decision) (all []*Object) {
 	first := d.First
 	if first == 0 {
 		first = d.Revision
 	}
-	for _, c := range slices.Backward(seen) {
-		if c.Revision < first || c.Revision > d.Revision || c.collection != w.Collection || c.key() != w.Key {
-			continue
+	for _, c := range seen {
+		switch {
+		case c.Revision < first || c.Revision > d.Revision || c.collection != w.Collection || c.key() != w.Key:
+		case c.After != nil:
+			all = append(all, c.After)
+		default:
+			all = append(all, c.Gone())
 		}
-		if c.After != nil {
-			return c.After
-		}
-		return c.Gone()
 	}
-	return nil
+	return all
 }
 
 // object is what a write made at a revision, of the object before it.

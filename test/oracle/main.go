@@ -3,7 +3,7 @@
 // with the scenarios compare the answers, and holds the result against two lists:
 // the areas that are built, and the scenarios that wait for a part.
 //
-//	go run ./test/oracle --dir FOLDER [--run REGEXP] [-v]
+//	go run ./test/oracle --dir FOLDER [--run REGEXP] [--follower] [-v]
 //
 // The exit status is 0 when every scenario of a built area passes, apart from the
 // waiting ones, and every waiting one still fails.
@@ -23,6 +23,8 @@ import (
 	"strings"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/follower"
 )
 
 //go:embed areas.txt
@@ -30,6 +32,8 @@ var areasText string
 
 //go:embed waiting.txt
 var waitingText string
+
+var throughFollower bool
 
 // outcome is one scenario's result, as the runner writes it.
 type outcome struct {
@@ -41,6 +45,7 @@ type outcome struct {
 func main() {
 	dir := flag.String("dir", "", "folder of the runner and its scenarios")
 	run := flag.String("run", "", "only scenarios that match; then the lists are not held against the result")
+	flag.BoolVar(&throughFollower, "follower", false, "compare the answers of a server that follows another one")
 	verbose := flag.Bool("v", false, "show every scenario, and whole differences")
 	flag.Parse()
 	if err := check(*dir, *run, *verbose); err != nil {
@@ -125,11 +130,22 @@ func verify(dir, expr string, verbose bool) ([]outcome, error) {
 
 	// The scenarios were recorded without a kube-controller-manager, from a server that
 	// acts on roles, webhooks and policies.
-	s := tidemark.Server{Controllers: []string{"-*"}, NoUnenforcedWarnings: true}
+	s := &tidemark.Server{Controllers: []string{"-*"}, NoUnenforcedWarnings: true}
+	if throughFollower {
+		s.Storage = &datadir.Dir{Path: filepath.Join(tmp, "data")}
+	}
 	if err := s.Start(context.Background()); err != nil {
 		return nil, err
 	}
-	defer s.Close()
+	defer func() { s.Close() }()
+	if throughFollower {
+		f := &tidemark.Server{Shared: &follower.Copy{Server: s.RESTConfig(), Data: &datadir.Dir{Path: filepath.Join(tmp, "copy")}}, NoUnenforcedWarnings: true}
+		if err := f.Start(context.Background()); err != nil {
+			return nil, err
+		}
+		defer func() { f.Close() }()
+		s, f = f, s
+	}
 
 	runner := filepath.Join(tmp, "runner")
 	build := exec.Command("go", "build", "-o", runner, ".")
