@@ -235,6 +235,9 @@ var rareMetrics = map[string]metric{
 	"apiserver_storage_list_fetched_objects_total":   {"counter", "Objects that lists have read from the log.", "`group`, `resource`"},
 	"apiserver_storage_list_returned_objects_total":  {"counter", "Objects in lists that were read from the log.", "`group`, `resource`"},
 	"apiserver_storage_list_total":                   {"counter", "Lists that read the log.", "`group`, `resource`"},
+	"tidemark_follower_connected":                    {"gauge", "Whether the server that it follows sends its changes.", ""},
+	"tidemark_follower_lag_revisions":                {"gauge", "How many revisions the server that it follows is known to be ahead.", ""},
+	"tidemark_follower_lag_seconds":                  {"gauge", "For how long the server has not had all changes of the server that it follows; 0 if it has them.", ""},
 	"apiserver_terminated_watchers_total":            {"counter", "Watches that ended because their clients did not read.", "`group`, `resource`"},
 }
 
