@@ -1,12 +1,18 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
@@ -61,4 +67,98 @@ func TestFollow(t *testing.T) {
 	if code, text := servertest.Get(t, p.config, "/api/v1/namespaces/default/configmaps/c"); code != http.StatusOK {
 		t.Errorf("the old credentials: %d %s", code, text)
 	}
+}
+
+// TestFollowKills kills a server and its follower under writes to both. Nothing that was acknowledged is missing on
+// either of them.
+func TestFollowKills(t *testing.T) {
+	dir := t.TempDir()
+	data, copied := filepath.Join(dir, "data"), filepath.Join(dir, "copy")
+	p := serve(t, "--data-dir="+data)
+	primary := []string{"--data-dir=" + data, "--secure-port=" + p.config.Host[strings.LastIndex(p.config.Host, ":")+1:]}
+	following := []string{"--follow=" + p.config.Host, "--follow-kubeconfig=" + filepath.Join(data, "kubeconfig"), "--data-dir=" + copied}
+	f := serve(t, following...)
+	following = append(following, "--secure-port="+f.config.Host[strings.LastIndex(f.config.Host, ":")+1:])
+
+	var mu sync.Mutex
+	acknowledged := map[string]bool{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var writing sync.WaitGroup
+	for w := range 4 {
+		to := []*process{p, f}[w%2]
+		client, host := to.client, to.config.Host
+		writing.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				name := fmt.Sprintf("m-%d-%d", w, i)
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, host+"/api/v1/namespaces/default/configmaps", strings.NewReader(`{"metadata":{"name":"`+name+`"}}`))
+				if err != nil {
+					return
+				}
+				answer, err := client.Do(r)
+				if err != nil {
+					time.Sleep(time.Millisecond) // the server is being killed
+					continue
+				}
+				answer.Body.Close()
+				if answer.StatusCode == http.StatusCreated {
+					mu.Lock()
+					acknowledged[name] = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(acknowledged)
+	}
+	for round := range 6 {
+		for more := count() + 50; count() < more; time.Sleep(time.Millisecond) {
+			if t.Context().Err() != nil {
+				return
+			}
+		}
+		if round%2 == 0 {
+			p.signal(syscall.SIGKILL)
+			_ = p.cmd.Wait()
+			p = serve(t, primary...)
+		} else {
+			f.signal(syscall.SIGKILL)
+			_ = f.cmd.Wait()
+			f = serve(t, following...)
+		}
+	}
+	cancel()
+	writing.Wait()
+	versions := func(s *process) map[string]string {
+		var list struct {
+			Items []struct {
+				Metadata struct{ Name, ResourceVersion string }
+			}
+		}
+		code, text := servertest.Get(t, s.config, "/api/v1/namespaces/default/configmaps")
+		if err := json.Unmarshal([]byte(text), &list); err != nil || code != http.StatusOK {
+			t.Fatalf("%d %s", code, text)
+		}
+		all := map[string]string{}
+		for _, i := range list.Items {
+			all[i.Metadata.Name] = i.Metadata.ResourceVersion
+		}
+		return all
+	}
+	onServer, onFollower := versions(p), versions(f)
+	for end := time.Now().Add(time.Minute); !maps.Equal(onServer, onFollower) && time.Now().Before(end); { // requests that were broken off may still be made
+		onServer, onFollower = versions(p), versions(f)
+	}
+	if !maps.Equal(onServer, onFollower) {
+		t.Errorf("the server has %d objects, and the follower %d, or other versions", len(onServer), len(onFollower))
+	}
+	for name := range acknowledged {
+		if onServer[name] == "" {
+			t.Errorf("%s was acknowledged, and is missing", name)
+		}
+	}
+	t.Logf("%d writes were acknowledged, and %d made", len(acknowledged), len(onServer)-1)
 }
