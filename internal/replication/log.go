@@ -277,7 +277,7 @@ func (l *Log) noteMessage(m *message) {
 		l.log.Info("following", "server", l.client.URL, "revision", m.through)
 	}
 	select {
-	case l.floors <- m.floor:
+	case l.floors <- min(m.floor, m.through):
 	default: // a compaction is under way; a later floor follows
 	}
 }

@@ -78,7 +78,7 @@ func TestUnknown(t *testing.T) {
 }
 
 // TestDeletedOnce loses the answers of two deletions of one version. One of them is made, and it cannot be
-// told which: so at most one is reported as made.
+// known which: so at most one is reported as made.
 func TestDeletedOnce(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	l := open(t, c, nil)
