@@ -198,7 +198,7 @@ func TestRights(t *testing.T) {
 	if err := following(config, t.TempDir()).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("without rights: %v", err)
 	}
-	for _, path := range []string{"/replication/head", "/replication/changes"} {
+	for _, path := range []string{"/replication/v1/head", "/replication/v1/changes"} {
 		servertest.WantCode(t, config, path, http.StatusForbidden, fmt.Sprintf("forbidden: User %q cannot get path %q", config.Impersonate.UserName, path))
 	}
 	_, err = clients(p).RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "follower"}, Rules: []rbacv1.PolicyRule{
@@ -218,8 +218,8 @@ func TestWrongRequests(t *testing.T) {
 	p := primary(t, t.TempDir())
 	c := p.RESTConfig()
 	for path, code := range map[string]int{
-		"/replication/head?revision=x": 400, "/replication/changes": 400, "/replication/changes?after=-1": 400,
-		"/replication/changes?after=18446744073709551615": 409, "/replication/transactions": 405, "/replication": 404, "/replication/other": 404,
+		"/replication/v1/head?revision=x": 400, "/replication/v1/changes": 400, "/replication/v1/changes?after=-1": 400,
+		"/replication/v1/changes?after=18446744073709551615": 409, "/replication/v1/transactions": 405, "/replication/v1": 404, "/replication/v1/other": 404,
 	} {
 		if got, text := servertest.Get(t, c, path); got != code {
 			t.Errorf("GET %s: %d %s, want %d", path, got, text, code)
@@ -227,7 +227,7 @@ func TestWrongRequests(t *testing.T) {
 	}
 	before := state(t, p)
 	for _, body := range []string{"", "\x00", "\x00\x00\x00", "\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x01\x04pods\x01a\x01\x00\x09\x01x\x00\x00", strings.Repeat("\x80", 100), "\x01\x00\x00\x00\x00\x00\x00"} {
-		r, err := servertest.Client(t, c).Post(p.URL()+"/replication/transactions", "application/octet-stream", strings.NewReader(body))
+		r, err := servertest.Client(t, c).Post(p.URL()+"/replication/v1/transactions", "application/octet-stream", strings.NewReader(body))
 		must(t, err)
 		if r.Body.Close(); r.StatusCode != 400 {
 			t.Errorf("%q: %d, want 400", body, r.StatusCode)
@@ -238,5 +238,5 @@ func TestWrongRequests(t *testing.T) {
 	}
 	fork, err := p.Root().Fork(t.Context(), tidemark.ForkOptions{})
 	must(t, err)
-	servertest.WantCode(t, fork.RESTConfig(), "/replication/head", http.StatusNotFound, "")
+	servertest.WantCode(t, fork.RESTConfig(), "/replication/v1/head", http.StatusNotFound, "")
 }

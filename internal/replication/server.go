@@ -28,8 +28,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Path is what the paths of all requests begin with.
-const Path = "/replication"
+// Path is what the paths of all requests begin with. It has the version of the messages.
+const Path = "/replication/v1"
 
 const (
 	// MaxFollowers limits the streams of changes.
