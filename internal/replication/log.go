@@ -34,8 +34,10 @@ type Client struct {
 }
 
 const (
-	// answerTime limits all requests but streams.
+	// answerTime limits all requests but streams and heads.
 	answerTime = 10 * time.Second
+	// headTime limits a request for the newest revision, and lostTime one while there is no stream.
+	headTime, lostTime = silence, time.Second
 	// silence is when a stream without a message counts as lost.
 	silence = 5 * heartbeat
 	// longestPause is the longest pause before another try, and shortestPause the first one.
@@ -80,8 +82,8 @@ func (c *Client) Get(ctx context.Context, path string) (io.ReadCloser, error) {
 }
 
 // get decodes an answer.
-func (c *Client) get(ctx context.Context, method, path string, query url.Values, body []byte, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+func (c *Client) get(ctx context.Context, limit time.Duration, method, path string, query url.Values, body []byte, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answer, err := c.do(ctx, method, path, query, body)
 	if err != nil {
@@ -103,7 +105,7 @@ func (c *Client) Compare(ctx context.Context, copied store.Log, at store.Revisio
 		}
 	}
 	var head Head
-	err := c.get(ctx, http.MethodGet, Path+"/head", query, nil, &head)
+	err := c.get(ctx, answerTime, http.MethodGet, Path+"/head", query, nil, &head)
 	return head.Copy, err
 }
 
@@ -339,10 +341,21 @@ func (l *Log) compact() {
 	}
 }
 
+// isLost reports whether there is no stream of changes.
+func (l *Log) isLost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost != nil
+}
+
 // Head implements store.Shared.
 func (l *Log) Head(ctx context.Context) (store.Revision, error) {
+	limit := headTime
+	if l.isLost() {
+		limit = lostTime
+	}
 	var head Head
-	if err := l.client.get(ctx, http.MethodGet, Path+"/head", nil, nil, &head); err != nil {
+	if err := l.client.get(ctx, limit, http.MethodGet, Path+"/head", nil, nil, &head); err != nil {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
@@ -351,14 +364,19 @@ func (l *Log) Head(ctx context.Context) (store.Revision, error) {
 	return head.Revision, nil
 }
 
-// Propose implements store.Shared. It makes one try.
+// Propose implements store.Shared. It makes one try, and none while the server does not answer.
 func (l *Log) Propose(ctx context.Context, t *store.Txn) (store.Decision, error) {
 	b := encodeTxn(t)
 	if len(b) > MaxTransaction {
 		return store.Decision{}, &store.UnfitError{Key: t.Writes[0].Key, Why: fmt.Sprintf("the transaction has %d bytes: want at most %d", len(b), MaxTransaction), Size: true}
 	}
+	if l.isLost() {
+		if _, err := l.Head(ctx); err != nil {
+			return store.Decision{}, err
+		}
+	}
 	var d Decision
-	if err := l.client.get(ctx, http.MethodPost, Path+"/transactions", nil, b, &d); err != nil {
+	if err := l.client.get(ctx, answerTime, http.MethodPost, Path+"/transactions", nil, b, &d); err != nil {
 		return store.Decision{}, proposeError(ctx, t, err)
 	}
 	return store.Decision{Made: d.Made, First: d.First, Revision: d.Last}, nil
