@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -93,17 +92,12 @@ func (c *Client) get(ctx context.Context, method, path string, query url.Values,
 
 // Compare asks the server whether a copy can be continued.
 func (c *Client) Compare(ctx context.Context, copied store.Log, at store.Revision) (Copy, error) {
-	query := url.Values{"revision": {strconv.FormatUint(uint64(at), 10)}}
-	if at > copied.Floor() {
-		for e, err := range copied.Changes(ctx, "", at-1, at) {
-			if err != nil {
-				return "", err
-			}
-			query.Set("digest", digestOf(e.Collection, e.Key, at, e.Object))
-		}
+	query, err := claimAt(ctx, copied, "revision", at)
+	if err != nil {
+		return "", err
 	}
 	var head Head
-	err := c.get(ctx, http.MethodGet, Path+"/head", query, nil, &head)
+	err = c.get(ctx, http.MethodGet, Path+"/head", query, nil, &head)
 	return head.Copy, err
 }
 
@@ -240,7 +234,11 @@ func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(stor
 	defer cancel(nil)
 	silent := time.AfterFunc(answerTime, func() { cancel(errSilent) })
 	defer silent.Stop()
-	answer, err := l.client.do(ctx, http.MethodGet, Path+"/changes", url.Values{"after": {strconv.FormatUint(uint64(*after), 10)}}, nil)
+	query, err := claimAt(ctx, l.copied, "after", *after)
+	if err != nil {
+		return true, err
+	}
+	answer, err := l.client.do(ctx, http.MethodGet, Path+"/changes", query, nil)
 	if err != nil {
 		return true, err
 	}
@@ -277,7 +275,7 @@ func (l *Log) noteMessage(m *message) {
 		l.log.Info("following", "server", l.client.URL, "revision", m.through)
 	}
 	select {
-	case l.floors <- m.floor:
+	case l.floors <- min(m.floor, max(m.through, 1)-1): // the newest change stays: see claim
 	default: // a compaction is under way; a later floor follows
 	}
 }

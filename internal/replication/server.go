@@ -1,10 +1,13 @@
 // Package replication gives followers the changes of a server, and makes their writes. A follower is
 // another server with a copy of the objects, in a data directory of its own.
 //
-//	GET  Path/head?revision=R&digest=D  the newest revision. With a copy that ends with the change of
-//	                                    revision R: whether it can be continued
-//	GET  Path/changes?after=R           all changes after R, as they happen
-//	POST Path/transactions              a transaction, which is made or refused
+//	GET  Path/head?revision=R&CLAIM  the newest revision. With a copy that ends with revision R: whether it can be
+//	                                 continued
+//	GET  Path/changes?after=R&CLAIM  all changes after R, as they happen
+//	POST Path/transactions           a transaction, which is made or refused
+//
+// CLAIM describes the copy at revision R, so that a server which was replaced, or restored to an earlier state, does
+// not continue the copy of another history: see claim.
 //
 // The copy begins with a backup, so it has the certificates and keys of the server, too.
 package replication
@@ -93,43 +96,89 @@ func (s *Server) ServeHead(w http.ResponseWriter, r *http.Request) {
 			fail(w, apierrors.NewBadRequest(fmt.Sprintf("revision=%q is not a number", text)))
 			return
 		}
-		if answer.Copy, err = s.compare(r.Context(), store.Revision(at), r.URL.Query().Get("digest")); err != nil {
-			fail(w, apierrors.NewInternalError(err))
+		if answer.Copy, err = s.compare(r.Context(), claimOf(store.Revision(at), r.URL.Query())); err != nil {
+			fail(w, statusOf(err))
 			return
 		}
 	}
 	send(w, answer)
 }
 
-// compare compares a copy with the server: its last change has a revision and a digest.
-func (s *Server) compare(ctx context.Context, at store.Revision, digest string) (Copy, error) {
+// compare compares a copy with the server.
+func (s *Server) compare(ctx context.Context, c claim) (Copy, error) {
 	floor, head := s.store.Bounds()
 	switch {
-	case at > head:
+	case c.at > head:
 		return CopyDiverged, nil
-	case at < floor:
+	case c.at < floor:
 		return CopyExpired, nil
-	case at == floor || digest == "": // the change itself is not in both histories
-		return CopyContinues, nil
 	}
-	feed, err := s.store.Feed(at - 1)
-	if err != nil {
+	same, err := s.sameCluster(ctx, c)
+	if err == nil && same && c.change != "" {
+		if c.at > floor {
+			same, err = s.sameChange(ctx, c)
+		} else { // the change is not in the history any more
+			same, err = s.sameObject(ctx, c)
+		}
+	}
+	switch {
+	case errors.As(err, new(*store.ExpiredError)):
 		return CopyExpired, nil // since the look at the bounds
+	case err != nil:
+		return "", err
+	case !same:
+		return CopyDiverged, nil
+	}
+	return CopyContinues, nil
+}
+
+// sameCluster reports whether the copy has the namespace kube-system of the server. Its UID is that of the cluster.
+func (s *Server) sameCluster(ctx context.Context, c claim) (bool, error) {
+	if c.cluster == "" {
+		return true, nil
+	}
+	o, err := s.objectAt(ctx, clusterCollection, clusterKey, c.at)
+	return err == nil && o != nil && digestOf(clusterCollection, clusterKey, o.Modified, o) == c.cluster, err
+}
+
+// sameChange reports whether the newest change of the copy is in the history of the server.
+func (s *Server) sameChange(ctx context.Context, c claim) (bool, error) {
+	feed, err := s.store.Feed(c.at - 1)
+	if err != nil {
+		return false, err
 	}
 	defer feed.Close()
 	var buf [1]store.CollectionChange
 	n, err := feed.TryNext(ctx, buf[:])
-	switch {
-	case errors.As(err, new(*store.ExpiredError)):
-		return CopyExpired, nil
-	case err != nil:
-		return "", err
-	case n == 0 || buf[0].Revision != at:
-		return CopyDiverged, nil
-	case digestOf(buf[0].Collection, buf[0].Key(), at, buf[0].After) != digest:
-		return CopyDiverged, nil
+	if err != nil || n == 0 || buf[0].Revision != c.at {
+		return false, err
 	}
-	return CopyContinues, nil
+	return digestOf(buf[0].Collection, buf[0].Key(), c.at, buf[0].After) == c.change, nil
+}
+
+// sameObject reports whether the server had an object as the newest change of the copy left it.
+func (s *Server) sameObject(ctx context.Context, c claim) (bool, error) {
+	o, err := s.objectAt(ctx, c.collection, c.key, c.at)
+	if err != nil || o != nil && o.Modified != c.at {
+		return false, err
+	}
+	return digestOf(c.collection, c.key, c.at, o) == c.change, nil
+}
+
+// objectAt returns an object as it was at a revision, nil if there was none.
+func (s *Server) objectAt(ctx context.Context, collection, key string, at store.Revision) (*store.Object, error) {
+	v, err := s.store.Exact(ctx, collection, at, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer v.Close()
+	for o, err := range v.Scan(key, "") {
+		if err != nil || o.Key != key {
+			return nil, err
+		}
+		return o, nil
+	}
+	return nil, nil
 }
 
 // digestOf identifies a change: two of one revision are the same if their digests are.
@@ -163,8 +212,16 @@ func (s *Server) ServeChanges(w http.ResponseWriter, r *http.Request) {
 		fail(w, apierrors.NewTooManyRequests(fmt.Sprintf("the server has %d followers, as many as it may have", MaxFollowers), 10))
 		return
 	}
-	if head := s.store.Any().Revision(); store.Revision(after) > head {
-		fail(w, newStatus(http.StatusConflict, metav1.StatusReasonConflict, (&store.TooLargeError{Revision: store.Revision(after), Current: head}).Error()))
+	how, err := s.compare(r.Context(), claimOf(store.Revision(after), r.URL.Query()))
+	switch {
+	case err != nil:
+		fail(w, statusOf(err))
+		return
+	case how == CopyExpired:
+		fail(w, apierrors.NewResourceExpired(fmt.Sprintf("the history of the server begins after revision %d", after)))
+		return
+	case how == CopyDiverged:
+		fail(w, newStatus(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("the server does not have what the copy has at revision %d", after)))
 		return
 	}
 	feed, err := s.store.Feed(store.Revision(after))
