@@ -188,12 +188,16 @@ func (l *Log) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.
 			case ctx.Err() != nil:
 				yield(store.Batch{}, ctx.Err())
 				return
+			case errors.As(err, new(*copyError)):
+				yield(store.Batch{}, err)
+				return
 			case final(err):
 				yield(store.Batch{}, fmt.Errorf("%w: %w", store.ErrReset, err))
 				return
+			case err != nil:
+				l.disconnected(err)
 			}
-			l.disconnected(err)
-			if time.Since(began) > longestPause {
+			if err == nil || time.Since(began) > longestPause { // the server ends each stream some time
 				pause = shortestPause
 			}
 			select {
@@ -206,8 +210,7 @@ func (l *Log) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.
 
 // final reports whether the copy cannot be continued from this server.
 func final(err error) bool {
-	var local *copyError
-	return errors.As(err, &local) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsConflict(err)
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsConflict(err)
 }
 
 // copyError is an error of the copy.
@@ -228,7 +231,7 @@ func (l *Log) disconnected(err error) {
 
 var errSilent = errors.New("the server sends nothing")
 
-// follow reads one stream of changes. It returns false if yield did.
+// follow reads one stream of changes. It returns false if yield did, and no error if the server has ended the stream.
 func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(store.Batch, error) bool) (bool, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -244,9 +247,12 @@ func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(stor
 	}
 	defer answer.Body.Close()
 	r := bufio.NewReaderSize(answer.Body, 64<<10)
-	for {
+	for n := 0; ; n++ {
 		m, err := readMessage(r)
 		silent.Reset(silence)
+		if n > 0 && err == io.EOF {
+			return true, nil
+		}
 		if err != nil {
 			return true, cmp.Or(context.Cause(ctx), err)
 		}
@@ -378,9 +384,9 @@ func proposeError(ctx context.Context, t *store.Txn, err error) error {
 	switch {
 	case s.Reason == reasonUnfit:
 		return &store.UnfitError{Key: t.Writes[0].Key, Why: s.Message, Size: s.Code == http.StatusRequestEntityTooLarge}
-	case s.Code == http.StatusInsufficientStorage:
+	case s.Reason == reasonNoSpace, s.Reason == reasonQuota:
 		return fmt.Errorf("%w: the server that this one follows: %s", store.ErrNoSpace, s.Message)
-	case s.Code == http.StatusInternalServerError, s.Code == http.StatusGatewayTimeout:
+	case s.Code >= 500 && s.Code != http.StatusServiceUnavailable: // also of a load balancer that lost the answer
 		return fmt.Errorf("%w: %s", store.ErrUnknown, s.Message)
 	case s.Code == http.StatusTooManyRequests:
 		return store.ErrOverloaded

@@ -27,7 +27,7 @@ type faults struct {
 
 // TestSuite runs the suite of stores on a Shared.
 func TestSuite(t *testing.T) {
-	for name, f := range map[string]faults{"none": {}, "cut": {cut: 0.05}} {
+	for name, f := range map[string]faults{"none": {}, "cut": {cut: 0.02}} {
 		t.Run(name, func(t *testing.T) {
 			storetest.RunShared(t, func(t *testing.T) storetest.SharedMedium { return medium(t, f) }, nil)
 		})

@@ -32,8 +32,9 @@ const (
 )
 
 const (
-	// maxMessage limits a message. It is above the largest object, with its origin and its names.
-	maxMessage = store.MaxValue + 1<<20
+	// maxMessage limits a message. Behind almost messageBytes it can have the largest object, with its origin and its
+	// names.
+	maxMessage = messageBytes + store.MaxValue + 1<<20
 	// MaxTransaction limits the encoding of a transaction.
 	MaxTransaction = 32 << 20
 )
