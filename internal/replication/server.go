@@ -47,6 +47,10 @@ const (
 
 // Server answers the requests of followers. Its methods are safe for concurrent use.
 type Server struct {
+	// Check returns why a transaction is refused, apart from what the store refuses. Nil: none is. It is set before
+	// the first request.
+	Check func(*store.Txn) error
+
 	store *store.Store
 	began store.Revision
 	slots chan struct{}
@@ -314,6 +318,9 @@ func (s *Server) ServeTransaction(w http.ResponseWriter, r *http.Request) {
 	t, err := decodeTxn(b)
 	if err == nil {
 		err = t.Check()
+	}
+	if err == nil && s.Check != nil {
+		err = s.Check(t)
 	}
 	if err != nil {
 		fail(w, apierrors.NewBadRequest("the transaction: "+err.Error()))
