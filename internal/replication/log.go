@@ -247,16 +247,24 @@ func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(stor
 	}
 	defer answer.Body.Close()
 	r := bufio.NewReaderSize(answer.Body, 64<<10)
+	var h held
 	for n := 0; ; n++ {
 		m, err := readMessage(r)
 		silent.Reset(silence)
 		if n > 0 && err == io.EOF {
 			return true, nil
 		}
+		if err == nil {
+			err = h.add(&m)
+		}
 		if err != nil {
 			return true, cmp.Or(context.Cause(ctx), err)
 		}
-		b := store.Batch{Entries: m.entries, Through: m.through, Floor: m.floor}
+		if !h.whole(m.through) {
+			continue
+		}
+		b := store.Batch{Entries: h.entries, Through: m.through}
+		h = held{}
 		if err := l.copy(ctx, *after, &b); err != nil {
 			return true, err
 		}
@@ -266,6 +274,27 @@ func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(stor
 			return false, nil
 		}
 	}
+}
+
+// held is what was read and waits for the rest of its transactions.
+type held struct {
+	entries []store.Entry
+	bytes   int
+}
+
+// add adds a message.
+func (h *held) add(m *message) error {
+	h.entries = append(h.entries, m.entries...)
+	h.bytes += m.bytes
+	if len(h.entries) > 2*heldChanges || h.bytes > heldBytes+maxMessage {
+		return fmt.Errorf("the server sent %d changes in %d bytes without the end of a transaction", len(h.entries), h.bytes)
+	}
+	return nil
+}
+
+// whole reports whether nothing waits for a later revision.
+func (h *held) whole(through store.Revision) bool {
+	return len(h.entries) == 0 || h.entries[len(h.entries)-1].Revision <= through
 }
 
 // noteMessage records what the copy has now.

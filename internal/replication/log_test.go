@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -127,4 +128,50 @@ func (e *ending) FlushError() error {
 		defer e.end()
 	}
 	return http.NewResponseController(e.ResponseWriter).Flush()
+}
+
+// TestWhole: a follower takes a transaction over as a whole, however large it is.
+func TestWhole(t *testing.T) {
+	s := stored(t)
+	l := follow(t, handler(s), emptyLog(t), slog.New(slog.DiscardHandler))
+	type span struct{ first, last store.Revision }
+	made := make(chan []span, 1)
+	go func() {
+		var all []span
+		defer func() { made <- all }()
+		for i := range 5 {
+			txn := new(store.Txn)
+			for n := range 600 + 100*i {
+				txn.Writes = append(txn.Writes, store.Write{Collection: "pods", Key: fmt.Sprintf("ns/%d-%d", i, n), Value: []byte(`"` + strings.Repeat(" ", 3000) + `"`), RevisionAt: 1})
+			}
+			written, err := s.Apply(t.Context(), txn)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			all = append(all, span{written[0].Modified, written[len(written)-1].Modified})
+		}
+	}()
+	var all []span
+	var ends []store.Revision
+	for b, err := range l.Follow(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, b.Through)
+		select {
+		case all = <-made:
+		default:
+		}
+		if len(all) > 0 && b.Through >= all[len(all)-1].last {
+			break
+		}
+	}
+	for _, at := range ends {
+		for _, txn := range all {
+			if txn.first <= at && at < txn.last {
+				t.Errorf("a batch ends with %d, in a transaction from %d to %d", at, txn.first, txn.last)
+			}
+		}
+	}
 }

@@ -43,6 +43,9 @@ const (
 	// has one change.
 	messageBytes   = 1 << 20
 	messageChanges = 256
+	// A follower holds changes back until it has all of their transactions, but not more than this.
+	heldChanges = 4 * store.MaxTxnWrites
+	heldBytes   = MaxTransaction
 )
 
 // Server answers the requests of followers. Its methods are safe for concurrent use.
@@ -244,39 +247,37 @@ func (s *Server) ServeChanges(w http.ResponseWriter, r *http.Request) {
 	_ = s.stream(r.Context(), feed, w, c.Flush) // the follower asks again
 }
 
+// sender sends the changes of a feed.
+type sender struct {
+	*Server
+	w io.Writer
+	// through is the newest revision that the follower may show. It is the end of a transaction, unless too much
+	// would be held back otherwise.
+	through store.Revision
+	// changes and bytes are what was sent behind it.
+	changes, bytes int
+	buf            encoder
+}
+
 // stream sends what a feed has, and a heartbeat when there is nothing.
 func (s *Server) stream(ctx context.Context, feed *store.Feed, w io.Writer, flush func() error) error {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
+	out := &sender{Server: s, w: w, through: feed.Revision()}
 	buf := make([]store.CollectionChange, messageChanges)
-	var changes encoder
 	for {
+		published := s.store.Any().Revision()
 		n, err := feed.TryNext(ctx, buf)
 		if err != nil {
 			return err
 		}
-		for rest := buf[:n]; len(rest) > 0 || n == 0; {
-			changes = changes[:0]
-			count := 0
-			for count < len(rest) && (count == 0 || len(changes) < messageBytes) {
-				changes.change(rest[count].Collection, rest[count].Change)
-				count++
-			}
-			through := feed.Revision()
-			if rest = rest[count:]; len(rest) > 0 {
-				through = rest[0].Revision - 1
-			}
-			if err := s.send(w, through, count, changes); err != nil {
-				return err
-			}
-			if n == 0 {
-				break
-			}
+		// No transaction is published in part.
+		at := feed.Revision()
+		whole := at == published || at == s.store.Any().Revision() || at > published && n < len(buf)
+		if err := out.sendAll(buf[:n], at, whole); err != nil {
+			return err
 		}
 		clear(buf[:n])
-		if cap(changes) > 2*messageBytes {
-			changes = nil
-		}
 		if err := flush(); err != nil {
 			return err
 		}
@@ -289,17 +290,44 @@ func (s *Server) stream(ctx context.Context, feed *store.Feed, w io.Writer, flus
 	}
 }
 
+// sendAll sends the changes up to a revision as messages: one, if there are none. Whole reports that a transaction
+// ends there.
+func (s *sender) sendAll(rest []store.CollectionChange, upTo store.Revision, whole bool) error {
+	for {
+		s.buf = s.buf[:0]
+		n := 0
+		for n < len(rest) && (n == 0 || len(s.buf) < messageBytes) {
+			s.buf.change(rest[n].Collection, rest[n].Change)
+			n++
+		}
+		s.changes, s.bytes = s.changes+n, s.bytes+len(s.buf)
+		at := upTo
+		if rest = rest[n:]; len(rest) > 0 {
+			at = rest[0].Revision - 1
+		}
+		if whole && len(rest) == 0 || s.changes >= heldChanges || s.bytes >= heldBytes {
+			s.through, s.changes, s.bytes = at, 0, 0
+		}
+		if err := s.send(n); err != nil || len(rest) == 0 {
+			return err
+		}
+		if cap(s.buf) > 2*messageBytes {
+			s.buf = nil
+		}
+	}
+}
+
 // send writes a message.
-func (s *Server) send(w io.Writer, through store.Revision, count int, changes encoder) error {
+func (s *sender) send(count int) error {
 	floor, head := s.store.Bounds()
 	var m encoder
-	m.at(through)
+	m.at(s.through)
 	m.at(floor)
-	m.at(max(head, through))
+	m.at(max(head, s.through))
 	m.uint(uint64(count))
-	_, err := w.Write(append(binary.AppendUvarint(nil, uint64(len(m)+len(changes))), m...))
+	_, err := s.w.Write(append(binary.AppendUvarint(nil, uint64(len(m)+len(s.buf))), m...))
 	if err == nil {
-		_, err = w.Write(changes)
+		_, err = s.w.Write(s.buf)
 	}
 	return err
 }

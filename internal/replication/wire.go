@@ -15,7 +15,7 @@ import (
 //
 // Numbers are uvarints. Strings and bytes have their length in front.
 //
-//	stream       message...
+//	stream       message...; its changes wait for one whose through is not less than their revisions
 //	message      length (of the rest), through, floor, head, number of changes, change...
 //	change       collection, key, revision, flags, [created, revisionAt, bytes], [origin]
 //	transaction  number of writes, write..., number of needs, need..., number of guards, guard...
@@ -181,6 +181,7 @@ func (d *decoder) change() (made store.Entry) {
 type message struct {
 	through, floor, head store.Revision
 	entries              []store.Entry
+	bytes                int // of the encoding
 }
 
 // readMessage reads a message. It takes memory for what has arrived alone.
@@ -200,6 +201,7 @@ func readMessage(r interface {
 		return m, err
 	}
 	d := decoder{rest: b.Bytes()}
+	m.bytes = int(n)
 	m.through, m.floor, m.head = d.at(), d.at(), d.at()
 	for range d.count(4) {
 		m.entries = append(m.entries, d.change())
