@@ -19,6 +19,7 @@ func (w *World) replication() []httpapi.Mount {
 		return nil
 	}
 	s := replication.NewServer(w.store)
+	s.Check = replication.CheckObjects
 	return []httpapi.Mount{
 		{Path: replication.Path + "/head", Handler: http.HandlerFunc(s.ServeHead)},
 		{Path: replication.Path + "/changes", Stream: true, Timeout: replicationTime, Handler: http.HandlerFunc(s.ServeChanges)},

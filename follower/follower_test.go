@@ -180,9 +180,10 @@ func TestOutage(t *testing.T) {
 	if code, text := servertest.Get(t, f.RESTConfig(), "/readyz"); code == 200 {
 		t.Errorf("the follower is ready: %s", text)
 	}
-	if _, text := servertest.Get(t, f.RESTConfig(), "/metrics"); !strings.Contains(text, "tidemark_follower_connected 0") {
-		t.Error("the metrics have no tidemark_follower_connected 0")
-	}
+	waitFor(t, "tidemark_follower_connected 0", func() bool {
+		_, text := servertest.Get(t, f.RESTConfig(), "/metrics")
+		return strings.Contains(text, "tidemark_follower_connected 0\n")
+	})
 
 	port, err := strconv.Atoi(address[strings.LastIndex(address, ":")+1:])
 	must(t, err)

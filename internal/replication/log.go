@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -95,17 +94,12 @@ func (c *Client) get(ctx context.Context, limit time.Duration, method, path stri
 
 // Compare asks the server whether a copy can be continued.
 func (c *Client) Compare(ctx context.Context, copied store.Log, at store.Revision) (Copy, error) {
-	query := url.Values{"revision": {strconv.FormatUint(uint64(at), 10)}}
-	if at > copied.Floor() {
-		for e, err := range copied.Changes(ctx, "", at-1, at) {
-			if err != nil {
-				return "", err
-			}
-			query.Set("digest", digestOf(e.Collection, e.Key, at, e.Object))
-		}
+	query, err := claimAt(ctx, copied, "revision", at)
+	if err != nil {
+		return "", err
 	}
 	var head Head
-	err := c.get(ctx, answerTime, http.MethodGet, Path+"/head", query, nil, &head)
+	err = c.get(ctx, answerTime, http.MethodGet, Path+"/head", query, nil, &head)
 	return head.Copy, err
 }
 
@@ -196,12 +190,16 @@ func (l *Log) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.
 			case ctx.Err() != nil:
 				yield(store.Batch{}, ctx.Err())
 				return
+			case errors.As(err, new(*copyError)):
+				yield(store.Batch{}, err)
+				return
 			case final(err):
 				yield(store.Batch{}, fmt.Errorf("%w: %w", store.ErrReset, err))
 				return
+			case err != nil:
+				l.disconnected(err)
 			}
-			l.disconnected(err)
-			if time.Since(began) > longestPause {
+			if err == nil || time.Since(began) > longestPause { // the server ends each stream some time
 				pause = shortestPause
 			}
 			select {
@@ -214,8 +212,7 @@ func (l *Log) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.
 
 // final reports whether the copy cannot be continued from this server.
 func final(err error) bool {
-	var local *copyError
-	return errors.As(err, &local) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsConflict(err)
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsConflict(err)
 }
 
 // copyError is an error of the copy.
@@ -236,25 +233,40 @@ func (l *Log) disconnected(err error) {
 
 var errSilent = errors.New("the server sends nothing")
 
-// follow reads one stream of changes. It returns false if yield did.
+// follow reads one stream of changes. It returns false if yield did, and no error if the server has ended the stream.
 func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(store.Batch, error) bool) (bool, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(answerTime, func() { cancel(errSilent) })
 	defer silent.Stop()
-	answer, err := l.client.do(ctx, http.MethodGet, Path+"/changes", url.Values{"after": {strconv.FormatUint(uint64(*after), 10)}}, nil)
+	query, err := claimAt(ctx, l.copied, "after", *after)
+	if err != nil {
+		return true, err
+	}
+	answer, err := l.client.do(ctx, http.MethodGet, Path+"/changes", query, nil)
 	if err != nil {
 		return true, err
 	}
 	defer answer.Body.Close()
 	r := bufio.NewReaderSize(answer.Body, 64<<10)
-	for {
+	var h held
+	for n := 0; ; n++ {
 		m, err := readMessage(r)
 		silent.Reset(silence)
+		if n > 0 && err == io.EOF {
+			return true, nil
+		}
+		if err == nil {
+			err = h.add(&m)
+		}
 		if err != nil {
 			return true, cmp.Or(context.Cause(ctx), err)
 		}
-		b := store.Batch{Entries: m.entries, Through: m.through, Floor: m.floor}
+		if !h.whole(m.through) {
+			continue
+		}
+		b := store.Batch{Entries: h.entries, Through: m.through}
+		h = held{}
 		if err := l.copy(ctx, *after, &b); err != nil {
 			return true, err
 		}
@@ -264,6 +276,27 @@ func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(stor
 			return false, nil
 		}
 	}
+}
+
+// held is what was read and waits for the rest of its transactions.
+type held struct {
+	entries []store.Entry
+	bytes   int
+}
+
+// add adds a message.
+func (h *held) add(m *message) error {
+	h.entries = append(h.entries, m.entries...)
+	h.bytes += m.bytes
+	if len(h.entries) > 2*heldChanges || h.bytes > heldBytes+maxMessage {
+		return fmt.Errorf("the server sent %d changes in %d bytes without the end of a transaction", len(h.entries), h.bytes)
+	}
+	return nil
+}
+
+// whole reports whether nothing waits for a later revision.
+func (h *held) whole(through store.Revision) bool {
+	return len(h.entries) == 0 || h.entries[len(h.entries)-1].Revision <= through
 }
 
 // noteMessage records what the copy has now.
@@ -279,7 +312,7 @@ func (l *Log) noteMessage(m *message) {
 		l.log.Info("following", "server", l.client.URL, "revision", m.through)
 	}
 	select {
-	case l.floors <- min(m.floor, m.through):
+	case l.floors <- min(m.floor, max(m.through, 1)-1): // the newest change stays: see claim
 	default: // a compaction is under way; a later floor follows
 	}
 }
@@ -398,9 +431,9 @@ func proposeError(ctx context.Context, t *store.Txn, err error) error {
 	switch {
 	case s.Reason == reasonUnfit:
 		return &store.UnfitError{Key: t.Writes[0].Key, Why: s.Message, Size: s.Code == http.StatusRequestEntityTooLarge}
-	case s.Code == http.StatusInsufficientStorage:
+	case s.Reason == reasonNoSpace, s.Reason == reasonQuota:
 		return fmt.Errorf("%w: the server that this one follows: %s", store.ErrNoSpace, s.Message)
-	case s.Code == http.StatusInternalServerError, s.Code == http.StatusGatewayTimeout:
+	case s.Code >= 500 && s.Code != http.StatusServiceUnavailable: // also of a load balancer that lost the answer
 		return fmt.Errorf("%w: %s", store.ErrUnknown, s.Message)
 	case s.Code == http.StatusTooManyRequests:
 		return store.ErrOverloaded

@@ -1,10 +1,13 @@
 // Package replication gives followers the changes of a server, and makes their writes. A follower is
 // another server with a copy of the objects, in a data directory of its own.
 //
-//	GET  Path/head?revision=R&digest=D  the newest revision. With a copy that ends with the change of
-//	                                    revision R: whether it can be continued
-//	GET  Path/changes?after=R           all changes after R, as they happen
-//	POST Path/transactions              a transaction, which is made or refused
+//	GET  Path/head?revision=R&CLAIM  the newest revision. With a copy that ends with revision R: whether it can be
+//	                                 continued
+//	GET  Path/changes?after=R&CLAIM  all changes after R, as they happen
+//	POST Path/transactions           a transaction, which is made or refused
+//
+// CLAIM describes the copy at revision R, so that a server which was replaced, or restored to an earlier state, does
+// not continue the copy of another history: see claim.
 //
 // The copy begins with a backup, so it has the certificates and keys of the server, too.
 package replication
@@ -40,10 +43,17 @@ const (
 	// has one change.
 	messageBytes   = 1 << 20
 	messageChanges = 256
+	// A follower holds changes back until it has all of their transactions, but not more than this.
+	heldChanges = 4 * store.MaxTxnWrites
+	heldBytes   = MaxTransaction
 )
 
 // Server answers the requests of followers. Its methods are safe for concurrent use.
 type Server struct {
+	// Check returns why a transaction is refused, apart from what the store refuses. Nil: none is. It is set before
+	// the first request.
+	Check func(*store.Txn) error
+
 	store *store.Store
 	began store.Revision
 	slots chan struct{}
@@ -93,43 +103,89 @@ func (s *Server) ServeHead(w http.ResponseWriter, r *http.Request) {
 			fail(w, apierrors.NewBadRequest(fmt.Sprintf("revision=%q is not a number", text)))
 			return
 		}
-		if answer.Copy, err = s.compare(r.Context(), store.Revision(at), r.URL.Query().Get("digest")); err != nil {
-			fail(w, apierrors.NewInternalError(err))
+		if answer.Copy, err = s.compare(r.Context(), claimOf(store.Revision(at), r.URL.Query())); err != nil {
+			fail(w, statusOf(err))
 			return
 		}
 	}
 	send(w, answer)
 }
 
-// compare compares a copy with the server: its last change has a revision and a digest.
-func (s *Server) compare(ctx context.Context, at store.Revision, digest string) (Copy, error) {
+// compare compares a copy with the server.
+func (s *Server) compare(ctx context.Context, c claim) (Copy, error) {
 	floor, head := s.store.Bounds()
 	switch {
-	case at > head:
+	case c.at > head:
 		return CopyDiverged, nil
-	case at < floor:
+	case c.at < floor:
 		return CopyExpired, nil
-	case at == floor || digest == "": // the change itself is not in both histories
-		return CopyContinues, nil
 	}
-	feed, err := s.store.Feed(at - 1)
-	if err != nil {
+	same, err := s.sameCluster(ctx, c)
+	if err == nil && same && c.change != "" {
+		if c.at > floor {
+			same, err = s.sameChange(ctx, c)
+		} else { // the change is not in the history any more
+			same, err = s.sameObject(ctx, c)
+		}
+	}
+	switch {
+	case errors.As(err, new(*store.ExpiredError)):
 		return CopyExpired, nil // since the look at the bounds
+	case err != nil:
+		return "", err
+	case !same:
+		return CopyDiverged, nil
+	}
+	return CopyContinues, nil
+}
+
+// sameCluster reports whether the copy has the namespace kube-system of the server. Its UID is that of the cluster.
+func (s *Server) sameCluster(ctx context.Context, c claim) (bool, error) {
+	if c.cluster == "" {
+		return true, nil
+	}
+	o, err := s.objectAt(ctx, clusterCollection, clusterKey, c.at)
+	return err == nil && o != nil && digestOf(clusterCollection, clusterKey, o.Modified, o) == c.cluster, err
+}
+
+// sameChange reports whether the newest change of the copy is in the history of the server.
+func (s *Server) sameChange(ctx context.Context, c claim) (bool, error) {
+	feed, err := s.store.Feed(c.at - 1)
+	if err != nil {
+		return false, err
 	}
 	defer feed.Close()
 	var buf [1]store.CollectionChange
 	n, err := feed.TryNext(ctx, buf[:])
-	switch {
-	case errors.As(err, new(*store.ExpiredError)):
-		return CopyExpired, nil
-	case err != nil:
-		return "", err
-	case n == 0 || buf[0].Revision != at:
-		return CopyDiverged, nil
-	case digestOf(buf[0].Collection, buf[0].Key(), at, buf[0].After) != digest:
-		return CopyDiverged, nil
+	if err != nil || n == 0 || buf[0].Revision != c.at {
+		return false, err
 	}
-	return CopyContinues, nil
+	return digestOf(buf[0].Collection, buf[0].Key(), c.at, buf[0].After) == c.change, nil
+}
+
+// sameObject reports whether the server had an object as the newest change of the copy left it.
+func (s *Server) sameObject(ctx context.Context, c claim) (bool, error) {
+	o, err := s.objectAt(ctx, c.collection, c.key, c.at)
+	if err != nil || o != nil && o.Modified != c.at {
+		return false, err
+	}
+	return digestOf(c.collection, c.key, c.at, o) == c.change, nil
+}
+
+// objectAt returns an object as it was at a revision, nil if there was none.
+func (s *Server) objectAt(ctx context.Context, collection, key string, at store.Revision) (*store.Object, error) {
+	v, err := s.store.Exact(ctx, collection, at, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer v.Close()
+	for o, err := range v.Scan(key, "") {
+		if err != nil || o.Key != key {
+			return nil, err
+		}
+		return o, nil
+	}
+	return nil, nil
 }
 
 // digestOf identifies a change: two of one revision are the same if their digests are.
@@ -163,8 +219,16 @@ func (s *Server) ServeChanges(w http.ResponseWriter, r *http.Request) {
 		fail(w, apierrors.NewTooManyRequests(fmt.Sprintf("the server has %d followers, as many as it may have", MaxFollowers), 10))
 		return
 	}
-	if head := s.store.Any().Revision(); store.Revision(after) > head {
-		fail(w, newStatus(http.StatusConflict, metav1.StatusReasonConflict, (&store.TooLargeError{Revision: store.Revision(after), Current: head}).Error()))
+	how, err := s.compare(r.Context(), claimOf(store.Revision(after), r.URL.Query()))
+	switch {
+	case err != nil:
+		fail(w, statusOf(err))
+		return
+	case how == CopyExpired:
+		fail(w, apierrors.NewResourceExpired(fmt.Sprintf("the history of the server begins after revision %d", after)))
+		return
+	case how == CopyDiverged:
+		fail(w, newStatus(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("the server does not have what the copy has at revision %d", after)))
 		return
 	}
 	feed, err := s.store.Feed(store.Revision(after))
@@ -183,39 +247,37 @@ func (s *Server) ServeChanges(w http.ResponseWriter, r *http.Request) {
 	_ = s.stream(r.Context(), feed, w, c.Flush) // the follower asks again
 }
 
+// sender sends the changes of a feed.
+type sender struct {
+	*Server
+	w io.Writer
+	// through is the newest revision that the follower may show. It is the end of a transaction, unless too much
+	// would be held back otherwise.
+	through store.Revision
+	// changes and bytes are what was sent behind it.
+	changes, bytes int
+	buf            encoder
+}
+
 // stream sends what a feed has, and a heartbeat when there is nothing.
 func (s *Server) stream(ctx context.Context, feed *store.Feed, w io.Writer, flush func() error) error {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
+	out := &sender{Server: s, w: w, through: feed.Revision()}
 	buf := make([]store.CollectionChange, messageChanges)
-	var changes encoder
 	for {
+		published := s.store.Any().Revision()
 		n, err := feed.TryNext(ctx, buf)
 		if err != nil {
 			return err
 		}
-		for rest := buf[:n]; len(rest) > 0 || n == 0; {
-			changes = changes[:0]
-			count := 0
-			for count < len(rest) && (count == 0 || len(changes) < messageBytes) {
-				changes.change(rest[count].Collection, rest[count].Change)
-				count++
-			}
-			through := feed.Revision()
-			if rest = rest[count:]; len(rest) > 0 {
-				through = rest[0].Revision - 1
-			}
-			if err := s.send(w, through, count, changes); err != nil {
-				return err
-			}
-			if n == 0 {
-				break
-			}
+		// No transaction is published in part.
+		at := feed.Revision()
+		whole := at == published || at == s.store.Any().Revision() || at > published && n < len(buf)
+		if err := out.sendAll(buf[:n], at, whole); err != nil {
+			return err
 		}
 		clear(buf[:n])
-		if cap(changes) > 2*messageBytes {
-			changes = nil
-		}
 		if err := flush(); err != nil {
 			return err
 		}
@@ -228,17 +290,44 @@ func (s *Server) stream(ctx context.Context, feed *store.Feed, w io.Writer, flus
 	}
 }
 
+// sendAll sends the changes up to a revision as messages: one, if there are none. Whole reports that a transaction
+// ends there.
+func (s *sender) sendAll(rest []store.CollectionChange, upTo store.Revision, whole bool) error {
+	for {
+		s.buf = s.buf[:0]
+		n := 0
+		for n < len(rest) && (n == 0 || len(s.buf) < messageBytes) {
+			s.buf.change(rest[n].Collection, rest[n].Change)
+			n++
+		}
+		s.changes, s.bytes = s.changes+n, s.bytes+len(s.buf)
+		at := upTo
+		if rest = rest[n:]; len(rest) > 0 {
+			at = rest[0].Revision - 1
+		}
+		if whole && len(rest) == 0 || s.changes >= heldChanges || s.bytes >= heldBytes {
+			s.through, s.changes, s.bytes = at, 0, 0
+		}
+		if err := s.send(n); err != nil || len(rest) == 0 {
+			return err
+		}
+		if cap(s.buf) > 2*messageBytes {
+			s.buf = nil
+		}
+	}
+}
+
 // send writes a message.
-func (s *Server) send(w io.Writer, through store.Revision, count int, changes encoder) error {
+func (s *sender) send(count int) error {
 	floor, head := s.store.Bounds()
 	var m encoder
-	m.at(through)
+	m.at(s.through)
 	m.at(floor)
-	m.at(max(head, through))
+	m.at(max(head, s.through))
 	m.uint(uint64(count))
-	_, err := w.Write(append(binary.AppendUvarint(nil, uint64(len(m)+len(changes))), m...))
+	_, err := s.w.Write(append(binary.AppendUvarint(nil, uint64(len(m)+len(s.buf))), m...))
 	if err == nil {
-		_, err = w.Write(changes)
+		_, err = s.w.Write(s.buf)
 	}
 	return err
 }
@@ -257,6 +346,9 @@ func (s *Server) ServeTransaction(w http.ResponseWriter, r *http.Request) {
 	t, err := decodeTxn(b)
 	if err == nil {
 		err = t.Check()
+	}
+	if err == nil && s.Check != nil {
+		err = s.Check(t)
 	}
 	if err != nil {
 		fail(w, apierrors.NewBadRequest("the transaction: "+err.Error()))

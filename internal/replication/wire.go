@@ -15,7 +15,7 @@ import (
 //
 // Numbers are uvarints. Strings and bytes have their length in front.
 //
-//	stream       message...
+//	stream       message...; its changes wait for one whose through is not less than their revisions
 //	message      length (of the rest), through, floor, head, number of changes, change...
 //	change       collection, key, revision, flags, [created, revisionAt, bytes], [origin]
 //	transaction  number of writes, write..., number of needs, need..., number of guards, guard...
@@ -32,8 +32,9 @@ const (
 )
 
 const (
-	// maxMessage limits a message. It is above the largest object, with its origin and its names.
-	maxMessage = store.MaxValue + 1<<20
+	// maxMessage limits a message. Behind almost messageBytes it can have the largest object, with its origin and its
+	// names.
+	maxMessage = messageBytes + store.MaxValue + 1<<20
 	// MaxTransaction limits the encoding of a transaction.
 	MaxTransaction = 32 << 20
 )
@@ -180,6 +181,7 @@ func (d *decoder) change() (made store.Entry) {
 type message struct {
 	through, floor, head store.Revision
 	entries              []store.Entry
+	bytes                int // of the encoding
 }
 
 // readMessage reads a message. It takes memory for what has arrived alone.
@@ -199,6 +201,7 @@ func readMessage(r interface {
 		return m, err
 	}
 	d := decoder{rest: b.Bytes()}
+	m.bytes = int(n)
 	m.through, m.floor, m.head = d.at(), d.at(), d.at()
 	for range d.count(4) {
 		m.entries = append(m.entries, d.change())

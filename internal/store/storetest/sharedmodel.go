@@ -204,11 +204,12 @@ func (r *sharedRun) write(s *store.Store, chance *rand.Rand) {
 	now := s.Any()
 	w.upTo = now.Revision()
 	if w.err == nil {
-		at := w.made[0].Modified
+		at := w.made[len(w.made)-1].Modified
 		if now.Revision() < at {
 			r.Errorf("the write at %d is acknowledged, and its store is at %d", at, now.Revision())
 		}
 		for i := range w.Writes {
+			at := w.made[i].Modified
 			if o := now.Get(w.Writes[i].Collection, w.Writes[i].Key); o != nil && o.Modified == at && o != w.made[i] {
 				r.Errorf("the store has another object than the answer of the write at %d", at)
 			}
@@ -383,7 +384,10 @@ func (r *sharedRun) checkWrite(w *sharedWrite) {
 		r.Errorf("the write at %d was made, although %v", at, err)
 	}
 	for i := range w.Writes {
-		one := &w.Writes[i]
+		one, at := &w.Writes[i], at
+		if r.medium.Separate {
+			at += store.Revision(i)
+		}
 		ch := r.change(one, at)
 		switch {
 		case ch == nil || (ch.after == nil) != (one.Value == nil):

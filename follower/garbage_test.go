@@ -1,0 +1,75 @@
+package follower_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
+)
+
+// TestGarbage: the server refuses transactions whose values are no objects, and goes on after those whose fields
+// have other types than their schema, also after a restart.
+func TestGarbage(t *testing.T) {
+	dir := t.TempDir()
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
+	must(t, p.Start(t.Context()))
+	t.Cleanup(func() { p.Close() })
+	f := start(t, following(p.RESTConfig(), t.TempDir()))
+	client := servertest.Client(t, p.RESTConfig())
+	// send sends a creation. The resource version is where the value has the first "".
+	send := func(code int, collection, key, value string) {
+		t.Helper()
+		at := max(strings.Index(value, `""`)+1, 0)
+		body := []byte{1}
+		for _, s := range []string{collection, key} {
+			body = append(binary.AppendUvarint(body, uint64(len(s))), s...)
+		}
+		body = binary.AppendUvarint(append(body, 1, 0), uint64(at))
+		body = append(binary.AppendUvarint(body, uint64(len(value))), value...)
+		r, err := client.Post(p.URL()+"/replication/v1/transactions", "application/octet-stream", strings.NewReader(string(body)+"\x00\x00"))
+		must(t, err)
+		if r.Body.Close(); r.StatusCode != code {
+			t.Errorf("%s %q %q: %d, want %d", collection, key, value, r.StatusCode, code)
+		}
+	}
+	before := state(t, p)
+	for _, value := range []string{
+		"", "x", "[]", "null", "3", "{}", `{"metadata":{"resourceVersion":""}}`, `{"metadata":{"name":"a"}}`, `{"metadata":{"name":"a","resourceVersion":"1"}}`,
+		`{"metadata":{"name":"a","resourceVersion":""}}`, `{"metadata":{"name":"b","namespace":"default","resourceVersion":""}}`,
+		`{"metadata":{"name":"default/a","resourceVersion":""}}`, `{"metadata":{"name":7,"namespace":"default","resourceVersion":""}}`,
+		`{"metadata":{"name":"a","namespace":"default","resourceVersion":""}`, `{"metadata":{"name":"a","namespace":"default","generateName":"","resourceVersion":"1"}}`,
+		"k8s\x00\x0a\x0f\x0a\x02v1", strings.Repeat("[", 100_000),
+	} {
+		send(400, "configmaps", "default/a", value)
+	}
+	if after := state(t, p); after != before {
+		t.Errorf("the server has\n%s\nbefore it had\n%s", after, before)
+	}
+	for collection, rest := range map[string]string{
+		"nodes": `"spec":7`, "clusterroles.rbac.authorization.k8s.io": `"rules":3`, "priorityclasses.scheduling.k8s.io": `"value":"x"`,
+		"customresourcedefinitions.apiextensions.k8s.io": `"spec":[]`,
+		"namespaces": `"status":[]`, "unknown": `"a":1`, "../../etc": `"a":1`,
+	} {
+		send(200, collection, "bad", `{"metadata":{"name":"bad","resourceVersion":""},`+rest+`}`)
+	}
+	for i := range 2 {
+		for n, s := range []*tidemark.Server{p, f} {
+			if _, err := maps(s)(t.Context(), fmt.Sprintf("after-%d-%d", i, n), ""); err != nil {
+				t.Errorf("%d: a write afterwards: %v", n, err)
+			}
+			servertest.WantCode(t, s.RESTConfig(), "/readyz", 200, "")
+		}
+		if i == 0 {
+			port := p.URL()[strings.LastIndex(p.URL(), ":")+1:]
+			must(t, p.Close())
+			p = &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
+			_, err := fmt.Sscan(port, &p.Port)
+			must(t, err)
+			must(t, p.Start(t.Context()))
+		}
+	}
+}

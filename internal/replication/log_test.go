@@ -1,0 +1,184 @@
+package replication_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/replication"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+)
+
+// stored returns a store with an object.
+func stored(t *testing.T) *store.Store {
+	t.Helper()
+	s := storetest.Open(t, store.Options{Log: emptyLog(t)})
+	write(t, s, "ns/a")
+	return s
+}
+
+func write(t *testing.T, s *store.Store, key string) {
+	t.Helper()
+	if _, err := s.Commit(t.Context(), store.Write{Collection: "pods", Key: key, Value: []byte(`""`), RevisionAt: 1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// follow returns a log that follows a handler, and has the copy.
+func follow(t *testing.T, h http.Handler, copied store.Log, log *slog.Logger) *replication.Log {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	l := replication.NewLog(&replication.Client{HTTP: server.Client(), URL: server.URL}, copied, 0, log)
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// fullLog is a log without space.
+type fullLog struct{ store.Log }
+
+func (fullLog) Append(context.Context, []store.Entry, *store.Mark) error { return store.ErrNoSpace }
+
+// TestFullDisk: a follower whose copy cannot grow ends with that reason.
+func TestFullDisk(t *testing.T) {
+	l := follow(t, handler(stored(t)), fullLog{emptyLog(t)}, slog.New(slog.DiscardHandler))
+	for b, err := range l.Follow(t.Context(), 0) {
+		if err == nil && len(b.Entries) == 0 {
+			continue
+		}
+		if !errors.Is(err, store.ErrNoSpace) || errors.Is(err, store.ErrReset) {
+			t.Errorf("got %v, want %v alone", err, store.ErrNoSpace)
+		}
+		return
+	}
+}
+
+// TestAnswers: what a follower makes of answers to a transaction that are no decisions. The outcome is unknown
+// unless it is clear that nothing was written.
+func TestAnswers(t *testing.T) {
+	var code atomic.Int64
+	l := follow(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet { // the server can be reached
+			_, _ = io.WriteString(w, `{"revision":1}`)
+			return
+		}
+		w.WriteHeader(int(code.Load()))
+	}), emptyLog(t), slog.New(slog.DiscardHandler))
+	for answer, unknown := range map[int]bool{
+		400: false, 401: false, 403: false, 404: false, 405: false, 413: false, 503: false,
+		200: true, 500: true, 502: true, 504: true, 507: true, 520: true,
+	} {
+		code.Store(int64(answer))
+		_, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{{Collection: "pods", Key: "ns/b", Value: []byte(`""`), RevisionAt: 1}}})
+		if down := (*store.UnavailableError)(nil); errors.Is(err, store.ErrUnknown) != unknown || errors.As(err, &down) == unknown {
+			t.Errorf("%d: %v", answer, err)
+		}
+	}
+}
+
+// TestEnd: the server ends each stream some time. The follower goes on with another one, and stays connected.
+func TestEnd(t *testing.T) {
+	s := stored(t)
+	all := handler(s)
+	var streams atomic.Int64
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/changes") {
+			streams.Add(1)
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			w, r = &ending{ResponseWriter: w, end: cancel}, r.WithContext(ctx)
+		}
+		all.ServeHTTP(w, r)
+	})
+	var text bytes.Buffer
+	l := follow(t, h, emptyLog(t), slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	for _, err := range l.Follow(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !l.Lag().Connected {
+			t.Error("it counts as not connected")
+		}
+		if streams.Load() == 3 {
+			break
+		}
+	}
+	if text.Len() > 0 {
+		t.Errorf("logged %s", &text)
+	}
+}
+
+// ending ends a stream after its first message.
+type ending struct {
+	http.ResponseWriter
+	end     func()
+	flushed int
+}
+
+func (e *ending) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+
+func (e *ending) FlushError() error {
+	if e.flushed++; e.flushed == 2 { // the first one is that of the header
+		defer e.end()
+	}
+	return http.NewResponseController(e.ResponseWriter).Flush()
+}
+
+// TestWhole: a follower takes a transaction over as a whole, however large it is.
+func TestWhole(t *testing.T) {
+	s := stored(t)
+	l := follow(t, handler(s), emptyLog(t), slog.New(slog.DiscardHandler))
+	type span struct{ first, last store.Revision }
+	made := make(chan []span, 1)
+	go func() {
+		var all []span
+		defer func() { made <- all }()
+		for i := range 5 {
+			txn := new(store.Txn)
+			for n := range 600 + 100*i {
+				txn.Writes = append(txn.Writes, store.Write{Collection: "pods", Key: fmt.Sprintf("ns/%d-%d", i, n), Value: []byte(`"` + strings.Repeat(" ", 3000) + `"`), RevisionAt: 1})
+			}
+			written, err := s.Apply(t.Context(), txn)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			all = append(all, span{written[0].Modified, written[len(written)-1].Modified})
+		}
+	}()
+	var all []span
+	var ends []store.Revision
+	for b, err := range l.Follow(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, b.Through)
+		select {
+		case all = <-made:
+		default:
+		}
+		if len(all) > 0 && b.Through >= all[len(all)-1].last {
+			break
+		}
+	}
+	for _, at := range ends {
+		for _, txn := range all {
+			if txn.first <= at && at < txn.last {
+				t.Errorf("a batch ends with %d, in a transaction from %d to %d", at, txn.first, txn.last)
+			}
+		}
+	}
+}
