@@ -137,15 +137,16 @@ func exchange(t *testing.T, a, b *server, typ *resource.Type, o map[string]any) 
 func remove(t *testing.T, a, b *server, at string) {
 	t.Helper()
 	b.want(http.StatusOK, "DELETE", at, object(`{"gracePeriodSeconds":0,"propagationPolicy":"Background"}`))
-	if code, _ := b.send("GET", at, nil); code == http.StatusOK {
-		b.send("PATCH", at, object(`{"metadata":{"finalizers":null}}`))
-		if _, text := b.send("GET", at, nil); bytes.Contains(text, []byte(`"kind":"Namespace"`)) {
-			o := object(string(text))
-			delete(o["spec"].(map[string]any), "finalizers")
-			b.send("PUT", at+"/finalize", o)
-		}
-	}
 	b.until(at+" is gone", func() bool {
+		if code, text := b.send("GET", at, nil); code == http.StatusOK { // controllers may change it meanwhile, so this is tried again
+			b.send("PATCH", at, object(`{"metadata":{"finalizers":null}}`))
+			if bytes.Contains(text, []byte(`"kind":"Namespace"`)) {
+				o := object(string(text))
+				delete(o["spec"].(map[string]any), "finalizers")
+				delete(o["metadata"].(map[string]any), "resourceVersion")
+				b.send("PUT", at+"/finalize", o)
+			}
+		}
 		one, _ := a.send("GET", at, nil)
 		other, _ := b.send("GET", at, nil)
 		return one == http.StatusNotFound && other == http.StatusNotFound
