@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -29,6 +30,13 @@ func (p *process) post(name string) int {
 	defer r.Body.Close()
 	_, _ = io.Copy(io.Discard, r.Body)
 	return r.StatusCode
+}
+
+// exitAfter sends a signal, and returns the code of the exit.
+func (p *process) exitAfter(s os.Signal) int {
+	p.t.Helper()
+	p.signal(s)
+	return p.exit()
 }
 
 // TestFollow follows a server that is killed, and promotes the follower, as docs/how-to/follow.md says.
@@ -55,7 +63,17 @@ func TestFollow(t *testing.T) {
 	if code, _, errs := command("check", copied); code != exitOK {
 		t.Errorf("the copy: %s", errs)
 	}
+	// A look at a past state leaves the directory a copy.
+	if past := serve(t, copied, "--at=1"); past.exitAfter(syscall.SIGTERM) != exitOK {
+		t.Errorf("a state of the copy: %s", past.stderr.String())
+	}
+	if _, err := os.Stat(filepath.Join(copied, "FOLLOWS")); err != nil {
+		t.Errorf("the directory is no copy any more: %v", err)
+	}
 	n := serve(t, "--data-dir="+copied)
+	if _, err := os.Stat(filepath.Join(copied, "FOLLOWS")); !os.IsNotExist(err) {
+		t.Errorf("the directory is still a copy: %v", err)
+	}
 	for _, name := range []string{"a", "b"} {
 		if code, _ := servertest.Get(t, n.config, "/api/v1/namespaces/default/configmaps/"+name); code != http.StatusOK {
 			t.Errorf("%s on the new server: %d", name, code)
