@@ -241,7 +241,7 @@ func TestHost(t *testing.T) {
 	if err := env.Close(); err != nil {
 		t.Error(err)
 	}
-	want := "[POST /control/v1/worlds  GET /version Bearer secret DELETE /control/v1/worlds/fork ]"
+	want := "[POST /control/v1/worlds/root/settle  POST /control/v1/worlds  GET /version Bearer secret DELETE /control/v1/worlds/fork ]"
 	if got := fmt.Sprint(requests); got != want {
 		t.Errorf("the requests are %s, want %s", got, want)
 	}

@@ -156,16 +156,29 @@ func (w *World) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(definitions)+len(fixtures) == 0 {
-		w.prepared.Name = "root"
-		return nil
+	w.prepared.Name = "root"
+	if err := w.settle(ctx); err != nil || len(definitions)+len(fixtures) == 0 {
+		return err
 	}
 	body := createRequest{Controllers: w.Controllers, Lease: w.host.lease, Seed: w.Seed}
 	if err := w.host.control.call(ctx, "POST", "worlds", body, &w.prepared); err != nil {
 		return err
 	}
 	all := applyRequest{Manifests: append(definitions, fixtures...)}
-	return w.host.control.call(ctx, "POST", worldPath(w.prepared.Name, "apply"), all, nil)
+	if err := w.host.control.call(ctx, "POST", worldPath(w.prepared.Name, "apply"), all, nil); err != nil {
+		return err
+	}
+	return w.settle(ctx)
+}
+
+// settle waits until the controllers of the server have nothing left to do for the prepared world, such as right after
+// the start of the server. Otherwise they would do it in each fork.
+func (w *World) settle(ctx context.Context) error {
+	body := map[string]int64{"timeoutMilliseconds": settleLimit.Milliseconds()}
+	if err := w.host.control.call(ctx, "POST", worldPath(w.prepared.Name, "settle"), body, nil); err != nil {
+		return fmt.Errorf("the world of the fixtures does not settle: %w", err)
+	}
+	return nil
 }
 
 // isManifest reports whether a file has objects, by its name.
