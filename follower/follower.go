@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/replication"
+	"github.com/tidemark-dev/tidemark/internal/serverclient"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 )
@@ -63,7 +65,7 @@ func (c *Copy) OpenShared(ctx context.Context, set *encryption.Set) (store.Share
 }
 
 func (c *Copy) open(ctx context.Context, set *encryption.Set) (*replication.Log, *encryption.Log, error) {
-	client, err := c.client()
+	client, err := serverclient.New(c.Server)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,7 +80,7 @@ func (c *Copy) open(ctx context.Context, set *encryption.Set) (*replication.Log,
 			return nil, nil, err
 		}
 		sealed := encryption.Wrap(copied, set)
-		how, err := client.Compare(ctx, sealed, head)
+		how, err := replication.Compare(ctx, client, sealed, head)
 		switch {
 		case err != nil:
 			return nil, nil, errors.Join(fmt.Errorf("the server %s, which this one follows: %w", client.URL, err), copied.Close())
@@ -96,7 +98,7 @@ func (c *Copy) open(ctx context.Context, set *encryption.Set) (*replication.Log,
 }
 
 // openCopy opens the log of the copy. It first makes the copy if there is none, or if it is to be made again.
-func (c *Copy) openCopy(ctx context.Context, client *replication.Client, logger *slog.Logger, again bool) (store.Log, store.Revision, error) {
+func (c *Copy) openCopy(ctx context.Context, client *serverclient.Client, logger *slog.Logger, again bool) (store.Log, store.Revision, error) {
 	var log store.Log
 	err := datadir.ErrNoCopy
 	if !again {
@@ -115,7 +117,7 @@ func (c *Copy) openCopy(ctx context.Context, client *replication.Client, logger 
 }
 
 // fetch makes the copy from a backup.
-func (c *Copy) fetch(ctx context.Context, client *replication.Client, logger *slog.Logger) error {
+func (c *Copy) fetch(ctx context.Context, client *serverclient.Client, logger *slog.Logger) error {
 	began := time.Now()
 	backup, err := c.backup(ctx, client)
 	if err != nil {
@@ -131,12 +133,15 @@ func (c *Copy) fetch(ctx context.Context, client *replication.Client, logger *sl
 }
 
 // backup asks for a backup until the server makes one: it makes one at a time.
-func (c *Copy) backup(ctx context.Context, client *replication.Client) (io.ReadCloser, error) {
+func (c *Copy) backup(ctx context.Context, client *serverclient.Client) (io.ReadCloser, error) {
 	const patience = 30 * time.Second
 	for began := time.Now(); ; {
-		body, err := client.Get(ctx, "/backup")
-		if !apierrors.IsTooManyRequests(err) || time.Since(began) > patience {
-			return body, err
+		answer, err := client.Do(ctx, http.MethodGet, "/backup", "", nil)
+		switch {
+		case err == nil:
+			return answer.Body, nil
+		case !apierrors.IsTooManyRequests(err), time.Since(began) > patience:
+			return nil, err
 		}
 		select {
 		case <-time.After(time.Second):
@@ -144,19 +149,4 @@ func (c *Copy) backup(ctx context.Context, client *replication.Client) (io.ReadC
 			return nil, ctx.Err()
 		}
 	}
-}
-
-// client returns the client of the server.
-func (c *Copy) client() (*replication.Client, error) {
-	config := rest.CopyConfig(c.Server)
-	config.Timeout = 0
-	h, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	at, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return nil, err
-	}
-	return &replication.Client{HTTP: h, URL: replication.URLOf(at)}, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,17 +11,16 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
+	"github.com/tidemark-dev/tidemark/internal/serverclient"
 )
 
 // backupFlags are the flags of backup.
@@ -101,36 +99,18 @@ func (f *backupFlags) run(ctx context.Context, path string, stdout, stderr io.Wr
 
 // fetchBackup copies a backup from the server, and checks it meanwhile.
 func fetchBackup(ctx context.Context, config *rest.Config, out, stderr io.Writer) (datadir.Contents, error) {
-	config = rest.CopyConfig(config)
-	config.Timeout = 0
-	client, err := rest.HTTPClientFor(config)
+	client, err := serverclient.New(config)
 	if err != nil {
 		return datadir.Contents{}, err
 	}
-	host, _, err := rest.DefaultServerUrlFor(config)
+	answer, err := client.Do(ctx, http.MethodGet, "/backup", "", nil)
 	if err != nil {
 		return datadir.Contents{}, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(host.String(), "/")+"/backup", http.NoBody)
-	if err != nil {
-		return datadir.Contents{}, err
-	}
-	resp, err := client.Do(r)
-	if err != nil {
-		return datadir.Contents{}, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxForkAnswer))
-		var s metav1.Status
-		if json.Unmarshal(b, &s) == nil && s.Message != "" {
-			return datadir.Contents{}, errors.New(s.Message)
-		}
-		return datadir.Contents{}, fmt.Errorf("%s answers GET /backup with %s: it makes no backups, or is no tidemark", host, resp.Status)
-	}
+	defer answer.Body.Close()
 	count := &byteProgress{p: progress.Progress{W: stderr, Terminal: isTerminal(stderr)}}
 	defer count.end()
-	return datadir.VerifyBackup(ctx, io.TeeReader(resp.Body, io.MultiWriter(out, count)))
+	return datadir.VerifyBackup(ctx, io.TeeReader(answer.Body, io.MultiWriter(out, count)))
 }
 
 // byteProgress shows how many bytes were written to it.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -19,13 +18,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/forkapi"
+	"github.com/tidemark-dev/tidemark/internal/serverclient"
 )
 
 const (
@@ -256,45 +255,25 @@ func (f *forkFlags) printList(ctx context.Context, config *rest.Config, out io.W
 
 // callForks sends a request about forks, and decodes the answer.
 func callForks(ctx context.Context, config *rest.Config, method, path string, request, into any) error {
-	client, err := rest.HTTPClientFor(config)
+	client, err := serverclient.New(config)
 	if err != nil {
 		return err
 	}
-	host, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, forkTimeout)
-	defer cancel()
-	var body bytes.Buffer
+	var body []byte
 	if request != nil {
-		if err := json.NewEncoder(&body).Encode(request); err != nil {
+		if body, err = json.Marshal(request); err != nil {
 			return err
 		}
 	}
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(host.String(), "/")+forkapi.Path+path, &body)
+	ctx, cancel := context.WithTimeout(ctx, forkTimeout)
+	defer cancel()
+	answer, err := client.Do(ctx, method, forkapi.Path+path, "application/json", body)
 	if err != nil {
 		return err
 	}
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxForkAnswer))
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode >= http.StatusMultipleChoices {
-		var s metav1.Status
-		if json.Unmarshal(b, &s) == nil && s.Message != "" {
-			return errors.New(s.Message)
-		}
-		return fmt.Errorf("%s answers %s %s with %s: it has no forks, or is no tidemark", host, method, forkapi.Path, resp.Status)
-	}
+	defer answer.Body.Close()
 	if into == nil {
 		return nil
 	}
-	return json.Unmarshal(b, into)
+	return json.NewDecoder(io.LimitReader(answer.Body, maxForkAnswer)).Decode(into)
 }

@@ -2,7 +2,6 @@ package replication
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,24 +12,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/serverclient"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
-
-// Client sends the requests of a follower.
-type Client struct {
-	// HTTP authenticates the follower. It has no timeout.
-	HTTP *http.Client
-	// URL is that of the server, without a slash at its end.
-	URL string
-}
 
 const (
 	// answerTime limits all requests but streams and heads.
@@ -45,46 +34,11 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// do sends a request. The caller closes the body of the answer, whose code is 200.
-func (c *Client) do(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
-	at := c.URL + path
-	if len(query) > 0 {
-		at += "?" + query.Encode()
-	}
-	r, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	if body != nil {
-		r.Header.Set("Content-Type", "application/octet-stream")
-	}
-	answer, err := c.HTTP.Do(r)
-	if err != nil || answer.StatusCode == http.StatusOK {
-		return answer, err
-	}
-	defer answer.Body.Close()
-	b, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	s := metav1.Status{Status: metav1.StatusFailure, Code: int32(answer.StatusCode), Message: answer.Status}
-	if json.Unmarshal(b, &s) != nil || s.Code == 0 {
-		s.Code = int32(answer.StatusCode)
-	}
-	return nil, &apierrors.StatusError{ErrStatus: s}
-}
-
-// Get returns the answer to a request for a path.
-func (c *Client) Get(ctx context.Context, path string) (io.ReadCloser, error) {
-	answer, err := c.do(ctx, http.MethodGet, path, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	return answer.Body, nil
-}
-
-// get decodes an answer.
-func (c *Client) get(ctx context.Context, limit time.Duration, method, path string, query url.Values, body []byte, into any) error {
+// call decodes an answer.
+func call(ctx context.Context, c *serverclient.Client, limit time.Duration, method, path string, body []byte, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answer, err := c.do(ctx, method, path, query, body)
+	answer, err := c.Do(ctx, method, Path+path, "application/octet-stream", body)
 	if err != nil {
 		return err
 	}
@@ -93,20 +47,20 @@ func (c *Client) get(ctx context.Context, limit time.Duration, method, path stri
 }
 
 // Compare asks the server whether a copy can be continued.
-func (c *Client) Compare(ctx context.Context, copied store.Log, at store.Revision) (Copy, error) {
+func Compare(ctx context.Context, c *serverclient.Client, copied store.Log, at store.Revision) (Copy, error) {
 	query, err := claimAt(ctx, copied, "revision", at)
 	if err != nil {
 		return "", err
 	}
 	var head Head
-	err = c.get(ctx, answerTime, http.MethodGet, Path+"/head", query, nil, &head)
+	err = call(ctx, c, answerTime, http.MethodGet, "/head?"+query.Encode(), nil, &head)
 	return head.Copy, err
 }
 
 // Log is the log of a follower. It implements store.Shared on a copy of the objects of a server, which it
 // keeps up to date.
 type Log struct {
-	client *Client
+	client *serverclient.Client
 	copied store.Log
 	log    *slog.Logger
 
@@ -123,7 +77,7 @@ type Log struct {
 }
 
 // NewLog returns a log on a copy that ends with a revision, and can be continued. It owns the copy.
-func NewLog(c *Client, copied store.Log, head store.Revision, log *slog.Logger) *Log {
+func NewLog(c *serverclient.Client, copied store.Log, head store.Revision, log *slog.Logger) *Log {
 	l := &Log{client: c, copied: copied, log: log, through: head, head: head, floors: make(chan store.Revision, 1), caughtUp: time.Now(), lost: errors.New("not connected yet")}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.compacting.Go(l.compact)
@@ -243,7 +197,7 @@ func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(stor
 	if err != nil {
 		return true, err
 	}
-	answer, err := l.client.do(ctx, http.MethodGet, Path+"/changes", query, nil)
+	answer, err := l.client.Do(ctx, http.MethodGet, Path+"/changes?"+query.Encode(), "", nil)
 	if err != nil {
 		return true, err
 	}
@@ -388,7 +342,7 @@ func (l *Log) Head(ctx context.Context) (store.Revision, error) {
 		limit = lostTime
 	}
 	var head Head
-	if err := l.client.get(ctx, limit, http.MethodGet, Path+"/head", nil, nil, &head); err != nil {
+	if err := call(ctx, l.client, limit, http.MethodGet, "/head", nil, &head); err != nil {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
@@ -409,7 +363,7 @@ func (l *Log) Propose(ctx context.Context, t *store.Txn) (store.Decision, error)
 		}
 	}
 	var d Decision
-	if err := l.client.get(ctx, answerTime, http.MethodPost, Path+"/transactions", nil, b, &d); err != nil {
+	if err := call(ctx, l.client, answerTime, http.MethodPost, "/transactions", b, &d); err != nil {
 		return store.Decision{}, proposeError(ctx, t, err)
 	}
 	return store.Decision{Made: d.Made, First: d.First, Revision: d.Last}, nil
@@ -460,6 +414,3 @@ func (l *Log) Close() error {
 	l.compacting.Wait()
 	return l.copied.Close()
 }
-
-// URLOf returns the URL of a server for Client.
-func URLOf(u *url.URL) string { return strings.TrimSuffix(u.String(), "/") }

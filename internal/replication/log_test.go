@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/replication"
+	"github.com/tidemark-dev/tidemark/internal/serverclient"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
@@ -38,7 +39,7 @@ func follow(t *testing.T, h http.Handler, copied store.Log, log *slog.Logger) *r
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	l := replication.NewLog(&replication.Client{HTTP: server.Client(), URL: server.URL}, copied, 0, log)
+	l := replication.NewLog(&serverclient.Client{HTTP: server.Client(), URL: server.URL}, copied, 0, log)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/tidemark-dev/tidemark/internal/replication"
+	"github.com/tidemark-dev/tidemark/internal/serverclient"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
@@ -48,7 +49,7 @@ func medium(t *testing.T, f faults) storetest.SharedMedium {
 		Separate: true,
 		Open: func(t testing.TB) store.Shared {
 			line := &faulty{faults: f, chance: rand.New(rand.NewPCG(chance.Uint64(), 1))}
-			client := &replication.Client{HTTP: &http.Client{Transport: line}, URL: server.URL}
+			client := &serverclient.Client{HTTP: &http.Client{Transport: line}, URL: server.URL}
 			return replication.NewLog(client, emptyLog(t), 0, slog.New(slog.DiscardHandler))
 		},
 	}

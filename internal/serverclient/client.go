@@ -1,0 +1,68 @@
+// Package serverclient sends requests to the paths of a Tidemark server outside the Kubernetes API: forks, backups,
+// replication.
+package serverclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// maxStatus limits the body of an answer that is an error.
+const maxStatus = 1 << 20
+
+// Client sends requests to a server. It is safe for concurrent use.
+type Client struct {
+	// HTTP authenticates the client.
+	HTTP *http.Client
+	// URL is that of the server, without a slash at its end.
+	URL string
+}
+
+// New returns a client of the server of a configuration. Contexts alone limit its requests.
+func New(config *rest.Config) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = 0
+	h, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	at, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{h, strings.TrimSuffix(at.String(), "/")}, nil
+}
+
+// Do sends a request to a path, which may have a query. The caller closes the body of the answer, whose code is below
+// 300. Other codes are a *apierrors.StatusError.
+func (c *Client) Do(ctx context.Context, method, path, contentType string, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", contentType)
+	}
+	answer, err := c.HTTP.Do(r)
+	if err != nil || answer.StatusCode < http.StatusMultipleChoices {
+		return answer, err
+	}
+	defer answer.Body.Close()
+	b, _ := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
+	var s metav1.Status
+	if json.Unmarshal(b, &s) != nil || s.Message == "" {
+		path, _, _ := strings.Cut(path, "?")
+		s = metav1.Status{Status: metav1.StatusFailure, Message: fmt.Sprintf("%s answers %s %s with %s: it does not have this path, or is no tidemark", c.URL, method, path, answer.Status)}
+	}
+	s.Code = int32(answer.StatusCode)
+	return nil, &apierrors.StatusError{ErrStatus: s}
+}
