@@ -21,7 +21,7 @@ const (
 func (c Changes) Never(m Match) {
 	c.t.Helper()
 	if bad := c.Match(m).list; len(bad) > 0 {
-		c.fail(bad, "there must be no %s, but there are %d", m, len(bad))
+		c.fail(bad, "%s must not happen, but there %s", m, plural(len(bad), "match"))
 	}
 }
 
@@ -71,7 +71,7 @@ func (c Changes) NoWritesAfterSettled() {
 	}
 	late := c.Where(func(change Change) bool { return change.Revision > settled && !transient(change.Collection) })
 	if len(late.list) > 0 {
-		c.fail(late.list, "there are %d writes after the cluster has settled at revision %d", len(late.list), settled)
+		c.fail(late.list, "there %s after the cluster has settled at revision %d", plural(len(late.list), "write"), settled)
 	}
 }
 
@@ -213,7 +213,22 @@ func (c Changes) fail(changes []Change, format string, args ...any) {
 	if len(changes) > 0 {
 		revision = changes[len(changes)-1].Revision
 	}
-	c.t.Errorf("tidemarktest: %s\n%s%s", fmt.Sprintf(format, args...), describe(changes), c.env.keep(c.t, revision))
+	selected := ""
+	if c.calls != "" {
+		selected = "Changes" + c.calls + ": "
+	}
+	c.t.Errorf("tidemarktest: %s%s\n%s%s", selected, fmt.Sprintf(format, args...), describe(changes), c.env.keep(c.t, revision))
+}
+
+// plural returns "is 1 change", "are 2 changes".
+func plural(n int, what string) string {
+	switch {
+	case n == 1:
+		return "is 1 " + what
+	case strings.HasSuffix(what, "ch"):
+		what += "e"
+	}
+	return fmt.Sprintf("are %d %ss", n, what)
 }
 
 // describe shows changes with what they changed.
@@ -225,7 +240,7 @@ func describe(changes []Change) string {
 	}
 	for i := range changes {
 		c := &changes[i]
-		fmt.Fprintf(&b, "  revision %d: %s %s %s by %s\n", c.Revision, c.Verb, c.Collection, c.Key, c.Actor)
+		fmt.Fprintf(&b, "  %s\n", c)
 		for _, line := range fieldDiffs(c) {
 			b.WriteString("      " + line + "\n")
 		}
@@ -253,5 +268,5 @@ func (e *Env) keep(t TB, revision uint64) string {
 	if err != nil {
 		return fmt.Sprintf("  the state at revision %d: %v", revision, err)
 	}
-	return fmt.Sprintf("  the state at revision %d is in %s; to open it: %s", revision, path, openCommand(dir, revision))
+	return fmt.Sprintf("  the state at revision %d is in %s; to open it: %s", revision, path, e.session.openCommand(dir, revision))
 }

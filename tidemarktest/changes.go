@@ -50,6 +50,11 @@ type Change struct {
 	After  json.RawMessage `json:"after"`
 }
 
+// String describes the change: "revision 12: create pods default/web by web-operator (system:admin)".
+func (c Change) String() string {
+	return fmt.Sprintf("revision %d: %s %s %s by %s", c.Revision, c.Verb, c.Collection, c.Key, c.Actor)
+}
+
 // A Match selects changes. Empty fields select all.
 type Match struct {
 	// Verb is that of the request.
@@ -92,12 +97,28 @@ func (m Match) String() string {
 	return strings.Join(words, " ")
 }
 
+// calls returns the calls of methods of Changes that select the same.
+func (m Match) calls() (all string) {
+	if m.Verb != "" {
+		all += fmt.Sprintf(".Verb(%q)", m.Verb)
+	}
+	if m.Resource != "" || m.Name != "" {
+		all += fmt.Sprintf(".Of(%q, %q)", m.Resource, m.Name)
+	}
+	if m.By != "" {
+		all += fmt.Sprintf(".By(%q)", m.By)
+	}
+	return all
+}
+
 // Changes are changes of an Env, in their order. The methods return new Changes, or fail the test.
 type Changes struct {
 	t    TB
 	env  *Env
 	all  []Change
 	list []Change // those of all that are selected
+
+	calls string // of the methods that have selected them: `.By("web-operator")`
 }
 
 // Changes returns what has happened since the Env was created, by all actors. It does not wait:
@@ -110,7 +131,7 @@ func (e *Env) Changes(t TB) Changes {
 	if err != nil {
 		t.Fatalf("tidemarktest: the history: %v", err)
 	}
-	return Changes{t, e, list, list}
+	return Changes{t: t, env: e, all: list, list: list}
 }
 
 // history reads the changes with after < revision <= upTo; upTo zero: up to the newest.
@@ -140,24 +161,68 @@ func (e *Env) history(ctx context.Context, after, upTo uint64) ([]Change, error)
 func (c Changes) All() []Change { return slices.Clone(c.list) }
 
 // By selects the changes of an actor: a part of its user, user agent, field manager or loop.
-func (c Changes) By(actor string) Changes { return c.Match(Match{By: actor}) }
+func (c Changes) By(actor string) Changes {
+	c.t.Helper()
+	return c.Match(Match{By: actor})
+}
 
 // Of selects the changes of objects: of a resource, with its group or without, and a name, with its
 // namespace or without. Empty strings select all.
 func (c Changes) Of(resource, name string) Changes {
+	c.t.Helper()
 	return c.Match(Match{Resource: resource, Name: name})
 }
 
 // Verb selects the changes by the verb of the request.
-func (c Changes) Verb(verb string) Changes { return c.Match(Match{Verb: verb}) }
+func (c Changes) Verb(verb string) Changes {
+	c.t.Helper()
+	return c.Match(Match{Verb: verb})
+}
 
-// Match selects changes.
+// Match selects changes. It fails the test if the verb is not one of Change.Verb, or if the server does not have the
+// resource.
 func (c Changes) Match(m Match) Changes {
-	return c.Where(func(change Change) bool { return m.matches(&change) })
+	c.t.Helper()
+	if err := c.checkMatch(m); err != nil {
+		c.t.Fatalf("tidemarktest: %s: %v", m, err)
+	}
+	return c.where(m.calls(), func(change Change) bool { return m.matches(&change) })
+}
+
+// checkMatch returns an error if nothing can ever match, as with a word that is misspelled.
+func (c Changes) checkMatch(m Match) error {
+	verbs := []string{"create", "update", "patch", "apply", "delete", "deletecollection"}
+	if m.Verb != "" && !slices.Contains(verbs, m.Verb) {
+		return fmt.Errorf("the verb %q is not one of %s", m.Verb, strings.Join(verbs, ", "))
+	}
+	of := Match{Resource: m.Resource}
+	if m.Resource == "" || slices.ContainsFunc(c.all, func(change Change) bool { return of.matches(&change) }) {
+		return nil
+	}
+	ctx, cancel := callContext()
+	defer cancel()
+	known, err := c.env.hasResource(ctx, m.Resource)
+	if err == nil && !known {
+		err = fmt.Errorf("the server has no resource %q: want a name such as \"pods\" or \"deployments.apps\"", m.Resource)
+	}
+	return err
+}
+
+// hasResource reports whether the server has a resource, which may have its group.
+func (e *Env) hasResource(ctx context.Context, resource string) (bool, error) {
+	var all struct{ Resources []string }
+	if err := e.session.control.call(ctx, "GET", worldPath(e.world.Name, "resources"), nil, &all); err != nil {
+		return false, err
+	}
+	of := Match{Resource: resource}
+	return slices.ContainsFunc(all.Resources, func(name string) bool { return of.matches(&Change{Collection: name}) }), nil
 }
 
 // Where selects the changes for which a function returns true.
-func (c Changes) Where(selected func(Change) bool) Changes {
+func (c Changes) Where(selected func(Change) bool) Changes { return c.where(".Where(...)", selected) }
+
+func (c Changes) where(calls string, selected func(Change) bool) Changes {
+	c.calls += calls
 	c.list = slices.DeleteFunc(slices.Clone(c.list), func(change Change) bool { return !selected(change) })
 	return c
 }

@@ -1,6 +1,7 @@
 package tidemarktest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ func (e *Env) dump(t TB) {
 		if err != nil {
 			t.Logf("tidemarktest: the dump: %v", err)
 		} else {
-			t.Logf("tidemarktest: the state and the history of the test are in %s; to open the state: %s", dir, openCommand(dir, revision))
+			t.Logf("tidemarktest: the state and the history of the test are in %s; to open the state: %s", dir, e.session.openCommand(dir, revision))
 		}
 		return
 	}
@@ -75,9 +76,15 @@ func (e *Env) dumpDir(t TB, root string) string {
 	return r.dumpedTo
 }
 
-// dumpTo writes the state and the history of the world to a directory, which `tidemark serve` opens. It returns the
-// revision of the state.
-func (e *Env) dumpTo(dir string) (revision uint64, err error) {
+// answer is what the control API answers about a world.
+type answer struct {
+	env  *Env
+	what string // the last part of its path, and its query
+}
+
+// dumpTo writes the state and the history of the world to a directory, which `tidemark serve` opens. The history begins
+// with those in past. It returns the revision of the state.
+func (e *Env) dumpTo(dir string, past ...answer) (revision uint64, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return 0, err
 	}
@@ -92,7 +99,7 @@ func (e *Env) dumpTo(dir string) (revision uint64, err error) {
 	if err := e.save(fmt.Sprintf("state?revision=%d", revision), filepath.Join(dir, "state.yaml")); err != nil {
 		return 0, err
 	}
-	return revision, e.save("history", filepath.Join(dir, "history.jsonl"))
+	return revision, saveAll(filepath.Join(dir, "history.jsonl"), append(past, answer{e, "history"})...)
 }
 
 // dumpedRevision returns the revision of the objects of a dump, which the first line of the file has.
@@ -108,8 +115,8 @@ func dumpedRevision(objects string) (uint64, error) {
 }
 
 // openCommand returns the command that opens a state of a dump, on a free port.
-func openCommand(dir string, revision uint64) string {
-	return fmt.Sprintf("tidemark serve %s --at %d --secure-port=0", shellQuote(dir), revision)
+func (s *session) openCommand(dir string, revision uint64) string {
+	return fmt.Sprintf("%s serve %s --at %d --secure-port=0", shellQuote(cmp.Or(s.program, "tidemark")), shellQuote(dir), revision)
 }
 
 // shellQuote quotes a word for a shell, if it needs quotes.
@@ -131,23 +138,33 @@ func fileName(name string) string {
 }
 
 // save writes an answer of the control API about the world to a file.
-func (e *Env) save(what, path string) error {
-	ctx, cancel := callContext()
-	defer cancel()
-	answer, err := e.session.control.open(ctx, "GET", worldPath(e.world.Name, what), nil)
-	if err != nil {
-		return err
-	}
-	defer answer.Close()
+func (e *Env) save(what, path string) error { return saveAll(path, answer{e, what}) }
+
+// saveAll writes answers to a file, one after the other.
+func saveAll(path string, answers ...answer) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	if _, err := io.Copy(file, answer); err != nil {
-		return err
+	for _, a := range answers {
+		if err := a.writeTo(file); err != nil {
+			return err
+		}
 	}
 	return file.Close()
+}
+
+func (a answer) writeTo(w io.Writer) error {
+	ctx, cancel := callContext()
+	defer cancel()
+	body, err := a.env.session.control.open(ctx, "GET", worldPath(a.env.world.Name, a.what), nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	_, err = io.Copy(w, body)
+	return err
 }
 
 // lastChanges returns the last changes since the fork, a line each.

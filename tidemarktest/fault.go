@@ -3,6 +3,7 @@ package tidemarktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -154,13 +155,29 @@ func (e *Env) Fault(t TB, f Fault) *ActiveFault {
 		return nil
 	}
 	t.Cleanup(func() {
+		t.Helper()
 		ctx, cancel := callContext()
 		defer cancel()
 		if n, err := a.fired(ctx); err == nil && n == 0 {
-			t.Logf("tidemarktest: the fault %q for %s has not happened: there was no such request", f.rule.Fault, f.selection())
+			t.Logf("tidemarktest: the fault %q for %s has not happened: there was no such request%s", f.rule.Fault, f.selection(), e.whyNot(ctx, f.rule))
 		}
 	})
 	return a
+}
+
+// whyNot says why a fault may not have happened, if that is known.
+func (e *Env) whyNot(ctx context.Context, r faultRule) string {
+	name, _, _ := strings.Cut(r.Resource, "/")
+	if r.Group != "" && r.Group != "core" {
+		name += "." + r.Group
+	}
+	if known, err := e.hasResource(ctx, name); r.Resource != "" && err == nil && !known {
+		return fmt.Sprintf(", and the server has no resource %q", name)
+	}
+	if r.Fault == "gone" {
+		return " with an old resource version. A streaming list, the default of client-go since v0.35, begins without one; its client sends one when it watches again, as after Drop"
+	}
+	return ""
 }
 
 func (e *Env) addFault(ctx context.Context, r faultRule) (*ActiveFault, error) {

@@ -66,7 +66,7 @@ func parseGolden(text string) []endObject {
 		if text == "# (deleted)\n" {
 			text = "(deleted)\n"
 		}
-		objects = append(objects, endObject{id, text})
+		objects = append(objects, endObject{id: id, text: text})
 	}
 	return objects
 }

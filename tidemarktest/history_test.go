@@ -165,6 +165,44 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestSameEnd: SameEnd shows the fields that differ also if only one of the runs has changed the object. It accepts a
+// run that does nothing where the other one changes an object and changes it back.
+func TestSameEnd(t *testing.T) {
+	const uid = "11111111-1111-4111-8111-111111111111"
+	settings := func(before, after string) Change {
+		version := func(value string) json.RawMessage {
+			return json.RawMessage(`{"metadata":{"name":"settings","uid":"` + uid + `"},"data":{"a":"` + value + `","b":"same"}}`)
+		}
+		return Change{Collection: "configmaps", Key: "default/settings", Actor: &Actor{User: "u"}, Before: version(before), After: version(after)}
+	}
+	child := Change{Collection: "configmaps", Key: "default/child", Actor: &Actor{User: "u"}, After: json.RawMessage(`{"metadata":{"ownerReferences":[{"uid":"` + uid + `"}]}}`)}
+	for name, test := range map[string]struct {
+		first, disturbed []Change
+		want             string
+	}{
+		"first":     {[]Change{child, settings("1", "2")}, []Change{child}, "  configmaps default/settings\n-       a: \"2\"\n+       a: \"1\""},
+		"disturbed": {[]Change{child}, []Change{child, settings("1", "2")}, "  configmaps default/settings\n-       a: \"1\"\n+       a: \"2\""},
+		"back":      {[]Change{child, settings("1", "2"), settings("2", "1")}, []Change{child}, ""},
+		"forth":     {[]Change{child}, []Change{settings("1", "2"), settings("2", "1"), child}, ""},
+	} {
+		first, err := newRun(test.first, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disturbed, err := newRun(test.disturbed, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := SameEnd()(first, disturbed); err != nil {
+			_, got, _ = strings.Cut(err.Error(), "\n")
+		}
+		if got != test.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, test.want)
+		}
+	}
+}
+
 func TestYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"kind":"K","a":1,"apiVersion":"v1"}`:      "apiVersion: v1\nkind: K\na: 1\n",
@@ -189,8 +227,8 @@ func TestDiff(t *testing.T) {
 	if got := strings.Join(strings.Fields(strings.Join(diffLines(lines("abcdef"), lines("axcef")), " ")), ""); got != "-b+x-d" {
 		t.Errorf("the lines: %s", got)
 	}
-	one := []endObject{{"a 1", "x\n"}, {"b 1", "x\n"}}
-	two := []endObject{{"b 1", "y\n"}, {"c 1", "x\n"}}
+	one := []endObject{{id: "a 1", text: "x\n"}, {id: "b 1", text: "x\n"}}
+	two := []endObject{{id: "b 1", text: "y\n"}, {id: "c 1", text: "x\n"}}
 	want := "- a 1\n-     x\n  b 1\n-     x\n+     y\n+ c 1\n+     x"
 	if got := diffEnds(one, two); got != want {
 		t.Errorf("the ends:\n%s", got)

@@ -42,18 +42,19 @@ func (e *Env) checkLeaks(t TB) {
 func (e *Env) watchesLeft() ([]string, error) {
 	ctx, cancel := callContext()
 	defer cancel()
-	var all struct{ Watches []request }
+	var watches []request
 	for deadline := time.Now().Add(leakGrace); ; {
+		var all struct{ Watches []request } // a new one: json.Unmarshal keeps the fields of old elements
 		if err := e.session.control.call(ctx, "GET", worldPath(e.world.Name, "watches"), nil, &all); err != nil {
 			return nil, err
 		}
-		if len(all.Watches) == 0 || time.Now().After(deadline) {
+		if watches = all.Watches; len(watches) == 0 || time.Now().After(deadline) {
 			break
 		}
 		time.Sleep(leakPoll)
 	}
 	var lines []string
-	for _, w := range all.Watches {
+	for _, w := range watches {
 		lines = append(lines, fmt.Sprintf("  %s by %s", &w, w.UserAgent))
 	}
 	slices.Sort(lines)

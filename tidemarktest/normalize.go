@@ -13,8 +13,9 @@ import (
 
 // endObject is what became of an object that changes touched.
 type endObject struct {
-	id   string // "configmaps default/settings", with stable names
-	text string // the object as YAML without what differs from run to run; "(deleted)"
+	id     string // "configmaps default/settings", with stable names
+	text   string // the object as YAML without what differs from run to run; "(deleted)"
+	former string // the text before the changes; empty: there was no object, or it is not known
 }
 
 // touched is an object from its first change to its last.
@@ -26,12 +27,18 @@ type touched struct {
 	stableName      string   // of a generated name
 }
 
+func (o *touched) id() [2]string { return [2]string{o.collection, o.key} }
+
 // ends returns what changes made of the objects that they touched, in the order of their IDs. It
 // leaves out objects that ended as they began, and what says more about a run than about its result:
 // Events, Leases, the objects that the server puts into each namespace, and the IPAddresses of Services.
 // Calls for similar runs share their renderings; nil: they are not kept.
 func ends(changes []Change, kept *renderings) ([]endObject, error) {
-	all := touchedBy(changes)
+	return endsOf(touchedBy(changes), kept)
+}
+
+// endsOf is ends for objects that changes touched.
+func endsOf(all []*touched, kept *renderings) ([]endObject, error) {
 	if err := nameGenerated(all, kept); err != nil {
 		return nil, err
 	}
@@ -52,11 +59,45 @@ func ends(changes []Change, kept *renderings) ([]endObject, error) {
 		if text == "" {
 			text = "(deleted)\n"
 		}
-		list = append(list, endObject{o.collection + " " + replace(o.key), text})
+		list = append(list, endObject{o.collection + " " + replace(o.key), text, former})
 	}
-	slices.SortStableFunc(list, func(a, b endObject) int { return cmp.Compare(a.id, b.id) })
+	slices.SortStableFunc(list, compareID)
 	return list, nil
 }
+
+// endBeside returns the ends of a run for a comparison with another run that had the same beginning. A UID of an object
+// that only the other run has touched is one of an object in both.
+func (r *Run) endBeside(other *Run) ([]endObject, error) {
+	mine := map[[2]string]bool{}
+	for _, o := range r.touched {
+		mine[o.id()] = true
+	}
+	var missing []*touched
+	for _, o := range other.touched {
+		if !mine[o.id()] && !isNone(o.before) {
+			missing = append(missing, &touched{collection: o.collection, key: o.key, before: o.before, after: o.before, object: o.former, former: o.former})
+		}
+	}
+	if len(missing) == 0 {
+		return r.ends, nil
+	}
+	return endsOf(append(touchedBy(r.Changes), missing...), r.kept)
+}
+
+// addFormer adds the objects that a run did not change, but another run with the same beginning, as they were in the
+// beginning.
+func addFormer(ends, other []endObject) []endObject {
+	all := slices.Clone(ends)
+	for _, o := range other {
+		if _, found := slices.BinarySearchFunc(ends, o, compareID); !found && o.former != "" {
+			all = append(all, endObject{o.id, o.former, o.former})
+		}
+	}
+	slices.SortStableFunc(all, compareID)
+	return all
+}
+
+func compareID(a, b endObject) int { return cmp.Compare(a.id, b.id) }
 
 // touchedBy joins the changes of each object, in the order of their first changes.
 func touchedBy(changes []Change) []*touched {

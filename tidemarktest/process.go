@@ -52,6 +52,7 @@ func openShared() (*session, error) {
 	defer cancel()
 	if socket, err := os.ReadFile(place); err == nil {
 		if s, err := attach(ctx, string(socket)); err == nil {
+			s.program = program
 			return s, nil
 		} // it has ended, or is ending
 	}
@@ -63,6 +64,7 @@ func openShared() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.program = program
 	return s, writeAtomically(place, []byte(socket))
 }
 
@@ -113,7 +115,7 @@ func launch(ctx context.Context, program, logFile string) (string, error) {
 		return "", err
 	}
 	if err := cmd.Start(); err != nil {
-		return "", err
+		return "", fmt.Errorf("the server does not start: %w; is %s the program tidemark?", err, program)
 	}
 	defer stdout.Close()
 	defer context.AfterFunc(ctx, func() { cmd.Process.Kill() })()
@@ -126,7 +128,7 @@ func launch(ctx context.Context, program, logFile string) (string, error) {
 		cmd.Process.Kill()
 		cmd.Wait()
 		text, _ := os.ReadFile(logFile)
-		return "", fmt.Errorf("%s does not start: %s", program, reason(text, ctx.Err()))
+		return "", fmt.Errorf("the server does not start: %s serve: %s", program, reason(text, ctx.Err()))
 	}
 	go cmd.Wait() // releases what belongs to it, if it ends first
 	return ready.Control, nil
@@ -137,7 +139,10 @@ func reason(log []byte, err error) string {
 	if err != nil {
 		return fmt.Sprintf("it is not ready after %v\n%s", startTimeout, log)
 	}
-	return strings.TrimSpace(string(log))
+	if text := strings.TrimSpace(string(log)); text != "" {
+		return text
+	}
+	return "it ended without a message; is it the program tidemark?"
 }
 
 // serverEnvironment leaves out the variables that set flags of the server.

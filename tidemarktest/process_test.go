@@ -128,12 +128,12 @@ func TestDumpOpens(t *testing.T) {
 	for _, c := range f.cleanups {
 		c()
 	}
-	commands := regexp.MustCompile(`(?m)to open (?:it|the state): tidemark serve (\S+) --at (\d+) --secure-port=0$`).FindAllStringSubmatch(f.log.String(), -1)
+	commands := regexp.MustCompile(`(?m)to open (?:it|the state): (\S+) serve (\S+) --at (\d+) --secure-port=0$`).FindAllStringSubmatch(f.log.String(), -1)
 	if len(commands) != 3 {
 		t.Fatalf("%d commands in:\n%s", len(commands), &f.log)
 	}
 	for i, want := range map[int][]string{0: {`"step":"1"`}, 2: {`"step":"2"`, `"size":2`}} {
-		dir, at := commands[i][1], commands[i][2]
+		program, dir, at := commands[i][1], commands[i][2], commands[i][3]
 		text := opened(t, program, dir, at, "/api/v1/configmaps", "/apis/example.com/v1/widgets")
 		for _, part := range append(want, `"resourceVersion":"`+at+`"`) {
 			if !strings.Contains(text, part) {
@@ -141,9 +141,26 @@ func TestDumpOpens(t *testing.T) {
 			}
 		}
 	}
-	c := exec.Command(program, "serve", commands[2][1], "--at", "1", "--port=0")
-	if text, err := c.CombinedOutput(); err == nil || !strings.Contains(string(text), "the state at resource version 1 is not in "+commands[2][1]+", which has those from ") {
+	c := exec.Command(program, "serve", commands[2][2], "--at", "1", "--port=0")
+	if text, err := c.CombinedOutput(); err == nil || !strings.Contains(string(text), "the state at resource version 1 is not in "+commands[2][2]+", which has those from ") {
 		t.Errorf("a state that the dump does not have: %v %s", err, text)
+	}
+}
+
+// TestOtherProgram: the error says that a program is not that of the server.
+func TestOtherProgram(t *testing.T) {
+	other, err := exec.LookPath("true")
+	if err != nil {
+		t.Skip(err)
+	}
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("no program\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{other, text} {
+		if _, err := launch(t.Context(), program, filepath.Join(t.TempDir(), "log")); err == nil || !strings.Contains(err.Error(), program) || !strings.HasSuffix(err.Error(), "the program tidemark?") {
+			t.Errorf("%s: %v", program, err)
+		}
 	}
 }
 

@@ -1,8 +1,10 @@
 package tidemarktest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,5 +54,38 @@ func TestNewDumpDir(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the directories are %q, want %q", got, want)
+	}
+}
+
+// historyHost is a Host whose worlds have a history.
+type historyHost string
+
+func (h historyHost) Control(context.Context, string, string, []byte) (int, io.ReadCloser, error) {
+	return 200, io.NopCloser(strings.NewReader(string(h))), nil
+}
+
+// TestBusiest: the message of a world that does not settle names who writes the same object again and again.
+func TestBusiest(t *testing.T) {
+	line := func(key, agent string) string {
+		return fmt.Sprintf(`{"verb":"update","collection":"configmaps","key":%q,"actor":{"user":%q}}`+"\n", key, agent)
+	}
+	busiest := func(history string) string {
+		e := &Env{session: &session{control: control{historyHost(history)}}}
+		return e.busiest()
+	}
+	hot := strings.Repeat(line("default/a", "one"), 12) + strings.Repeat(line("default/b", "two"), 15) + strings.Repeat(line("default/c", "three"), 9)
+	if got, want := busiest(hot), "\nof the last 36 changes there are\n  15 times: update configmaps default/b by two\n  12 times: update configmaps default/a by one"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := busiest(line("default/a", "one")); got != "" {
+		t.Errorf("one write: %q", got)
+	}
+}
+
+func TestPlural(t *testing.T) {
+	for want, got := range map[string]string{"is 1 match": plural(1, "match"), "are 2 matches": plural(2, "match"), "are 0 writes": plural(0, "write")} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

@@ -21,8 +21,8 @@ import (
 // of the one before.
 //
 // A search begins with a run without a disturbance, on a copy of the Env that it gets, until the copy has
-// settled as Env.Settle defines it. A run in which the controller reads without writing goes on for up to three
-// seconds, so one that is slow has its time. Each other run has a copy of its own too, and must pass the checks
+// settled as Env.Settle defines it. It waits for the first write for four seconds. A run in which the controller reads
+// without writing goes on for up to three seconds, so one that is slow has its time. Each other run has a copy of its own too, and must pass the checks
 // beside the first run. The Env itself does not change. The first of the other runs has no disturbance
 // either. If that fails the checks, disturbances cannot be judged, and the search reports only this.
 //
@@ -44,7 +44,17 @@ type Run struct {
 	// Changes are all changes of the run in their order, with those before a crash or a restart.
 	Changes []Change
 
-	ends []endObject
+	touched []*touched // by the changes
+	ends    []endObject
+	kept    *renderings
+}
+
+// newRun returns the run that made some changes.
+func newRun(changes []Change, kept *renderings) (*Run, error) {
+	r := &Run{Changes: changes, touched: touchedBy(changes), kept: kept}
+	var err error
+	r.ends, err = endsOf(r.touched, kept)
+	return r, err
 }
 
 // A Check compares a run with a disturbance to the first run, which had none. The error says what is wrong. A search
@@ -55,7 +65,15 @@ type Check func(first, disturbed *Run) error
 // to run: see Env.Golden.
 func SameEnd() Check {
 	return func(first, disturbed *Run) error {
-		if diff := diffEnds(first.ends, disturbed.ends); diff != "" {
+		want, err := first.endBeside(disturbed)
+		if err != nil {
+			return err
+		}
+		got, err := disturbed.endBeside(first)
+		if err != nil {
+			return err
+		}
+		if diff := diffEnds(addFormer(want, got), addFormer(got, want)); diff != "" {
 			return fmt.Errorf("the ends differ (- without the disturbance, + with it):\n%s", diff)
 		}
 		return nil
@@ -201,6 +219,7 @@ func (s *search) base() uint64 { return s.origin.world.Revision }
 
 // runFirst runs the controller without a disturbance.
 func (s *search) runFirst(env *Env) (err error) {
+	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
 	defer cancel()
 	if s.origin, err = env.forkAt(ctx, moment{}); err != nil {
@@ -255,6 +274,7 @@ func clientWrites(changes []Change) []int {
 
 // requests returns the requests of the first run.
 func (s *search) requests(ctx context.Context) ([]request, error) {
+	s.t.Helper()
 	all, missed, err := s.origin.requests(ctx)
 	if missed > 0 {
 		s.t.Logf("tidemarktest: %s: only the first %d requests of the first run are disturbed, and not the %d after them", s.name, len(all), missed)
@@ -265,6 +285,7 @@ func (s *search) requests(ctx context.Context) ([]request, error) {
 // runAll runs the controller with each disturbance, and returns the outcomes in their order. It begins no run after
 // the one without a disturbance has failed.
 func (s *search) runAll(all []disturbance) []outcome {
+	s.t.Helper()
 	outcomes := make([]outcome, len(all))
 	pending := make(chan int)
 	done := make(chan outcome)
@@ -319,6 +340,7 @@ func (s *search) runAll(all []disturbance) []outcome {
 // failure that comes again counts for all runs with that failure. Repeat begins no run after one without a
 // disturbance has failed. A failure that remains in doubt does not count: its run is one that was not made.
 func (s *search) repeat(all []disturbance, outcomes []outcome) {
+	s.t.Helper()
 	doubts, repeated := 0, 0
 	certain := map[string]bool{} // the errors that have come again
 	for i := range outcomes {
@@ -519,11 +541,12 @@ func (s *search) dump(world *Env, d *disturbance) string {
 		return fmt.Sprintf("\n  to have its state and history in DIR: TIDEMARK_DUMP=DIR go test -run '^%s$'", test)
 	}
 	dir := newDumpDir(root, s.t.Name(), d.dir)
-	revision, err := world.dumpTo(dir)
+	past := answer{s.origin, fmt.Sprintf("history?after=%d&upTo=%d", s.base(), cmp.Or(d.from.since, d.from.at))}
+	revision, err := world.dumpTo(dir, past)
 	if err != nil {
 		return fmt.Sprintf("\n  its state and history cannot be saved: %v", err)
 	}
-	return fmt.Sprintf("\n  its state and history are in %s; to open the state: %s", dir, openCommand(dir, revision))
+	return fmt.Sprintf("\n  its state and history are in %s; to open the state: %s", dir, world.session.openCommand(dir, revision))
 }
 
 // controllerRun is a controller that runs in a world.
@@ -557,9 +580,7 @@ func (r *controllerRun) end(ctx context.Context, quiet time.Duration) (*Run, err
 	if err != nil {
 		return nil, err
 	}
-	run := &Run{Changes: append(r.before[:len(r.before):len(r.before)], changes...)}
-	run.ends, err = ends(run.Changes, r.kept)
-	return run, err
+	return newRun(append(r.before[:len(r.before):len(r.before)], changes...), r.kept)
 }
 
 // stop ends the controller, if it was started.

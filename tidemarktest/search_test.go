@@ -1,6 +1,7 @@
 package tidemarktest_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -106,8 +107,13 @@ func TestEveryPrefix(t *testing.T) {
 				t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
 			}
 		}
-		if _, err := os.Stat(filepath.Join(dir, "TestEveryPrefix", fmt.Sprintf("crash-after-write-%d", i+1), "state.yaml")); err != nil {
+		dump := filepath.Join(dir, "TestEveryPrefix", fmt.Sprintf("crash-after-write-%d", i+1))
+		if _, err := os.Stat(filepath.Join(dump, "state.yaml")); err != nil {
 			t.Error(err)
+		}
+		history, err := os.ReadFile(filepath.Join(dump, "history.jsonl"))
+		if n := strings.Count(string(history), `"key":"default/`); err != nil || n != i+1 {
+			t.Errorf("the history after write %d has %d changes, %v:\n%s", i+1, n, err, history)
 		}
 	}
 	if !strings.Contains(r.log.String(), "4 of 4 runs, 2 failed") {
@@ -275,6 +281,21 @@ func TestEveryLag(t *testing.T) {
 			}
 		}
 	}
+	history, err := os.ReadFile(filepath.Join(dir, "TestEveryLag", "restart-after-write-3-lag-2", "history.jsonl"))
+	if err != nil {
+		t.Error(err)
+	}
+	last := uint64(0)
+	for d := json.NewDecoder(bytes.NewReader(history)); d.More(); { // each change once
+		var c tidemarktest.Change
+		if err := d.Decode(&c); err != nil || c.Revision <= last {
+			t.Fatalf("revision %d after %d, %v in the history:\n%s", c.Revision, last, err, history)
+		}
+		last = c.Revision
+	}
+	if n := strings.Count(string(history), `"verb":"create","actor":{"user":"admin","userAgent":"steps-controller"`); n < 3 {
+		t.Errorf("the history has %d creations:\n%s", n, history)
+	}
 	if !strings.Contains(r.log.String(), "7 of 7 runs, 6 failed") {
 		t.Errorf("the progress:\n%s", &r.log)
 	}
@@ -432,6 +453,18 @@ func TestChanges(t *testing.T) {
 		c.NoHotLoop()
 	}
 	check(t)
+	for want, m := range map[string]tidemarktest.Match{
+		`no resource "confgmaps"`:      {Resource: "confgmaps"},
+		`the verb "remove" is not one`: {Verb: "remove"},
+		`no resource "pods.apps"`:      {Resource: "pods.apps"},
+	} {
+		r := &fatal{&recording{TB: t}}
+		env.Changes(r).Never(m)
+		if len(r.errors) != 1 || !strings.Contains(r.errors[0], want) {
+			t.Errorf("%v: the errors are %q, want one with %s", m, r.errors, want)
+		}
+	}
+	env.Changes(t).Never(tidemarktest.Match{Verb: "deletecollection", Resource: "deployments"}) // which the server has
 	env.Golden(t, "testdata/golden/steps.yaml")
 	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "1")
 	written := filepath.Join(t.TempDir(), "new", "steps.yaml")
@@ -450,7 +483,7 @@ func TestChanges(t *testing.T) {
 	check(r)
 	env.Golden(r, "testdata/golden/steps.yaml")
 	all := strings.Join(r.errors, "\n")
-	for _, part := range []string{"there must be no delete", "writes after the cluster has settled", "does not converge", "again and again", "differs from testdata/golden/steps.yaml", "metadata.annotations.try", "the state at revision"} {
+	for _, part := range []string{`Changes.By("steps-controller"): delete must not happen, but there is 1 match`, "writes after the cluster has settled", "does not converge", "again and again", "differs from testdata/golden/steps.yaml", "metadata.annotations.try", "the state at revision"} {
 		if !strings.Contains(all, part) {
 			t.Errorf("the failures lack %q:\n%s", part, all)
 		}

@@ -11,6 +11,7 @@ import (
 type session struct {
 	control control
 	lease   string // that the worlds end with; empty: none
+	program string // of the server; empty: it is not known
 }
 
 // shared is the session with the process that the tests share. It lasts until this process ends.

@@ -1,8 +1,12 @@
 package tidemarktest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -28,7 +32,7 @@ func (e *Env) Settle(t TB) {
 	defer cancel()
 	revision, err := e.settle(ctx, settleQuiet)
 	if err != nil {
-		t.Fatalf("tidemarktest: %v", err)
+		t.Fatalf("tidemarktest: Settle: %v%s", err, e.busiest())
 	}
 	e.root().settled.Store(revision)
 }
@@ -83,9 +87,48 @@ func (e *Env) settleOnce(ctx context.Context, quiet time.Duration) (s settled, e
 	}
 	body := map[string]int64{"quietMilliseconds": quiet.Milliseconds(), "timeoutMilliseconds": limit.Milliseconds()}
 	if err := e.session.control.call(ctx, "POST", worldPath(e.world.Name, "settle"), body, &s); err != nil {
-		return s, fmt.Errorf("the world does not settle: %w", err)
+		return s, err
 	}
 	return s, nil
+}
+
+const (
+	// busyChanges is how many of the last changes show who keeps writing.
+	busyChanges = 1000
+	// maxBusy is how many of the busiest writers a message names.
+	maxBusy = 3
+)
+
+// busiest names the writers that have written the same object again and again, a line each; empty: there are none.
+func (e *Env) busiest() string {
+	ctx, cancel := callContext()
+	defer cancel()
+	changes, err := e.history(ctx, e.world.Revision, 0)
+	if err != nil {
+		return ""
+	}
+	if old := len(changes) - busyChanges; old > 0 {
+		changes = changes[old:]
+	}
+	type writer struct{ what, actor string }
+	writes := map[writer]int{}
+	for i := range changes {
+		c := &changes[i]
+		writes[writer{c.Verb + " " + c.id(), c.Actor.String()}]++
+	}
+	all := slices.SortedFunc(maps.Keys(writes), func(a, b writer) int {
+		return cmp.Or(cmp.Compare(writes[b], writes[a]), cmp.Compare(a.what, b.what), cmp.Compare(a.actor, b.actor))
+	})
+	var lines strings.Builder
+	for _, w := range all[:min(maxBusy, len(all))] {
+		if writes[w] >= hotLoopWrites {
+			fmt.Fprintf(&lines, "\n  %d times: %s by %s", writes[w], w.what, w.actor)
+		}
+	}
+	if lines.Len() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\nof the last %d changes there are", len(changes)) + lines.String()
 }
 
 // settleIdle is settle for a controller that may read for longer than quiet before it writes, as on a slow machine:

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 	"github.com/tidemark-dev/tidemark/tidemarktest/nethttp"
@@ -194,10 +195,12 @@ func TestDump(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for want, w := range map[string]*tidemarktest.World{
-		"testdata/none":           {CRDDirectoryPaths: []string{"testdata/none"}, ErrorIfCRDPathMissing: true},
-		"bad.yaml":                {Fixtures: fstest.MapFS{"bad.yaml": {Data: []byte("kind: [")}}},
-		"no kind Widget":          {Fixtures: fstest.MapFS{"w.yaml": {Data: []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: a}}")}}},
-		"there is no controller ": {Controllers: []string{"none"}},
+		"testdata/none":              {CRDDirectoryPaths: []string{"testdata/none"}, ErrorIfCRDPathMissing: true},
+		"bad.yaml":                   {Fixtures: fstest.MapFS{"bad.yaml": {Data: []byte("kind: [")}}},
+		"no kind Widget":             {Fixtures: fstest.MapFS{"w.yaml": {Data: []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: a}}")}}},
+		"do not exist: config/crds)": {CRDDirectoryPaths: []string{"config/crds"}, Fixtures: fstest.MapFS{"w.yaml": {Data: []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: a}}")}}},
+		`unknown field "datta"`:      {Fixtures: fstest.MapFS{"c.yaml": {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, datta: {}}")}}},
+		"there is no controller ":    {Controllers: []string{"none"}},
 	} {
 		if _, err := w.Open(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q in it", err, want)
@@ -278,6 +281,20 @@ func TestLeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
+	// Two others close while the test waits for all of them.
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, resource := range []string{"deployments", "replicasets"} {
+		other, err := http.NewRequestWithContext(ctx, "GET", env.URL()+"/apis/apps/v1/"+resource+"?watch=true", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := nethttp.Client(env).Do(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+	}
+	time.AfterFunc(time.Second, cancel)
 	e.end()
 	if len(e.errors) != 1 || !strings.Contains(e.errors[0], "still have watches open in the world "+env.Name()+" (1,") || !strings.Contains(e.errors[0], "watch configmaps in default by forgotten") {
 		t.Errorf("the errors are %q", e.errors)

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -123,7 +124,7 @@ func (w *World) complete(ctx context.Context, env *Env) error {
 		return nil
 	}
 	paths := append(slices.Clone(w.Webhooks.Paths), w.CRDDirectoryPaths...)
-	manifests, err := readPaths(paths, w.ErrorIfCRDPathMissing)
+	manifests, _, err := readPaths(paths, w.ErrorIfCRDPathMissing)
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (w *World) prepare(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
 	defer cancel()
-	definitions, err := readPaths(w.CRDDirectoryPaths, w.ErrorIfCRDPathMissing)
+	definitions, missing, err := readPaths(w.CRDDirectoryPaths, w.ErrorIfCRDPathMissing)
 	if err != nil {
 		return err
 	}
@@ -165,7 +166,10 @@ func (w *World) prepare(ctx context.Context) error {
 		return err
 	}
 	all := applyRequest{Manifests: append(definitions, fixtures...)}
-	if err := w.host.control.call(ctx, "POST", worldPath(w.prepared.Name, "apply"), all, nil); err != nil {
+	switch err := w.host.control.call(ctx, "POST", worldPath(w.prepared.Name, "apply"), all, nil); {
+	case err != nil && len(missing) > 0:
+		return fmt.Errorf("%w (of CRDDirectoryPaths, these do not exist: %s)", err, strings.Join(missing, ", "))
+	case err != nil:
 		return err
 	}
 	return w.settle(ctx)
@@ -176,7 +180,7 @@ func (w *World) prepare(ctx context.Context) error {
 func (w *World) settle(ctx context.Context) error {
 	body := map[string]int64{"timeoutMilliseconds": settleLimit.Milliseconds()}
 	if err := w.host.control.call(ctx, "POST", worldPath(w.prepared.Name, "settle"), body, nil); err != nil {
-		return fmt.Errorf("the world of the fixtures does not settle: %w", err)
+		return fmt.Errorf("the world of the fixtures: %w", err)
 	}
 	return nil
 }
@@ -186,22 +190,23 @@ func isManifest(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-// readPaths reads files, and the manifests of directories.
-func readPaths(paths []string, strict bool) ([]manifest, error) {
-	var all []manifest
+// readPaths reads files, and the manifests of directories. It returns the paths that do not exist; if strict, that is
+// an error.
+func readPaths(paths []string, strict bool) (all []manifest, missing []string, err error) {
 	for _, p := range paths {
 		info, err := os.Stat(p)
 		if errors.Is(err, fs.ErrNotExist) && !strict {
+			missing = append(missing, p)
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		files := []string{p}
 		if info.IsDir() {
 			entries, err := os.ReadDir(p)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			files = nil
 			for _, e := range entries {
@@ -213,12 +218,12 @@ func readPaths(paths []string, strict bool) ([]manifest, error) {
 		for _, file := range files {
 			b, err := os.ReadFile(file)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			all = append(all, manifest{file, string(b)})
 		}
 	}
-	return all, nil
+	return all, missing, nil
 }
 
 // readFixtures reads all manifests of a file system, which may be nil.

@@ -113,6 +113,15 @@ const manager = "tidemark-control"
 
 // call sends a request and decodes the answer into out, which may be nil.
 func (c *client) call(ctx context.Context, method, path string, body any, out any) error {
+	return c.send(ctx, method, path, "application/json", body, out)
+}
+
+// get reads the answer with a media type into out.
+func (c *client) get(ctx context.Context, path, accept string, out any) error {
+	return c.send(ctx, http.MethodGet, path, accept, nil, out)
+}
+
+func (c *client) send(ctx context.Context, method, path, accept string, body any, out any) error {
 	var content io.Reader = http.NoBody
 	if body != nil {
 		text, err := json.Marshal(body)
@@ -127,7 +136,7 @@ func (c *client) call(ctx context.Context, method, path string, body any, out an
 	}
 	r.RequestURI = r.URL.RequestURI() // as servers see it
 	r.Header.Set("Authorization", "Bearer "+c.token)
-	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Accept", accept)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", manager)
 	answer := &buffer{header: http.Header{}}
@@ -159,7 +168,11 @@ func (c *client) apply(ctx context.Context, o *object) (applied, error) {
 		Name: o.text("metadata", "name"), Result: "created",
 	}
 	var written map[string]any
-	err = c.call(ctx, http.MethodPost, collection+"?fieldManager="+manager, o.fields, &written)
+	query := "?fieldManager=" + manager
+	if !o.isDefinition() { // as kubectl does; generated definitions may have fields of newer servers
+		query += "&fieldValidation=Strict"
+	}
+	err = c.call(ctx, http.MethodPost, collection+query, o.fields, &written)
 	named := collection + "/" + url.PathEscape(result.Name)
 	for try := 1; isReason(err, metav1.StatusReasonAlreadyExists) || isReason(err, metav1.StatusReasonConflict); try++ {
 		if try > maxTries || result.Name == "" {
@@ -172,7 +185,7 @@ func (c *client) apply(ctx context.Context, o *object) (applied, error) {
 			continue
 		}
 		o.metadata()["resourceVersion"] = current.text("metadata", "resourceVersion")
-		err = c.call(ctx, http.MethodPut, named+"?fieldManager="+manager, o.fields, &written)
+		err = c.call(ctx, http.MethodPut, named+query, o.fields, &written)
 	}
 	if err != nil {
 		return applied{}, err

@@ -226,6 +226,7 @@ func New(c Config) http.Handler {
 	route("POST /control/v1/worlds/{world}/users", h.addUser)
 	route("GET /control/v1/worlds/{world}/state", h.state)
 	route("GET /control/v1/worlds/{world}/history", h.history)
+	route("GET /control/v1/worlds/{world}/resources", h.resources)
 	route("GET /control/v1/worlds/{world}/faults", h.faults)
 	route("POST /control/v1/worlds/{world}/faults", h.addFault)
 	route("DELETE /control/v1/worlds/{world}/faults", h.clearFaults)
