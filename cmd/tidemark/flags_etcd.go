@@ -32,8 +32,8 @@ func (e *etcdFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.CompactionInterval, "etcd-compaction-interval", 5*time.Minute, "pause between compactions of etcd, which delete older history; 0 compacts nothing")
 	flags.DurationVar(&e.count, "etcd-count-metric-poll-period", time.Minute, "accepted; has no effect: metrics have the numbers of objects at any time")
 	flags.DurationVar(&c.UsageInterval, "etcd-db-metric-poll-interval", 30*time.Second, "pause between polls of the size of etcd's database")
-	flags.DurationVar(&c.HealthTimeout, "etcd-healthcheck-timeout", 2*time.Second, "how long the check etcd of /livez, /readyz and /healthz waits for etcd")
-	flags.DurationVar(&c.ReadyTimeout, "etcd-readycheck-timeout", 2*time.Second, "how long the check etcd-readiness of /readyz waits for etcd")
+	flags.DurationVar(&c.HealthTimeout, "etcd-healthcheck-timeout", 2*time.Second, "how long the check etcd of /livez, /readyz and /healthz waits for etcd, or with --follow for the server that is followed")
+	flags.DurationVar(&c.ReadyTimeout, "etcd-readycheck-timeout", 2*time.Second, "how long the check etcd-readiness of /readyz waits for etcd, or with --follow for the server that is followed")
 	flags.Int64Var(&e.reuse, "lease-reuse-duration-seconds", 60, "how many seconds new events get the same lease of etcd")
 	flags.StringSliceVar(&e.overrides, "etcd-servers-overrides", nil, "refused: all resources have one clock, and so one etcd cluster")
 }
@@ -45,6 +45,9 @@ func (e *etcdFlags) on() bool { return len(e.cluster.Servers) > 0 }
 func (e *etcdFlags) check(f *serveFlags) error {
 	if len(e.overrides) > 0 {
 		return errors.New("--etcd-servers-overrides is not supported: resource versions of all resources come from one clock, and two etcd clusters have two")
+	}
+	if e.cluster.HealthTimeout <= 0 || e.cluster.ReadyTimeout <= 0 {
+		return errors.New("--etcd-healthcheck-timeout and --etcd-readycheck-timeout want values above zero")
 	}
 	if !e.on() {
 		return nil
@@ -58,8 +61,8 @@ func (e *etcdFlags) check(f *serveFlags) error {
 		return errors.New("--history-max-disk-bytes is for a data directory: with --etcd-servers, etcd keeps the history until its compaction (--etcd-compaction-interval)")
 	case f.acceptLoss:
 		return errors.New("--accept-data-loss is for a data directory, not for --etcd-servers")
-	case e.cluster.CompactionInterval < 0 || e.cluster.UsageInterval <= 0 || e.reuse <= 0 || e.cluster.HealthTimeout <= 0 || e.cluster.ReadyTimeout <= 0:
-		return errors.New("the intervals and timeouts of the --etcd flags and --lease-reuse-duration-seconds want values above zero")
+	case e.cluster.CompactionInterval < 0 || e.cluster.UsageInterval <= 0 || e.reuse <= 0:
+		return errors.New("the intervals of the --etcd flags and --lease-reuse-duration-seconds want values above zero")
 	}
 	e.cluster.CompactionInterval = cmp.Or(e.cluster.CompactionInterval, -1)
 	e.cluster.LeaseReuse = time.Duration(e.reuse) * time.Second

@@ -40,7 +40,8 @@ type Shared interface {
 	// the transaction may have been made or may still be.
 	//
 	// Of a write and one with Next behind it, only the second is stored. Writes of one
-	// transaction have the same revision. A log of which neither is true sets Decision.First.
+	// transaction have the same revision. A log in which each change has a revision of its
+	// own sets Decision.First.
 	Propose(ctx context.Context, t *Txn) (Decision, error)
 
 	// Head returns a revision that is not older than any change that a server acknowledged

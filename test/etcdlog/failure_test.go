@@ -135,7 +135,13 @@ func TestDeletedBetween(t *testing.T) {
 	}
 	_, failed := m.etcd.Server.DeleteRange(t.Context(), &pb.DeleteRangeRequest{Key: key})
 	must(t, failed)
-	time.Sleep(1500 * time.Millisecond) // longer than one try
+	// The fence of the repetition shows that the first try has ended.
+	fences := &pb.RangeRequest{Key: []byte(prefix + "/tidemark.dev/guards/.fences/"), RangeEnd: []byte(prefix + "/tidemark.dev/guards/.fences0"), CountOnly: true}
+	for count := int64(0); count == 0 && t.Context().Err() == nil; {
+		found, err := m.etcd.Server.Range(t.Context(), fences)
+		must(t, err)
+		count = found.Count
+	}
 	m.clients.mute.Store(false)
 	proposing.Wait()
 	if err != nil || !made.Made || made.Revision != store.Revision(created) {
