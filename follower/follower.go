@@ -6,6 +6,7 @@ package follower
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -53,8 +54,9 @@ func (c *Copy) ProbeTimeouts() (health, readiness time.Duration) {
 }
 
 // OpenShared opens the copy. It makes the copy if there is none, and makes it again if the history of the server does
-// not reach back to it. It returns an error if the server cannot be reached, and if the copy has changes that the
-// server does not have.
+// not reach back to it. While the server cannot be reached, a copy that exists is opened as it is, and compared later.
+// OpenShared returns an error if there is no copy and the server cannot be reached, and if the copy has changes that
+// the server does not have.
 func (c *Copy) OpenShared(ctx context.Context, set *encryption.Set) (store.Shared, store.Sealing, error) {
 	log, sealed, err := c.open(ctx, set)
 	if err != nil {
@@ -82,6 +84,9 @@ func (c *Copy) open(ctx context.Context, set *encryption.Set) (*replication.Log,
 		sealed := encryption.Wrap(copied, set)
 		how, err := replication.Compare(ctx, client, sealed, head)
 		switch {
+		case !again && unreachable(err) && ctx.Err() == nil:
+			logger.Warn("the server that this one follows cannot be reached; the state is that of the copy until then", "server", client.URL, "revision", head, "err", err)
+			return replication.NewLog(client, sealed, head, logger), sealed, nil // which compares before it goes on
 		case err != nil:
 			return nil, nil, errors.Join(fmt.Errorf("the server %s, which this one follows: %w", client.URL, err), copied.Close())
 		case how == replication.CopyContinues:
@@ -95,6 +100,15 @@ func (c *Copy) open(ctx context.Context, set *encryption.Set) (*replication.Log,
 			return nil, nil, errors.Join(fmt.Errorf("data directory %s: it has changes that the server %s does not have, or is the copy of another server: choose an empty or a new directory", c.Data.Path, client.URL), copied.Close())
 		}
 	}
+}
+
+// unreachable reports whether an error is that of a server which cannot answer now.
+func unreachable(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Code >= http.StatusInternalServerError
+	}
+	return err != nil && !errors.As(err, new(*tls.CertificateVerificationError))
 }
 
 // openCopy opens the log of the copy. It first makes the copy if there is none, or if it is to be made again.

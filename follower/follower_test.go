@@ -206,6 +206,53 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// TestStartAlone starts a follower while its server is away. It answers reads of any version from its copy, and goes
+// on with it when the server is back.
+func TestStartAlone(t *testing.T) {
+	data, dir := t.TempDir(), t.TempDir()
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}}
+	must(t, p.Start(t.Context()))
+	config := p.RESTConfig()
+	f := following(config, dir)
+	must(t, f.Start(t.Context()))
+	_, err := maps(f)(t.Context(), "a", "1")
+	must(t, err)
+	must(t, f.Close())
+	address := p.URL()
+	must(t, p.Close())
+
+	f = start(t, following(config, dir))
+	got, err := clients(f).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{ResourceVersion: "0", FieldSelector: "metadata.name=a"})
+	if err != nil || len(got.Items) != 1 {
+		t.Errorf("a list of any version: %v", err)
+	}
+	if code, text := servertest.Get(t, f.RESTConfig(), "/readyz"); code == 200 {
+		t.Errorf("the follower is ready: %s", text)
+	}
+	r, err := servertest.Client(t, f.RESTConfig()).Post(f.URL()+"/api/v1/namespaces/default/configmaps", "application/json", strings.NewReader(`{"metadata":{"name":"lost"}}`))
+	must(t, err)
+	if r.Body.Close(); r.StatusCode < 500 {
+		t.Errorf("a write without the server: %d", r.StatusCode)
+	}
+	w, err := clients(f).CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: got.ResourceVersion})
+	must(t, err)
+	defer w.Stop()
+
+	port, err := strconv.Atoi(address[strings.LastIndex(address, ":")+1:])
+	must(t, err)
+	p = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port})
+	_, err = maps(p)(t.Context(), "back", "1")
+	must(t, err)
+	if e := <-w.ResultChan(); e.Type != watch.Added || e.Object.(*corev1.ConfigMap).Name != "back" {
+		t.Errorf("the watch begins with %+v", e)
+	}
+	_, err = maps(f)(t.Context(), "again", "1")
+	must(t, err)
+	if a, b := state(t, p), state(t, f); a != b {
+		t.Errorf("the server has\n%s\nand the follower\n%s", a, b)
+	}
+}
+
 // TestPromote starts a server on the copy of a follower, in place of the one that it followed.
 func TestPromote(t *testing.T) {
 	p := &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}}

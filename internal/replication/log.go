@@ -105,10 +105,10 @@ func (l *Log) Lag() Lag {
 	return lag
 }
 
-// Load implements store.Shared. It first takes over what the server has acknowledged.
+// Load implements store.Shared. It first takes over what the server has acknowledged, if the server can be reached.
 func (l *Log) Load(ctx context.Context, load func(string, *store.Object) error) (store.Bounds, error) {
 	head, err := l.Head(ctx)
-	if err != nil {
+	if err != nil && !errors.As(err, new(*store.UnavailableError)) {
 		return store.Bounds{}, err
 	}
 	l.mu.Lock()
