@@ -90,6 +90,9 @@ type opened struct {
 // Dir returns the path of the directory. It exists once OpenLog has succeeded.
 func (d *Dir) Dir() string { return d.Path }
 
+// ErrInUse: another process has the data directory open.
+var ErrInUse = errors.New("the data directory is in use")
+
 // OpenLog creates the directory if it does not exist, locks it, checks its format and opens the
 // log in it. Closing the log releases the lock.
 //

@@ -24,7 +24,7 @@ type lock struct {
 func lockPath(path string) (*lock, error) {
 	c, err := vfs.Default.Lock(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: the data directory is in use: stop that server, or use another directory (%w)", path, err)
+		return nil, fmt.Errorf("%s: %w: stop that server, or use another directory (%w)", path, ErrInUse, err)
 	}
 	return &lock{c, path}, nil
 }

@@ -57,7 +57,7 @@ func lockFileAt(path string) (*lock, error) {
 		if pid, err := readPID(f); err == nil {
 			holder = fmt.Sprintf(" by process %d", pid)
 		}
-		return nil, errors.Join(fmt.Errorf("%s: the data directory is in use%s: stop that server, or use another directory", path, holder), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w%s: stop that server, or use another directory", path, ErrInUse, holder), f.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())

@@ -34,6 +34,7 @@ type migrateFlags struct {
 	noHistory   bool
 	accept      bool
 	live        bool
+	kubeconfig  string // of the server, for live from a directory
 }
 
 // snapshotScheme begins the target that is a snapshot file.
@@ -54,8 +55,8 @@ history moves, too: watches continue from resource versions before the migration
 From etcd to a data directory, it reads a running etcd. The history stays behind: watches
 from older resource versions get 410 Gone, and their clients list again.
 
-No server uses the source meanwhile, except with --live. The source is not changed. After an error or Ctrl-C
-there is no target. The exit code is 1 if a single version differs.`,
+No server uses the source meanwhile, except with --live. The source is not changed. After an
+error or Ctrl-C there is no target. The exit code is 1 if a single version differs.`,
 		Example: `  # To etcd: what would be copied, and is there space for it
   tidemark migrate --from=./data --to=etcd-snapshot:snapshot.db --dry-run
 
@@ -63,6 +64,9 @@ there is no target. The exit code is 1 if a single version differs.`,
   tidemark migrate --from=./data --to=etcd-snapshot:snapshot.db
   etcdutl snapshot restore snapshot.db --data-dir=./default.etcd
   tidemark migrate --from=./data --to=http://127.0.0.1:2379 --verify
+
+  # The same while the server goes on; stop it when migrate says so
+  tidemark migrate --from=./data --to=etcd-snapshot:snapshot.db --live
 
   # Back from etcd to a data directory
   tidemark migrate --from=http://127.0.0.1:2379 --to=./data2
@@ -82,7 +86,8 @@ there is no target. The exit code is 1 if a single version differs.`,
 	flags.StringVar(&f.to, "to", "", "target: a new data directory, or etcd-snapshot:FILE for a new snapshot file; with --verify also the URLs of an etcd cluster")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read and convert everything, and write nothing")
 	flags.BoolVar(&f.verify, "verify", false, "compare a data directory with a running etcd, and write nothing")
-	flags.BoolVar(&f.live, "live", false, "copy from etcd while servers write to it, follow their changes, and finish when Enter is pressed, after they were stopped")
+	flags.BoolVar(&f.live, "live", false, "copy while servers write. From a data directory: copy a backup of its server, and add the last changes when the server has ended. From etcd: follow the changes, and finish when Enter is pressed, after the servers were stopped")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the server, for --live from a data directory (default: the file kubeconfig in it)")
 	flags.BoolVar(&f.noHistory, "no-history", false, "write the current objects alone to the snapshot; watches from older resource versions get 410 Gone")
 	flags.BoolVar(&f.accept, "accept-differences", false, "write the snapshot although versions differ from it after they were read back")
 	flags.StringVar(&f.encryption, "encryption-provider-config", "", "file with the EncryptionConfiguration of the server; it applies to the source and the target")
@@ -189,8 +194,11 @@ func (f *migrateFlags) check(from, to endpoint) (err error) {
 		}
 		f.dir.Path = to.dir
 	}
-	if f.live && (from.servers == nil || f.dryRun) {
-		return errors.New("--live copies from a running etcd to a data directory")
+	switch {
+	case f.live && f.dryRun:
+		return errors.New("--live copies, and --dry-run does not")
+	case f.kubeconfig != "" && (!f.live || from.dir == ""):
+		return errors.New("--kubeconfig is for --live from a data directory")
 	}
 	if f.cluster.EventTTL <= 0 {
 		return fmt.Errorf("--event-ttl=%v: want more than zero", f.cluster.EventTTL)
@@ -264,19 +272,12 @@ func (m *migration) toSnapshot(ctx context.Context, file string) error {
 	if _, err := os.Lstat(file); err == nil {
 		return fmt.Errorf("the file %s exists: name another one, or remove it", file)
 	}
+	if m.live {
+		return m.toSnapshotLive(ctx, file)
+	}
 	return m.withLog(ctx, func(log store.Log) error {
-		s := &migrate.Snapshot{
-			Log: log, Codec: m.cluster.Codec(m.set), NoHistory: m.noHistory,
-			TTL: m.cluster.TTL, Progress: m.steps.at,
-		}
-		report, err := s.Survey(ctx)
+		s, report, err := m.survey(ctx, log, file)
 		if err != nil {
-			return err
-		}
-		if report.Head == 0 {
-			return fmt.Errorf("data directory %s: no object was ever written", m.dir.Path)
-		}
-		if err := m.preflight(file, report.Total().Bytes); err != nil {
 			return err
 		}
 		if m.dryRun {
@@ -294,6 +295,22 @@ func (m *migration) toSnapshot(ctx context.Context, file string) error {
 		m.steps.end(nil)
 		return m.describeSnapshot(report, file, size)
 	})
+}
+
+// survey prepares a snapshot of a log, and checks the free space for it.
+func (m *migration) survey(ctx context.Context, log store.Log, file string) (*migrate.Snapshot, *migrate.Report, error) {
+	s := &migrate.Snapshot{
+		Log: log, Codec: m.cluster.Codec(m.set), NoHistory: m.noHistory,
+		TTL: m.cluster.TTL, Progress: m.steps.at,
+	}
+	report, err := s.Survey(ctx)
+	if err == nil && report.Head == 0 {
+		err = fmt.Errorf("data directory %s: no object was ever written", m.dir.Path)
+	}
+	if err == nil {
+		err = m.preflight(file, report.Total().Bytes)
+	}
+	return s, report, err
 }
 
 // The default of etcd's --quota-backend-bytes, and where etcd's documentation advises to stay below.

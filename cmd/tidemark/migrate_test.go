@@ -29,8 +29,10 @@ func TestMigrateArguments(t *testing.T) {
 		{"--from=http://127.0.0.1:1 --to=http://127.0.0.1:2", "is a new data directory"},
 		{"--from=http://127.0.0.1:1 --to=etcd-snapshot:s", "etcdctl snapshot save"},
 		{"--from=http://127.0.0.1:1 --to=d --no-history", "are for snapshots"},
-		{"--from=d --to=etcd-snapshot:s --live", "--live copies from a running etcd"},
-		{"--from=http://127.0.0.1:1 --to=d --live --dry-run", "--live copies from a running etcd"},
+		{"--from=d --to=etcd-snapshot:s --live --dry-run", "--live copies, and --dry-run does not"},
+		{"--from=http://127.0.0.1:1 --to=d --live --dry-run", "--live copies, and --dry-run does not"},
+		{"--from=d --to=etcd-snapshot:s --kubeconfig=k", "--kubeconfig is for --live"},
+		{"--from=http://127.0.0.1:1 --to=d --live --kubeconfig=k", "--kubeconfig is for --live"},
 		{"--from=http://127.0.0.1:1/path --to=d", "127.0.0.1:1/path"},
 		{"--from=http://127.0.0.1:1 --to=d --etcd-certfile=none", "want https"},
 		{"--from=" + file + " --to=d", "is a file"},
@@ -51,6 +53,9 @@ func TestMigrateDirectory(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: file("data")}})
+	if err := s.WriteKubeconfig(file("data/kubeconfig")); err != nil {
+		t.Fatal(err)
+	}
 	from, to := "--from="+file("data"), "--to=etcd-snapshot:"+file("s.db")
 	want := func(wantCode int, says string, args ...string) {
 		t.Helper()
@@ -63,6 +68,7 @@ func TestMigrateDirectory(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	want(exitFailed, "if it does not run, leave out --live", from, to, "--live")
 	want(exitFailed, "no such file", "--from="+file("none"), to)
 	if err := os.Mkdir(file("empty"), 0o700); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 // Reader reads a snapshot file that a Writer made. It is not safe for concurrent use.
 type Reader struct {
-	db *bolt.DB
+	db *bolt.DB // nil: that of a Writer
 	tx *bolt.Tx
 	// size of the file in bytes.
 	size int64
@@ -114,4 +114,10 @@ func (r *Reader) Bounds() (head, floor int64, err error) {
 func (r *Reader) Leases() int { return r.tx.Bucket(leaseBucket).Stats().KeyN }
 
 // Close closes the file.
-func (r *Reader) Close() error { return errors.Join(r.tx.Rollback(), r.db.Close()) }
+func (r *Reader) Close() error {
+	err := r.tx.Rollback()
+	if r.db != nil {
+		err = errors.Join(err, r.db.Close())
+	}
+	return err
+}

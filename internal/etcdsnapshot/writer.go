@@ -27,9 +27,10 @@ const (
 // Writer writes a snapshot file. The file has its name when Commit has returned nil; before, everything is in
 // a directory beside it, which Close removes. It is not safe for concurrent use.
 type Writer struct {
-	path string
-	dir  string   // of the files under way
-	db   *bolt.DB // with the versions in the order in which they came
+	path   string
+	dir    string   // of the files under way
+	db     *bolt.DB // with the versions in the order in which they came, until sorted
+	sorted bool
 
 	batch  []record
 	bytes  int
@@ -163,11 +164,23 @@ func (w *Writer) flush() error {
 	return err
 }
 
-// Finish writes the file, with the oldest revision that can be read; zero: there are no older versions. It
-// returns a Reader of the file, which has its name after Commit.
-func (w *Writer) Finish(floor int64) (*Reader, error) {
-	if err := w.flush(); err != nil {
+// Sort writes what was put so far in the order of the revisions, with the oldest revision that can be read; zero: there
+// are no older versions. It returns a Reader of that, which is closed before the next call. Versions that are put
+// later have higher revisions. Sort is called once, or not at all.
+func (w *Writer) Sort(floor int64) (*Reader, error) {
+	if err := w.sort(floor); err != nil {
 		return nil, err
+	}
+	tx, err := w.db.Begin(false)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{tx: tx, size: tx.Size()}, nil
+}
+
+func (w *Writer) sort(floor int64) error {
+	if err := w.flush(); err != nil {
+		return err
 	}
 	if floor > 0 {
 		err := w.db.Update(func(tx *bolt.Tx) error {
@@ -175,10 +188,28 @@ func (w *Writer) Finish(floor int64) (*Reader, error) {
 			return errors.Join(b.Put(finishedKey, revisionKey(floor, false)), b.Put(scheduledKey, revisionKey(floor, false)))
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := w.compact(); err != nil {
+	w.sorted = true
+	return w.compact()
+}
+
+// Finish writes the file, with the oldest revision that can be read, as Sort does it unless it was called. It
+// returns a Reader of the file, which has its name after Commit.
+func (w *Writer) Finish(floor int64) (*Reader, error) {
+	var err error
+	if w.sorted {
+		err = w.flush()
+	} else {
+		err = w.sort(floor)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = w.db.Close()
+	w.db = nil
+	if err != nil {
 		return nil, err
 	}
 	if err := appendSum(w.finished()); err != nil {
@@ -189,17 +220,17 @@ func (w *Writer) Finish(floor int64) (*Reader, error) {
 
 func (w *Writer) finished() string { return filepath.Join(w.dir, "snapshot") }
 
-// compact copies the database in the order of its keys, without the free pages.
+// compact copies the database in the order of its keys, without the free pages. It goes on with the copy.
 func (w *Writer) compact() error {
 	sorted, err := openNew(w.finished())
 	if err != nil {
 		return err
 	}
 	err = bolt.Compact(sorted, w.db, batchBytes)
-	if err = errors.Join(err, sorted.Close(), w.db.Close()); err != nil {
+	err = errors.Join(err, w.db.Close())
+	if w.db = sorted; err != nil {
 		return err
 	}
-	w.db = nil
 	return os.Remove(filepath.Join(w.dir, "unsorted"))
 }
 

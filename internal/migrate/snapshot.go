@@ -29,6 +29,7 @@ type Snapshot struct {
 	Progress func(step string, done, all int)
 
 	report *Report
+	copied store.Revision // what the file has of a copy, in WriteLive
 }
 
 // requestBytes is the default of etcd's --max-request-bytes.
@@ -142,35 +143,74 @@ func (s *Snapshot) Convert(ctx context.Context) error {
 // Write writes the file, and verifies it. With accept, versions that differ in etcd's form are no error. The
 // report has the rest. The file exists if the error is nil.
 func (s *Snapshot) Write(ctx context.Context, path string, accept bool) (size int64, err error) {
+	return s.write(ctx, path, accept, nil)
+}
+
+// WriteLive is Write for a source that is a copy of a log in use. When the file has what the copy has, and was verified,
+// it calls stopped, which returns the log itself when nothing is written to it any more. WriteLive adds its later
+// changes to the file, and verifies that the file has every object of the log, by its key and revision. The content of
+// what the copy had was verified before. The caller closes the log.
+func (s *Snapshot) WriteLive(ctx context.Context, path string, accept bool, stopped func() (store.Log, error)) (size int64, err error) {
+	return s.write(ctx, path, accept, stopped)
+}
+
+func (s *Snapshot) write(ctx context.Context, path string, accept bool, stopped func() (store.Log, error)) (size int64, err error) {
 	w, err := etcdsnapshot.Create(path)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	if err := s.copy(ctx, w); err != nil {
+	if err := s.copy(w, s.versions(ctx, "writing")); err != nil {
 		return 0, err
 	}
 	if err := s.report.Err(); err != nil {
 		return 0, err
 	}
-	r, err := w.Finish(int64(s.report.Floor))
+	var r *etcdsnapshot.Reader
+	if stopped == nil {
+		r, err = w.Finish(int64(s.report.Floor))
+	} else {
+		r, err = w.Sort(int64(s.report.Floor))
+	}
 	if err != nil {
 		return 0, err
 	}
-	size = r.Size()
-	err = s.verify(ctx, r)
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err := s.closeVerified(r, s.verify(ctx, r), accept); err != nil {
 		return 0, err
 	}
-	if err := s.report.Err(); err != nil && !accept {
-		return 0, err
+	if stopped != nil {
+		log, err := stopped()
+		if err != nil {
+			return 0, err
+		}
+		if err := s.addLater(ctx, w, log); err != nil {
+			return 0, err
+		}
+		if r, err = w.Finish(0); err != nil {
+			return 0, err
+		}
+		if err := s.closeVerified(r, s.verifyLater(ctx, r, log), accept); err != nil {
+			return 0, err
+		}
 	}
-	return size, w.Commit()
+	return r.Size(), w.Commit()
 }
 
-// copy puts all versions into the file.
-func (s *Snapshot) copy(ctx context.Context, w *etcdsnapshot.Writer) error {
-	for e, err := range s.versions(ctx, "writing") {
+// closeVerified closes a reader. It returns an error if the verification failed or found problems that are not
+// accepted.
+func (s *Snapshot) closeVerified(r *etcdsnapshot.Reader, failed error, accept bool) error {
+	if err := errors.Join(failed, r.Close()); err != nil {
+		return err
+	}
+	if accept {
+		return nil
+	}
+	return s.report.Err()
+}
+
+// copy puts versions into the file.
+func (s *Snapshot) copy(w *etcdsnapshot.Writer, versions iter.Seq2[store.Entry, error]) error {
+	for e, err := range versions {
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -269,5 +270,72 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 	if err := log.Close(); err != nil {
 		b.Error(err)
+	}
+}
+
+// copyOf returns a log with the entries of the source so far.
+func (s *source) copyOf() *source {
+	s.t.Helper()
+	c := newSource(s.t)
+	for _, e := range s.entries {
+		if err := c.log.Append(s.t.Context(), []store.Entry{e}, nil); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	c.head, c.entries = s.head, slices.Clone(s.entries)
+	return c
+}
+
+// TestLive: the file has what the source had in the end, although it was begun from a copy.
+func TestLive(t *testing.T) {
+	s := newSource(t)
+	s.random(200)
+	begun := s.copyOf()
+	if err := begun.log.Compact(t.Context(), begun.head/3); err != nil {
+		t.Fatal(err)
+	}
+	m := begun.migration()
+	report, err := m.Survey(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "s.db")
+	_, err = m.WriteLive(t.Context(), path, false, func() (store.Log, error) {
+		s.random(150)
+		return s.log, s.log.Compact(t.Context(), begun.head/2)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := s.visible(begun.head / 3)
+	if total := report.Total(); total.Objects != len(s.current) || total.Versions+total.Deletions != len(want) || total.Verified != len(want) || report.Head != uint64(s.head) {
+		t.Errorf("the report: %+v up to %d, want %d objects and %d changes up to %d", total, report.Head, len(s.current), len(want), s.head)
+	}
+	hasVersions(t, path, want)
+
+	other := newSource(t)
+	other.random(250)
+	short := newSource(t)
+	short.random(10)
+	late := s.copyOf()
+	if err := late.log.Compact(t.Context(), begun.head+3); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("failed")
+	for says, stopped := range map[string]func() (store.Log, error){
+		"the copy is not one of this directory": func() (store.Log, error) { return other.log, nil },
+		"and that of the copy is":               func() (store.Log, error) { return short.log, nil },
+		"start the migration again":             func() (store.Log, error) { return late.log, nil },
+		"failed":                                func() (store.Log, error) { return nil, failed },
+	} {
+		m := begun.migration()
+		if _, err := m.Survey(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if _, err := m.WriteLive(t.Context(), filepath.Join(dir, "s.db"), false, stopped); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q in it", err, says)
+		}
+		empty(t, dir)
 	}
 }

@@ -1,0 +1,114 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/tidemark-dev/tidemark/internal/etcdsnapshot"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// later yields the changes of a log after a revision, up to its end.
+func (s *Snapshot) later(ctx context.Context, log store.Log, after, head store.Revision, what string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		done := 0
+		for e, err := range log.Changes(ctx, "", after, head) {
+			done++
+			s.step(what, done, 0)
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// addLater adds the changes of a log since the copy of it that the file has.
+func (s *Snapshot) addLater(ctx context.Context, w *etcdsnapshot.Writer, log store.Log) error {
+	bounds, err := log.Replay(ctx, func(string, *store.Object) error { return nil })
+	if err != nil {
+		return err
+	}
+	after := store.Revision(s.report.Head)
+	switch {
+	case bounds.Head < after:
+		return fmt.Errorf("the newest resource version is %d, and that of the copy is %d: the copy is not one of this directory", bounds.Head, after)
+	case bounds.Floor > after:
+		return fmt.Errorf("the history of the directory begins at %d, after the end of the copy at %d: start the migration again, and stop the server sooner", bounds.Floor, after)
+	}
+	s.report.Head = uint64(bounds.Head)
+	count := func(yield func(store.Entry, error) bool) {
+		for e, err := range s.later(ctx, log, after, bounds.Head, "adding the last changes") {
+			if err == nil {
+				s.report.of(e.Collection).add(&e)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+	if err := s.copy(w, count); err != nil {
+		return err
+	}
+	s.copied = after
+	return s.report.Err()
+}
+
+// add counts a change.
+func (c *Count) add(e *store.Entry) {
+	switch {
+	case e.Object == nil:
+		c.Deletions++
+		c.Objects--
+		return
+	case e.Before == nil:
+		c.Objects++
+	}
+	c.Versions++
+	c.Bytes += int64(e.Object.Len())
+}
+
+// verifyLater compares the file with the log: the changes since the copy with their content, and all objects by their
+// keys and revisions.
+func (s *Snapshot) verifyLater(ctx context.Context, r *etcdsnapshot.Reader, log store.Log) error {
+	switch head, _, err := r.Bounds(); {
+	case err != nil:
+		return err
+	case uint64(head) != s.report.Head:
+		return fmt.Errorf("the newest revision of the snapshot is %d, and should be %d", head, s.report.Head)
+	}
+	for e, err := range s.later(ctx, log, s.copied, store.Revision(s.report.Head), "verifying the last changes") {
+		if err != nil {
+			return err
+		}
+		if err := s.verifyOne(ctx, r, &e); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			s.report.problem("%s", err)
+			continue
+		}
+		s.report.of(e.Collection).Verified++
+	}
+	total := s.report.Total()
+	if n, want := r.Count(), total.Versions+total.Deletions; n != want {
+		return fmt.Errorf("the snapshot has %d versions, and should have %d", n, want)
+	}
+	var mu sync.Mutex // also of r
+	objects := 0
+	_, err := log.Replay(ctx, func(collection string, o *store.Object) error {
+		mu.Lock()
+		defer mu.Unlock()
+		objects++
+		v, found, err := r.At(int64(o.Modified))
+		if err == nil && (!found || v.Value == nil || string(v.Key) != s.Codec.Keys.Of(collection, o.Key)) {
+			err = fmt.Errorf("the snapshot lacks %s %s at %d: the copy is not one of this directory", collection, o.Key, o.Modified)
+		}
+		return err
+	})
+	if err == nil && objects != total.Objects {
+		err = fmt.Errorf("the versions in the snapshot make %d objects, and there are %d", total.Objects, objects)
+	}
+	return err
+}
