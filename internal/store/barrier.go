@@ -15,20 +15,33 @@ import (
 //	A  [Head......]
 //	B      ........[Head......]
 //	C          ....[same.....]
+//
+// A call costs many times what a read does. Of clients that read again as soon as they have their
+// answers, the first one would begin a call, and all others would have to wait for the next one.
+// So after a call for several readers the next one begins after a pause, in which they come
+// together. It is as long as two calls. A reader that is alone never waits for others.
 type barrier struct {
-	mu            sync.Mutex
-	closed        bool
-	current, next *headCall // nil: none
+	mu      sync.Mutex
+	closed  bool
+	calling bool      // a goroutine makes calls
+	next    *headCall // has not begun; nil: no reader waits for it
+	notYet  time.Time // when the next call may begin
 }
 
 // headCall is a call of Head.
 type headCall struct {
+	readers  int // that have joined; not changed after the call has begun
 	done     chan struct{}
 	revision Revision
 	err      error
 }
 
 const (
+	// manyReaders is the number of readers of a call after which the next one waits.
+	manyReaders = 4
+	// callsPerPause is the length of the pause, in calls, and longestPause its limit.
+	callsPerPause = 2
+	longestPause  = 2 * time.Millisecond
 	// longestHead bounds a call of Head, so that one that hangs does not hold up all reads.
 	longestHead = 10 * time.Second
 	// longestLag bounds how long a read of the most recent state waits for the follower.
@@ -67,30 +80,62 @@ func (f *follower) join() (*headCall, error) {
 	b := &f.barrier
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.closed:
+	if b.closed {
 		return nil, ErrClosed
-	case b.current == nil:
-		c := &headCall{done: make(chan struct{})}
-		b.current = c
-		f.store.loop.Go(func() { f.heads(c) })
-		return c, nil
-	case b.next == nil:
+	}
+	if b.next == nil {
 		b.next = &headCall{done: make(chan struct{})}
 	}
+	if !b.calling {
+		b.calling = true
+		f.store.loop.Go(f.heads)
+	}
+	b.next.readers++
 	return b.next, nil
 }
 
-// heads makes a call, then those that others wait for.
-func (f *follower) heads(c *headCall) {
+// heads makes calls until no reader waits for one.
+func (f *follower) heads() {
 	b := &f.barrier
-	for c != nil {
-		c.revision, c.err = f.head()
-		close(c.done)
+	for {
 		b.mu.Lock()
-		c = b.next
-		b.current, b.next = c, nil
+		pause := time.Until(b.notYet)
+		if f.store.ctx.Err() != nil {
+			pause = 0
+		}
+		c := b.next
+		switch {
+		case c == nil:
+			b.calling = false
+			b.mu.Unlock()
+			return
+		case pause <= 0:
+			b.next = nil
+		}
 		b.mu.Unlock()
+		if pause > 0 {
+			f.pause(pause)
+			continue
+		}
+		began := time.Now()
+		c.revision, c.err = f.head()
+		took := time.Since(began)
+		close(c.done)
+		if c.readers >= manyReaders && c.err == nil {
+			b.mu.Lock()
+			b.notYet = time.Now().Add(min(callsPerPause*took, longestPause))
+			b.mu.Unlock()
+		}
+	}
+}
+
+// pause waits, but not longer than the store is open.
+func (f *follower) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.store.ctx.Done():
 	}
 }
 

@@ -139,6 +139,45 @@ func TestBarrierShared(t *testing.T) {
 	})
 }
 
+// TestBarrierPause: clients that read again and again come together, and a client that is alone waits for no other.
+func TestBarrierPause(t *testing.T) {
+	const reads, delay, think = 50, time.Millisecond, 300 * time.Microsecond
+	run := func(t *testing.T, clients int) (heads int, took time.Duration) {
+		member := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{Delay: delay}).Open()
+		s := storetest.Open(t, store.Options{Shared: member})
+		chance := testrand.New(t)
+		before, began := member.Heads(), time.Now()
+		var running sync.WaitGroup
+		for range clients {
+			pauses := make([]time.Duration, reads)
+			for i := range pauses {
+				pauses[i] = time.Duration(chance.Int64N(int64(think)))
+			}
+			running.Go(func() {
+				for _, pause := range pauses {
+					time.Sleep(pause)
+					if _, err := s.MostRecent(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		running.Wait()
+		return member.Heads() - before, time.Since(began)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if heads, took := run(t, 1); heads != reads || took > reads*(2*delay+think) {
+			t.Errorf("one client made %d calls for %d reads, in %v", heads, reads, took)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		const clients, together = 16, 10
+		if heads, _ := run(t, clients); heads > clients*reads/together {
+			t.Errorf("%d clients made %d calls for %d reads, want %d reads in each", clients, heads, clients*reads, together)
+		}
+	})
+}
+
 // TestInFlight bounds what is under way, in transactions and in bytes.
 func TestInFlight(t *testing.T) {
 	for _, c := range []struct{ size, most int }{{0, 512}, {10 << 20, 6}} {
