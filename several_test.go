@@ -164,6 +164,42 @@ func TestOneLeader(t *testing.T) {
 	})
 }
 
+// TestLeaderCut cuts the leader off the log. It stops its controllers before those of another server begin, and leaves
+// the lead to that one when the log can be reached again.
+func TestLeaderCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := several(t, 3)
+		time.Sleep(5 * time.Second)
+		first := leaders(t, all)
+		if len(first) != 1 {
+			t.Fatalf("%d servers lead", len(first))
+		}
+		cut := first[0].Shared.(*onLog).member
+		cut.Cut(true)
+		var next []*tidemark.Server
+		began := time.Now()
+		for len(next) == 0 || next[0] == first[0] {
+			time.Sleep(500 * time.Millisecond)
+			if next = leaders(t, all); len(next) > 1 {
+				t.Fatalf("%d servers lead", len(next))
+			}
+			if time.Since(began) > 20*time.Second {
+				t.Fatal("no other server leads after 20 s")
+			}
+		}
+		want(t, next[0], 201, "POST", "/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
+		time.Sleep(time.Second)
+		want(t, next[0], 200, "GET", "/api/v1/namespaces/n/configmaps/kube-root-ca.crt", "")
+		cut.Cut(false)
+		for range 20 {
+			time.Sleep(time.Second)
+			if now := leaders(t, all); len(now) != 1 || now[0] != next[0] {
+				t.Fatalf("%d servers lead, the first of them %v", len(now), now)
+			}
+		}
+	})
+}
+
 // objects lists a collection.
 func objects(t *testing.T, s *tidemark.Server, path string) []any {
 	t.Helper()
