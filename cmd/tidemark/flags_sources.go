@@ -76,9 +76,13 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 	if len(text) > maxConfigBytes {
 		return fmt.Errorf("the file has more than %d bytes", maxConfigBytes)
 	}
-	var values map[string]any
-	if err := yaml.UnmarshalStrict(text, &values, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }); err != nil {
+	var content any
+	if err := yaml.UnmarshalStrict(text, &content, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }); err != nil {
 		return err
+	}
+	values, ok := content.(map[string]any)
+	if content != nil && !ok {
+		return errors.New("want YAML with the names of flags and their values, such as secure-port: 6443")
 	}
 	var errs []error
 	open := unnamed(flags)

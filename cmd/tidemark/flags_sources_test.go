@@ -85,11 +85,12 @@ func TestWrongSources(t *testing.T) {
 		"secureport: 1":      "secureport: there is no such flag: did you mean secure-port?",
 		"nothing: 1":         "nothing: there is no such flag",
 		"config: x":          "config: there is no such flag",
+		"just text":          "want YAML with the names of flags",
 		"secure-port: many":  "secure-port: ",
 		"secure-port: [[1]]": "secure-port: want a string, a number or a boolean",
 		"tls-san:":           "tls-san: there is no value",
 		"v: 1\nv: 2":         "already set",
-		"- v":                "cannot unmarshal array",
+		"- v":                "want YAML with the names of flags",
 		"#" + strings.Repeat("x", maxConfigBytes): "the file has more than 1048576 bytes",
 	} {
 		if _, _, err := parsed(t, nil, nil, file); err == nil || !strings.Contains(err.Error(), want) {
