@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 )
@@ -16,23 +17,86 @@ import (
 // before everything else of the copy, and removed last.
 const followsFile = "FOLLOWS"
 
+// newCopyDir is a directory within a copy: another copy that takes its place when it is whole. placedFile is there when
+// the files of the old one are removed.
+const (
+	newCopyDir = "copy.new"
+	placedFile = "PLACED"
+)
+
 // ErrNoCopy: the directory is not the copy of a server, or not a whole one.
 var ErrNoCopy = errors.New("it is not a copy of a server")
 
 // MakeCopy makes the directory a copy of a server from a backup of it, with the history and the resource versions of
-// the server. The directory does not exist, is empty, or is what is left of such a copy.
+// the server. The directory does not exist, is empty, or is a copy of a server. A copy stays until the new one is whole.
 func (d *Dir) MakeCopy(ctx context.Context, backup io.Reader) (about Contents, err error) {
-	if err := d.discardCopy(); err != nil {
+	copied, _, err := d.isCopy()
+	switch {
+	case err != nil:
 		return about, err
+	case copied:
+		return d.replaceCopy(ctx, backup)
 	}
 	err = d.create(func() (err error) {
-		if err := atomicfile.Write(filepath.Join(d.Path, followsFile), []byte(d.Follows+"\n"), 0o600); err != nil {
+		if err := d.writeFollows(); err != nil {
 			return err
 		}
 		about, err = d.restore(ctx, backup, RestoreOptions{KeepHistory: true})
 		return err
 	})
 	return about, err
+}
+
+func (d *Dir) writeFollows() error {
+	return atomicfile.Write(filepath.Join(d.Path, followsFile), []byte(d.Follows+"\n"), 0o600)
+}
+
+// replaceCopy makes another copy within the directory, and then puts it in the place of the one that is there.
+func (d *Dir) replaceCopy(ctx context.Context, backup io.Reader) (about Contents, err error) {
+	lock, err := lockPath(filepath.Join(d.Path, lockFile))
+	if err != nil {
+		return about, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if copied, _, err := d.isCopy(); err != nil || !copied { // it was promoted meanwhile
+		return about, errors.Join(err, fmt.Errorf("data directory %s: %w", d.Path, ErrNoCopy))
+	}
+	next := &Dir{Path: filepath.Join(d.Path, newCopyDir), GroupAccess: d.GroupAccess, MinFreeBytes: d.MinFreeBytes, ReserveBytes: d.ReserveBytes, Logger: d.Logger}
+	if err := os.RemoveAll(next.Path); err != nil {
+		return about, err
+	}
+	if err := atomicfile.MakeDir(next.Path); err != nil {
+		return about, err
+	}
+	if about, err = next.restore(ctx, backup, RestoreOptions{KeepHistory: true}); err != nil {
+		return about, errors.Join(err, os.RemoveAll(next.Path))
+	}
+	return about, errors.Join(d.writeFollows(), d.placeCopy())
+}
+
+// placeCopy puts a new copy that is whole in the place of the old one, and removes one that is not whole. It goes on
+// where an earlier call was interrupted. The caller has the lock.
+func (d *Dir) placeCopy() error {
+	in := filepath.Join(d.Path, newCopyDir)
+	if _, err := os.Lstat(filepath.Join(in, formatFile)); errors.Is(err, fs.ErrNotExist) {
+		return os.RemoveAll(in)
+	} else if err != nil {
+		return err
+	}
+	placed := filepath.Join(in, placedFile)
+	if _, err := os.Lstat(placed); errors.Is(err, fs.ErrNotExist) {
+		if err := errors.Join(removeParts(d.Path), atomicfile.Write(placed, nil, 0o600)); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	for _, name := range append(slices.Clone(parts), formatFile) { // FORMAT last
+		if err := atomicfile.Rename(filepath.Join(in, name), filepath.Join(d.Path, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.RemoveAll(in)
 }
 
 // isCopy reports whether the directory is the copy of a server, and whether it is a whole one.
@@ -45,20 +109,25 @@ func (d *Dir) isCopy() (copied, whole bool, err error) {
 		return failed == nil
 	}
 	copied = exists(followsFile)
-	return copied, copied && exists(formatFile), err
+	return copied, copied && (exists(formatFile) || exists(filepath.Join(newCopyDir, formatFile))), err
 }
 
-// discardCopy removes the files of a copy, if the directory is one.
-func (d *Dir) discardCopy() error {
+// settleCopy finishes what was interrupted, and checks again what must be a copy. The caller has the lock.
+func (d *Dir) settleCopy() error {
 	copied, _, err := d.isCopy()
-	if err != nil || !copied {
-		return err
+	switch {
+	case err != nil || !copied:
+	case !d.ReadOnly:
+		err = d.placeCopy()
+	default:
+		if _, missing := os.Lstat(filepath.Join(d.Path, formatFile)); missing != nil {
+			return fmt.Errorf("data directory %s: another copy is being put in its place: start its server or its follower first", d.Path)
+		}
 	}
-	lock, err := lockPath(filepath.Join(d.Path, lockFile))
-	if err != nil {
-		return err
+	if err == nil && d.Follows != "" {
+		err = d.mustBeCopy()
 	}
-	return errors.Join(clear(d.Path), lock.Close())
+	return err
 }
 
 // mustBeCopy returns an error if the directory is not a whole copy.

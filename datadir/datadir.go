@@ -116,6 +116,9 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.settleCopy(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	format, err := ensureFormat(d.Path)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -237,7 +240,12 @@ func contents(path string) (known, empty bool, err error) {
 		switch name := e.Name(); {
 		case name == formatFile:
 			known, empty = true, false
-		case name == lockFile, name == "lost+found", strings.HasPrefix(name, "."+formatFile+"."), name == formatFile+".new":
+		case name == lockFile, name == "lost+found", strings.HasPrefix(name, "."+formatFile+"."), strings.HasPrefix(name, "."+followsFile+"."), name == formatFile+".new":
+		case name == newCopyDir:
+			if _, err := os.Lstat(filepath.Join(path, newCopyDir, formatFile)); err == nil {
+				known = true // OpenLog puts it in place
+			}
+			empty = false
 		case name == logDir:
 			inner, err := os.ReadDir(filepath.Join(path, logDir))
 			if err != nil || len(inner) > 0 {

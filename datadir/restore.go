@@ -132,13 +132,21 @@ func restoredHead(head store.Revision, now time.Time) store.Revision {
 	return head + leastAhead
 }
 
-// clear removes what a failed restore wrote, FORMAT first.
-func clear(dir string) error {
+// parts are the files and directories of a backup but FORMAT.
+var parts = []string{logDir, forksDir, pkiDir, KubeconfigFile}
+
+// removeParts removes what a backup has, FORMAT first.
+func removeParts(dir string) error {
 	errs := []error{atomicfile.Remove(filepath.Join(dir, formatFile))}
-	for _, name := range []string{logDir, forksDir, pkiDir, KubeconfigFile} {
+	for _, name := range parts {
 		errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
 	}
-	if err := errors.Join(errs...); err != nil {
+	return errors.Join(errs...)
+}
+
+// clear removes what a failed restore wrote.
+func clear(dir string) error {
+	if err := removeParts(dir); err != nil {
 		return err
 	}
 	return atomicfile.Remove(filepath.Join(dir, followsFile))

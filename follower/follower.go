@@ -102,8 +102,11 @@ func (c *Copy) open(ctx context.Context, set *encryption.Set) (*replication.Log,
 	}
 }
 
-// unreachable reports whether an error is that of a server which cannot answer now.
+// unreachable reports whether the server failed to answer, as opposed to refusing, or to a failure of the copy.
 func unreachable(err error) bool {
+	if replication.OfCopy(err) {
+		return false
+	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return status.Status().Code >= http.StatusInternalServerError

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/url"
 	"strconv"
@@ -18,7 +19,7 @@ type claim struct {
 	// change is the digest of the change that the copy ends with, and collection and key are those of its object.
 	// Empty: the copy does not have that change, because it begins with this revision.
 	change, collection, key string
-	// cluster is the digest of the namespace kube-system. Empty: there is none.
+	// cluster is the UID of the namespace kube-system. Empty: there is none.
 	cluster string
 }
 
@@ -32,10 +33,10 @@ func claimAt(ctx context.Context, copied store.Log, revision string, at store.Re
 	q := url.Values{revision: {strconv.FormatUint(uint64(at), 10)}}
 	o, err := copied.Current(clusterCollection, clusterKey)
 	if err != nil {
-		return nil, err
+		return nil, &copyError{err}
 	}
-	if o != nil {
-		q.Set("cluster", digestOf(clusterCollection, clusterKey, o.Modified, o))
+	if uid := uidOf(o); uid != "" {
+		q.Set("cluster", uid)
 	}
 	if at <= copied.Floor() {
 		return q, nil
@@ -45,11 +46,24 @@ func claimAt(ctx context.Context, copied store.Log, revision string, at store.Re
 			return q, nil // it was compacted just now
 		}
 		if err != nil {
-			return nil, err
+			return nil, &copyError{err}
 		}
 		q.Set("digest", digestOf(e.Collection, e.Key, at, e.Object))
 		q.Set("collection", e.Collection)
 		q.Set("key", e.Key)
 	}
 	return q, nil
+}
+
+// uidOf returns the UID of an object, which may be nil.
+func uidOf(o *store.Object) string {
+	var object struct {
+		Metadata struct {
+			UID string `json:"uid"`
+		} `json:"metadata"`
+	}
+	if o == nil || json.Unmarshal(o.Bytes(), &object) != nil {
+		return ""
+	}
+	return object.Metadata.UID
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/serverclient"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -30,6 +31,10 @@ const (
 	silence = 5 * heartbeat
 	// longestPause is the longest pause before another try, and shortestPause the first one.
 	shortestPause, longestPause = 50 * time.Millisecond, 2 * time.Second
+	// warnPause is the pause between two log messages about a stream that cannot be had.
+	warnPause = time.Minute
+	// loadPatience is how long Load waits for changes of the server.
+	loadPatience = 10 * time.Second
 	// maxAnswer limits an answer that is no stream.
 	maxAnswer = 1 << 20
 )
@@ -74,6 +79,7 @@ type Log struct {
 	head     store.Revision // the newest revision of the server that is known
 	caughtUp time.Time      // when the copy last had all that the server had
 	lost     error          // why there is no stream; nil: there is one
+	warned   time.Time      // when the log of the process named the reason
 }
 
 // NewLog returns a log on a copy that ends with a revision, and can be continued. It owns the copy.
@@ -115,18 +121,31 @@ func (l *Log) Load(ctx context.Context, load func(string, *store.Object) error) 
 	after := l.through
 	l.mu.Unlock()
 	if after < head {
-		for b, err := range l.Follow(ctx, after) {
-			if err != nil {
-				return store.Bounds{}, err
-			}
-			if b.Through >= head {
-				break
-			}
+		if err := l.catchUp(ctx, after, head); err != nil {
+			return store.Bounds{}, err
 		}
 	}
 	b, err := l.copied.Replay(ctx, load)
 	b.Marks, b.InMemory = nil, false
 	return b, err
+}
+
+// catchUp follows the server up to a revision, or until it sends nothing any more.
+func (l *Log) catchUp(ctx context.Context, after, head store.Revision) error {
+	patient, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.AfterFunc(loadPatience, cancel)
+	defer timer.Stop()
+	for b, err := range l.Follow(patient, after) {
+		if err != nil && patient.Err() != nil {
+			return ctx.Err() // nil: the copy is as it is
+		}
+		if err != nil || b.Through >= head {
+			return err
+		}
+		timer.Reset(loadPatience)
+	}
+	return nil
 }
 
 // Follow implements store.Shared. A batch is in the copy before it is yielded.
@@ -144,10 +163,13 @@ func (l *Log) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.
 			case ctx.Err() != nil:
 				yield(store.Batch{}, ctx.Err())
 				return
-			case errors.As(err, new(*copyError)):
+			case OfCopy(err):
 				yield(store.Batch{}, err)
 				return
-			case final(err):
+			case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+				yield(store.Batch{}, fmt.Errorf("the history of the server %s does not reach back to the copy any more; the next start makes the copy again: %w", l.client.URL, err))
+				return
+			case apierrors.IsConflict(err):
 				yield(store.Batch{}, fmt.Errorf("%w: %w", store.ErrReset, err))
 				return
 			case err != nil:
@@ -164,28 +186,28 @@ func (l *Log) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.
 	}
 }
 
-// final reports whether the copy cannot be continued from this server.
-func final(err error) bool {
-	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsConflict(err)
-}
-
 // copyError is an error of the copy.
 type copyError struct{ err error }
+
+// OfCopy reports whether an error is one of the copy, not of the server.
+func OfCopy(err error) bool { return errors.As(err, new(*copyError)) }
 
 func (e *copyError) Error() string { return "the copy: " + e.err.Error() }
 func (e *copyError) Unwrap() error { return e.err }
 
 func (l *Log) disconnected(err error) {
 	l.mu.Lock()
-	first := l.lost == nil
-	l.lost = err
+	warn := l.lost == nil || time.Since(l.warned) > warnPause
+	if l.lost = err; warn {
+		l.warned = time.Now()
+	}
 	l.mu.Unlock()
-	if first {
+	if warn {
 		l.log.Warn("the stream of changes ended; the state is as of then until the server can be reached", "server", l.client.URL, "err", err)
 	}
 }
 
-var errSilent = errors.New("the server sends nothing")
+var errSilent = fmt.Errorf("the server has sent nothing for %v", silence)
 
 // follow reads one stream of changes. It returns false if yield did, and no error if the server has ended the stream.
 func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(store.Batch, error) bool) (bool, error) {
@@ -202,11 +224,16 @@ func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(stor
 		return true, err
 	}
 	defer answer.Body.Close()
-	r := bufio.NewReaderSize(answer.Body, 64<<10)
+	r := bufio.NewReaderSize(readerFunc(func(b []byte) (int, error) {
+		n, err := answer.Body.Read(b)
+		if n > 0 { // a part of a message counts, on a slow line
+			silent.Reset(silence)
+		}
+		return n, err
+	}), 64<<10)
 	var h held
 	for n := 0; ; n++ {
 		m, err := readMessage(r)
-		silent.Reset(silence)
 		if n > 0 && err == io.EOF {
 			return true, nil
 		}
@@ -231,6 +258,11 @@ func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(stor
 		}
 	}
 }
+
+// readerFunc is an io.Reader.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 // held is what was read and waits for the rest of its transactions.
 type held struct {
@@ -387,7 +419,7 @@ func proposeError(ctx context.Context, t *store.Txn, err error) error {
 		return &store.UnfitError{Key: t.Writes[0].Key, Why: s.Message, Size: s.Code == http.StatusRequestEntityTooLarge}
 	case s.Reason == reasonNoSpace, s.Reason == reasonQuota:
 		return fmt.Errorf("%w: the server that this one follows: %s", store.ErrNoSpace, s.Message)
-	case s.Code >= 500 && s.Code != http.StatusServiceUnavailable: // also of a load balancer that lost the answer
+	case s.Code >= 500 && s.Reason != metav1.StatusReasonServiceUnavailable: // also 503 of a load balancer that lost the answer
 		return fmt.Errorf("%w: %s", store.ErrUnknown, s.Message)
 	case s.Code == http.StatusTooManyRequests:
 		return store.ErrOverloaded

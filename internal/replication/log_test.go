@@ -76,11 +76,16 @@ func TestAnswers(t *testing.T) {
 			_, _ = io.WriteString(w, `{"revision":1}`)
 			return
 		}
+		if own := code.Load(); own < 0 { // as the server itself answers
+			w.WriteHeader(int(-own))
+			_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"m","reason":"ServiceUnavailable","code":%d}`, -own)
+			return
+		}
 		w.WriteHeader(int(code.Load()))
 	}), emptyLog(t), slog.New(slog.DiscardHandler))
 	for answer, unknown := range map[int]bool{
-		400: false, 401: false, 403: false, 404: false, 405: false, 413: false, 503: false,
-		200: true, 500: true, 502: true, 504: true, 507: true, 520: true,
+		400: false, 401: false, 403: false, 404: false, 405: false, 413: false, -503: false,
+		200: true, 500: true, 502: true, 503: true, 504: true, 507: true, 520: true,
 	} {
 		code.Store(int64(answer))
 		_, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{{Collection: "pods", Key: "ns/b", Value: []byte(`""`), RevisionAt: 1}}})

@@ -115,13 +115,13 @@ func (s *Server) ServeHead(w http.ResponseWriter, r *http.Request) {
 func (s *Server) compare(ctx context.Context, c claim) (Copy, error) {
 	floor, head := s.store.Bounds()
 	switch {
-	case c.at > head:
+	case c.at > head || !s.sameCluster(c):
 		return CopyDiverged, nil
 	case c.at < floor:
 		return CopyExpired, nil
 	}
-	same, err := s.sameCluster(ctx, c)
-	if err == nil && same && c.change != "" {
+	same, err := true, error(nil)
+	if c.change != "" {
 		if c.at > floor {
 			same, err = s.sameChange(ctx, c)
 		} else { // the change is not in the history any more
@@ -139,13 +139,9 @@ func (s *Server) compare(ctx context.Context, c claim) (Copy, error) {
 	return CopyContinues, nil
 }
 
-// sameCluster reports whether the copy has the namespace kube-system of the server. Its UID is that of the cluster.
-func (s *Server) sameCluster(ctx context.Context, c claim) (bool, error) {
-	if c.cluster == "" {
-		return true, nil
-	}
-	o, err := s.objectAt(ctx, clusterCollection, clusterKey, c.at)
-	return err == nil && o != nil && digestOf(clusterCollection, clusterKey, o.Modified, o) == c.cluster, err
+// sameCluster reports whether the copy is one of the same cluster: of this server, or of one with the same beginning.
+func (s *Server) sameCluster(c claim) bool {
+	return c.cluster == "" || c.cluster == uidOf(s.store.Any().Get(clusterCollection, clusterKey))
 }
 
 // sameChange reports whether the newest change of the copy is in the history of the server.

@@ -61,7 +61,10 @@ func (c *Client) Do(ctx context.Context, method, path, contentType string, body 
 	var s metav1.Status
 	if json.Unmarshal(b, &s) != nil || s.Message == "" {
 		path, _, _ := strings.Cut(path, "?")
-		s = metav1.Status{Status: metav1.StatusFailure, Message: fmt.Sprintf("%s answers %s %s with %s: it does not have this path, or is no tidemark", c.URL, method, path, answer.Status)}
+		s = metav1.Status{Status: metav1.StatusFailure, Message: fmt.Sprintf("%s answers %s %s with %s", c.URL, method, path, answer.Status)}
+		if answer.StatusCode == http.StatusNotFound {
+			s.Message += ": it does not have this path, or is no tidemark"
+		}
 	}
 	s.Code = int32(answer.StatusCode)
 	return nil, &apierrors.StatusError{ErrStatus: s}
