@@ -152,9 +152,12 @@ func TestOneLeader(t *testing.T) {
 			t.Error(err)
 		}
 		all = slices.DeleteFunc(all, func(s *tidemark.Server) bool { return s == first[0] })
-		time.Sleep(time.Second)
+		time.Sleep(300 * time.Millisecond) // less than the pause between two tries
 		if next := leaders(t, all); len(next) != 1 {
-			t.Errorf("%d servers lead a second after the leader has stopped", len(next))
+			t.Errorf("%d servers lead 300 ms after the leader has stopped", len(next))
+		}
+		if n := len(shown(t, all[0])); n != 2 {
+			t.Errorf("%d servers have Leases after one of three has stopped", n)
 		}
 		want(t, all[0], 201, "POST", "/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
 		time.Sleep(time.Second)
@@ -177,11 +180,20 @@ func TestLeaderCut(t *testing.T) {
 		cut := first[0].Shared.(*onLog).member
 		cut.Cut(true)
 		var next []*tidemark.Server
+		other := all[0]
+		if other == first[0] {
+			other = all[1]
+		}
+		between := false // a namespace is there that no controller saw being created
 		began := time.Now()
 		for len(next) == 0 || next[0] == first[0] {
 			time.Sleep(500 * time.Millisecond)
 			if next = leaders(t, all); len(next) > 1 {
 				t.Fatalf("%d servers lead", len(next))
+			}
+			if len(next) == 0 && !between {
+				between = true
+				want(t, other, 201, "POST", "/api/v1/namespaces", `{"metadata":{"name":"between"}}`)
 			}
 			if time.Since(began) > 20*time.Second {
 				t.Fatal("no other server leads after 20 s")
@@ -190,12 +202,60 @@ func TestLeaderCut(t *testing.T) {
 		want(t, next[0], 201, "POST", "/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
 		time.Sleep(time.Second)
 		want(t, next[0], 200, "GET", "/api/v1/namespaces/n/configmaps/kube-root-ca.crt", "")
+		if !between {
+			t.Error("there was a leader all the time")
+		}
+		want(t, next[0], 200, "GET", "/api/v1/namespaces/between/configmaps/kube-root-ca.crt", "")
 		cut.Cut(false)
 		for range 20 {
 			time.Sleep(time.Second)
 			if now := leaders(t, all); len(now) != 1 || now[0] != next[0] {
 				t.Fatalf("%d servers lead, the first of them %v", len(now), now)
 			}
+		}
+	})
+}
+
+// shown returns the names of the servers that have Leases.
+func shown(t *testing.T, s *tidemark.Server) (names []string) {
+	t.Helper()
+	for _, lease := range objects(t, s, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=apiserver.kubernetes.io/identity") {
+		names = append(names, lease.(map[string]any)["metadata"].(map[string]any)["name"].(string))
+	}
+	return names
+}
+
+// TestForgotten: the Lease of a server that died long ago is deleted, and those of others stay.
+func TestForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := several(t, 2)
+		lease := func(name string, age time.Duration) {
+			want(t, all[0], 201, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", fmt.Sprintf(
+				`{"metadata":{"name":%q,"labels":{"apiserver.kubernetes.io/identity":"tidemark"}},"spec":{"holderIdentity":"x","renewTime":%q}}`,
+				name, time.Now().Add(-age).UTC().Format("2006-01-02T15:04:05.000000Z")))
+		}
+		lease("tidemark-dead", 2*time.Hour)
+		lease("tidemark-late", 30*time.Minute)
+		time.Sleep(30 * time.Second)
+		if names := shown(t, all[0]); len(names) != 3 || slices.Contains(names, "tidemark-dead") || !slices.Contains(names, "tidemark-late") {
+			t.Errorf("the Leases are %v", names)
+		}
+	})
+}
+
+// TestLeaseTaken: a leader whose Lease another server has taken stops its controllers.
+func TestLeaseTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := several(t, 2)
+		time.Sleep(5 * time.Second)
+		want(t, all[0], 200, "PATCH", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/tidemark", `[{"op":"replace","path":"/spec/holderIdentity","value":"another"}]`)
+		time.Sleep(3 * time.Second)
+		if now := leaders(t, all); len(now) != 0 {
+			t.Errorf("%d servers lead without the Lease", len(now))
+		}
+		time.Sleep(20 * time.Second)
+		if now := leaders(t, all); len(now) != 1 {
+			t.Errorf("%d servers lead after the other one has not renewed the Lease", len(now))
 		}
 	})
 }

@@ -24,11 +24,15 @@ func (f *follower) commit(ctx context.Context, t *Txn) ([]*Object, error) {
 	return made, err
 }
 
+// mostRefusals is how often the log may refuse a transaction although the state at its revision allows it. Other
+// writers can be the reason some times in a row.
+const mostRefusals = 100
+
 // decide proposes a transaction until the log has made it, or it fails by a state that is not
 // older than the call.
 func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 	state, recent := f.store.Any(), false
-	for {
+	for refusals := 0; ; {
 		befores, err := f.check(state, a.txn)
 		switch {
 		case err != nil && recent:
@@ -55,7 +59,11 @@ func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 		}
 		recent = true
 		if len(a.txn.Guards) == 0 {
-			continue
+			if refusals++; refusals == mostRefusals {
+				w := &a.txn.Writes[0]
+				return nil, &UnavailableError{RetryAfter: time.Second, Err: fmt.Errorf("the log refuses the write of %s %q again and again, and the state does not show why", w.Collection, w.Key)}
+			}
+			continue // the state shows why, or others are faster
 		}
 		// The state has no guards. If all else holds, one of them was in the way.
 		if _, err := f.check(state, a.txn); err == nil {

@@ -11,7 +11,7 @@ import (
 const DefaultPrefix = "/registry"
 
 // guards is the path of keys that are no objects but guards: servers write them together with
-// objects. No group of custom resources may have the name of their first part.
+// objects. No definition may have the name of their first part as its group.
 const guards = "tidemark.dev/guards"
 
 // Keys translates between objects and keys of etcd. The zero value has the prefix

@@ -538,3 +538,13 @@ func TestLarge(t *testing.T) {
 		t.Errorf("got %+v, want the size of the database", small.Usage())
 	})
 }
+
+// TestNoKey: an object whose key in etcd would be that of something else is refused.
+func TestNoKey(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	l := open(t, c, nil)
+	_, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{put("tidemark.dev/guards", "ns/a", "x", 0)}})
+	if unfit := new(*store.UnfitError); !errors.As(err, unfit) {
+		t.Errorf("got %v, want that the write does not fit", err)
+	}
+}

@@ -158,6 +158,10 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("the key of an address: %v", r.Kvs)
 	}
 	must(t, second.Close())
+	r, err = c.members[0].etcd.Server.Range(t.Context(), &pb.RangeRequest{Key: []byte("/registry/masterleases/10.0.0.1")})
+	if must(t, err); len(r.Kvs) != 0 {
+		t.Errorf("a server that was stopped leaves its address: %v", r.Kvs)
+	}
 	until(t, "one address", func() bool { return slices.Equal(addresses(), []string{"10.0.0.2"}) })
 }
 

@@ -103,8 +103,15 @@ func Validate(d *Definition) field.ErrorList {
 	if err != nil {
 		return failed(err)
 	}
-	return own(crdvalidation.ValidateCustomResourceDefinition(context.Background(), made))
+	errs := own(crdvalidation.ValidateCustomResourceDefinition(context.Background(), made))
+	if d.Spec.Group == ReservedGroup {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "group"), "the group is reserved for the server"))
+	}
+	return errs
 }
+
+// ReservedGroup is the group whose keys in etcd are those of the server: package stored has them.
+const ReservedGroup = "tidemark.dev"
 
 // own returns the errors without those of metadata.name that the server finds itself.
 func own(errs field.ErrorList) field.ErrorList {

@@ -32,6 +32,7 @@ func TestDefinition(t *testing.T) {
 		{"a rule compiles", "versions[0].schema.openAPIV3Schema: {type: object, properties: {a: {type: string}}, x-kubernetes-validations: [{rule: self.b == ''}]}", "validation.openAPIV3Schema.x-kubernetes-validations[0].rule: Invalid value: {\"Rule\":\"self.b == ''\",\"Message\":\"\",\"MessageExpression\":\"\",\"Reason\":null,\"FieldPath\":\"\",\"OptionalOldSelf\":null}: compilation failed: ERROR: <input>:1:5: undefined field 'b'..."},
 		{"a conversion is known", "conversion.strategy: Any", `conversion.strategy: Unsupported value: "Any": supported values: "None", "Webhook"`},
 		{"a webhook has a client", "conversion.strategy: Webhook", "conversion.webhookClientConfig: Required value: required when strategy is set to Webhook\nconversion.conversionReviewVersions: Required value"},
+		{"the group of the server is reserved", "metadata.name: things.tidemark.dev\ngroup: tidemark.dev", "group: Forbidden: the group is reserved for the server"},
 		{"a group of Kubernetes is approved", "metadata.name: things.a.k8s.io\ngroup: a.k8s.io", `metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation "api-approved.kubernetes.io", see https://github.com/kubernetes/enhancements/pull/1111`},
 	}), func(d *apiextensions.Definition) []string { return testkinds.Texts(apiextensions.Validate(d)) })
 	testkinds.Rules(t, definition, testkinds.Below("spec", []testkinds.Rule{

@@ -57,6 +57,18 @@ func (l *Log) etcdKey(collection, key string) (string, error) {
 	return prefix + key, nil
 }
 
+// writtenKey is etcdKey for a write. It refuses a key that would not be read as that of the object.
+func (l *Log) writtenKey(collection, key string) (string, error) {
+	at, err := l.etcdKey(collection, key)
+	if err != nil {
+		return "", err
+	}
+	if c, k, ok := l.place(at); !ok || c != collection || k != key {
+		return "", &store.UnfitError{Key: key, Why: fmt.Sprintf("an object of %s has no key in etcd: %q would be that of another one", collection, at)}
+	}
+	return at, nil
+}
+
 // place returns the place of an object by its key in etcd, false for a key that is not that of an
 // object.
 func (l *Log) place(etcdKey string) (collection, key string, ok bool) {

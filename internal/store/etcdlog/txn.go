@@ -71,7 +71,7 @@ func (l *Log) request(ctx context.Context, t *store.Txn) (*request, error) {
 }
 
 func (l *Log) addWrite(ctx context.Context, r *request, w *store.Write, condition store.Revision) error {
-	key, err := l.etcdKey(w.Collection, w.Key)
+	key, err := l.writtenKey(w.Collection, w.Key)
 	if err != nil {
 		return err
 	}
