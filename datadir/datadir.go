@@ -67,8 +67,9 @@ type Dir struct {
 	// writes. AcceptDataLoss does not count.
 	ReadOnly bool
 
-	// Follows is the URL of the server that the directory is a copy of. OpenLog opens a directory that
-	// MakeCopy has made; empty: it opens any, and one that was a copy is none any more.
+	// Follows is the URL of the server that the directory is a copy of: OpenLog opens only a directory
+	// that MakeCopy has made, of whichever server. Empty: OpenLog opens any directory, and turns a copy
+	// into an independent one.
 	Follows string
 
 	// Logger gets the messages of the log; nil: they are discarded.

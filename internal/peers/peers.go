@@ -57,7 +57,7 @@ type Fact struct {
 }
 
 const (
-	// renewal is the pause between two rounds, and longestRenewal the longest one on a slow etcd.
+	// renewal is the pause between two renewals, and longestRenewal the longest one on a slow etcd.
 	renewal        = 10 * time.Second
 	longestRenewal = 15 * time.Second
 	// lifetime is how long a server lives without a renewal, and longestGone how long the Lease of

@@ -184,7 +184,7 @@ type message struct {
 	bytes                int // of the encoding
 }
 
-// readMessage reads a message. It takes memory for what has arrived alone.
+// readMessage reads a message. It allocates only for bytes that have arrived.
 func readMessage(r interface {
 	io.Reader
 	io.ByteReader

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,7 +18,7 @@ import (
 // A call costs many times what a read does. Of clients that read again as soon as they have their
 // answers, the first one would begin a call, and all others would have to wait for the next one.
 // So after a call for several readers the next one begins after a pause, in which they come
-// together. It is as long as two calls. A reader that is alone never waits for others.
+// together. It is as long as two calls. A reader that is alone waits for it only right after such a call.
 type barrier struct {
 	mu      sync.Mutex
 	closed  bool
@@ -44,7 +43,7 @@ const (
 	longestPause  = 2 * time.Millisecond
 	// longestHead bounds a call of Head, so that one that hangs does not hold up all reads.
 	longestHead = 10 * time.Second
-	// longestLag bounds how long a read of the most recent state waits for the follower.
+	// longestLag bounds how long reads of the most recent state and writes wait for the follower.
 	longestLag = 10 * time.Second
 )
 
@@ -59,20 +58,10 @@ func (f *follower) mostRecent(ctx context.Context) (*State, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	s := f.store
 	if c.err != nil {
 		return nil, c.err
 	}
-	if now := s.Any(); now.revision >= c.revision {
-		return now, nil
-	}
-	timer := time.NewTimer(longestLag)
-	defer timer.Stop()
-	state, err := s.arrival.await(ctx, s, c.revision, timer.C)
-	if late := (*TooLargeError)(nil); errors.As(err, &late) {
-		return nil, &UnavailableError{Err: fmt.Errorf("this server is behind: %w", err)}
-	}
-	return state, err
+	return f.await(ctx, c.revision)
 }
 
 // join returns a call that begins after this one does.

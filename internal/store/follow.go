@@ -260,7 +260,13 @@ func (f *follower) await(ctx context.Context, r Revision) (*State, error) {
 	if now := s.Any(); now.revision >= r {
 		return now, nil
 	}
-	return s.arrival.await(ctx, s, r, nil)
+	timer := time.NewTimer(longestLag)
+	defer timer.Stop()
+	state, err := s.arrival.await(ctx, s, r, timer.C)
+	if late := (*TooLargeError)(nil); errors.As(err, &late) {
+		return nil, &UnavailableError{Err: fmt.Errorf("this server is behind: %w", err)}
+	}
+	return state, err
 }
 
 // close waits for the writes under way, for some time, then ends them. No other barrier begins.

@@ -28,10 +28,10 @@ type Shared interface {
 	Load(ctx context.Context, load func(collection string, o *Object) error) (Bounds, error)
 
 	// Follow yields all changes after a revision, by any server, in order. A batch holds whole
-	// revisions. An object changes at most once in a revision. At most one batch is in memory: a slow reader slows the sender. The sequence
-	// reconnects by itself, and ends with an error alone: *ExpiredError, when a compaction
-	// overtook it; ErrReset; or ctx.Err(). Entry.Before is not set: the store knows it. The store
-	// owns the objects.
+	// revisions. An object changes at most once in a revision. At most one batch is in memory: a
+	// slow reader slows the sender. The sequence reconnects by itself. It ends with an error alone:
+	// *ExpiredError, when a compaction overtook it; ErrReset; or ctx.Err(). Entry.Before is not set:
+	// the store knows it. The store owns the objects.
 	Follow(ctx context.Context, after Revision) iter.Seq2[Batch, error]
 
 	// Propose makes a transaction or refuses it, as one step. While the outcome is unknown, it
@@ -39,7 +39,7 @@ type Shared interface {
 	// known to be written: *UnavailableError, ErrNoSpace, an *UnfitError; or ErrUnknown, when
 	// the transaction may have been made or may still be.
 	//
-	// Of a write and one with Next behind it, only the second is stored. Writes of one
+	// If a write is followed by one with Next, only the later one is stored. Writes of one
 	// transaction have the same revision. A log in which each change has a revision of its
 	// own sets Decision.First.
 	Propose(ctx context.Context, t *Txn) (Decision, error)

@@ -10,8 +10,9 @@ import (
 
 // # Transactions
 //
-// A transaction is one or more writes that the store makes together or not at all. Its
-// conditions are decided on the tip, under the lock of the committer, in O(log n) each:
+// A transaction is one or more writes that the store makes together or not at all. On a Log, its
+// conditions are decided on the tip, under the lock of the committer, in O(log n) each. On a
+// Shared, the log decides them.
 //
 //	Write.If   the object that is written is at this revision
 //	Need       another object is at this revision
@@ -20,13 +21,12 @@ import (
 // A transaction that fails changes nothing, and the error is returned once everything that
 // it rests on is published: the caller decides again by the state that is there then.
 //
-// All three have a form in a log with other writers: comparisons of the revisions of keys,
-// where a guard is a key of its own.
+// On a Shared, all three are comparisons of the revisions of keys, and a guard is a key of its own.
 
 // Txn is a transaction.
 type Txn struct {
-	// Writes are made in this order. Each has a revision of its own; there is at least one
-	// and at most MaxTxnWrites.
+	// Writes are made in this order, at least one and at most MaxTxnWrites. On a Log, each has a
+	// revision of its own. On a Shared, all may have the same one.
 	Writes []Write
 	// Needs and Guards are further conditions.
 	Needs  []Need
@@ -59,7 +59,7 @@ type Need struct {
 }
 
 // Guard orders the transactions that claim something which is not the key of an object, such
-// as a port number or a name in a status. Guards live in memory: after a restart no
+// as a port number or a name in a status. On a Log, guards live in memory: after a restart no
 // transaction is under way.
 type Guard struct {
 	Name string

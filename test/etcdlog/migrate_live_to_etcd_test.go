@@ -83,18 +83,23 @@ func TestMigrateLiveToEtcd(t *testing.T) {
 	m.conflicts(middle)
 }
 
-// write creates, changes and deletes ConfigMaps until the context ends.
-func (m *migrated) write(ctx context.Context) {
-	maps := m.client.CoreV1().ConfigMaps("default")
-	for i := 0; ctx.Err() == nil; i++ {
+// write creates, changes and deletes ConfigMaps until stop ends. Each request has its answer then.
+func (m *migrated) write(stop context.Context) {
+	maps, ctx := m.client.CoreV1().ConfigMaps("default"), m.t.Context()
+	for i := 0; stop.Err() == nil; i++ {
 		c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("live-", i%50)}, Data: map[string]string{"i": fmt.Sprint(i)}}
+		var err error
 		switch i / 50 % 3 {
 		case 0:
-			_, _ = maps.Create(ctx, c, metav1.CreateOptions{})
+			_, err = maps.Create(ctx, c, metav1.CreateOptions{})
 		case 1:
-			_, _ = maps.Update(ctx, c, metav1.UpdateOptions{})
+			_, err = maps.Update(ctx, c, metav1.UpdateOptions{})
 		default:
-			_ = maps.Delete(ctx, c.Name, metav1.DeleteOptions{})
+			err = maps.Delete(ctx, c.Name, metav1.DeleteOptions{})
+		}
+		if err != nil {
+			m.t.Error(err)
+			return
 		}
 	}
 }

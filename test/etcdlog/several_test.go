@@ -157,6 +157,12 @@ func TestAddresses(t *testing.T) {
 	if len(r.Kvs) != 1 || !strings.HasPrefix(string(r.Kvs[0].Value), "k8s\x00\n\x0f\n\x02v1\x12\tEndpoints") || r.Kvs[0].Lease == 0 {
 		t.Errorf("the key of an address: %v", r.Kvs)
 	}
+	written := r.Kvs[0].ModRevision
+	until(t, "the address is renewed", func() bool {
+		r, err := c.members[0].etcd.Server.Range(t.Context(), &pb.RangeRequest{Key: []byte("/registry/masterleases/10.0.0.1")})
+		must(t, err)
+		return len(r.Kvs) == 1 && r.Kvs[0].ModRevision > written
+	})
 	must(t, second.Close())
 	r, err = c.members[0].etcd.Server.Range(t.Context(), &pb.RangeRequest{Key: []byte("/registry/masterleases/10.0.0.1")})
 	if must(t, err); len(r.Kvs) != 0 {

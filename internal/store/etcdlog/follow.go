@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -50,23 +51,32 @@ func printOf(e *mvccpb.Event) print {
 	return print{string(e.Kv.Key), e.Kv.ModRevision, e.Type == mvccpb.DELETE, sha256.Sum256(e.Kv.Value)}
 }
 
+const (
+	// warnAfter is how long watches fail before the log of the process says so.
+	warnAfter = 10 * time.Second
+	// stallTime is how long a watch may send nothing although a newer revision is known.
+	stallTime, stallLook = 5 * time.Second, time.Second
+)
+
 // mostGaps is how often the follower finds a gap at the same place before it gives up.
 const mostGaps = 3
 
 var (
 	errGap     = errors.New("etcd: the watch left out a revision")
 	errStopped = errors.New("the reader has stopped")
+	errStalled = errors.New("etcd: the watch sends nothing although there are newer revisions")
 )
 
 // Follow implements store.Shared.
 func (l *Log) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.Batch, error] {
 	return func(yield func(store.Batch, error) bool) {
 		f := &follower{l: l, last: int64(after)}
+		failing, warned := time.Now(), false // since when there was no change
 		for tries := 0; ; tries++ {
 			was := f.last
 			err := f.follow(ctx, yield)
 			if f.last > was {
-				tries = 0
+				tries, failing, warned = 0, time.Now(), false
 			}
 			switch {
 			case errors.Is(err, errStopped):
@@ -79,6 +89,10 @@ func (l *Log) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.
 				return
 			}
 			l.log.Debug("the watch of etcd goes on with another member", "after", f.last, "err", err)
+			if !warned && time.Since(failing) > warnAfter {
+				warned = true
+				l.log.Warn("no member of etcd sends changes", "after", f.last, "for", warnAfter, "err", err)
+			}
 			if !pause(ctx, tries) {
 				yield(store.Batch{}, ctx.Err())
 				return
@@ -142,14 +156,21 @@ func (f *follower) follow(ctx context.Context, yield func(store.Batch, error) bo
 		return err
 	}
 	defer w.close()
+	f.reached.Store(f.last)
 	if f.narrow {
 		stop := make(chan struct{})
 		defer close(stop)
-		f.reached.Store(f.last)
 		go w.keepAsking(stop, func() bool { return f.l.seen.revision.Load() > f.reached.Load() })
 	}
+	supervised, stop := context.WithCancel(ctx)
+	defer stop()
+	var stalled atomic.Bool
+	go f.supervise(supervised, w, &stalled)
 	for {
 		events, progress, h, err := w.next()
+		if stalled.Load() {
+			return errStalled
+		}
 		if err != nil {
 			return err
 		}
@@ -162,6 +183,31 @@ func (f *follower) follow(ctx context.Context, yield func(store.Batch, error) bo
 		}
 		if b != nil && !yield(*b, nil) {
 			return errStopped
+		}
+	}
+}
+
+// supervise ends a watch that sends nothing although a newer revision is known: it hangs, or its member lags behind.
+func (f *follower) supervise(ctx context.Context, w *watch, stalled *atomic.Bool) {
+	ticker := time.NewTicker(stallLook)
+	defer ticker.Stop()
+	behind := time.Time{} // since when a newer revision is known; zero: none is
+	for last := int64(0); ; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		reached, since := f.reached.Load(), w.waiting.Load()
+		switch {
+		case reached >= f.l.seen.revision.Load() || reached != last || since == 0:
+			last, behind = reached, time.Time{}
+		case behind.IsZero():
+			behind = time.Now()
+		case time.Since(behind) >= stallTime && time.Since(time.Unix(0, since)) >= stallTime:
+			stalled.Store(true)
+			w.close()
+			return
 		}
 	}
 }

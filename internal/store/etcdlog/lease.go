@@ -70,7 +70,7 @@ func (l *Log) grant(ctx context.Context, ttl time.Duration) (id int64, until tim
 	for tries := 0; ; tries++ {
 		asked := time.Now()
 		answer, err := try(ctx, quick.each, func(ctx context.Context) (*pb.LeaseGrantResponse, error) {
-			return l.leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: seconds})
+			return l.leases.LeaseGrant(withLeader(ctx), &pb.LeaseGrantRequest{TTL: seconds})
 		})
 		switch {
 		case err == nil:

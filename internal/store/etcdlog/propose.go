@@ -73,7 +73,7 @@ var errNoLease = errors.New("the lease has ended")
 func (p *proposal) decide(ctx context.Context) (store.Decision, error) {
 	began := time.Now()
 	for tries := 0; ; tries++ {
-		d, done, err := p.once(ctx)
+		d, done, err := p.once(ctx, p.limit(tries))
 		if done || err != nil {
 			return d, err
 		}
@@ -102,8 +102,19 @@ func (p *proposal) giveUp(ctx context.Context) error {
 	return unavailable(p.last, time.Second)
 }
 
+// deletionTry is the limit of a try that only deletes: if it was made is never known without its answer.
+const deletionTry = 5 * time.Second
+
+// limit returns the limit of a try, after some others.
+func (p *proposal) limit(tries int) time.Duration {
+	if p.writes[p.telling()].value == nil {
+		return deletionTry
+	}
+	return quick.limit(tries)
+}
+
 // once makes one try. An error is final.
-func (p *proposal) once(ctx context.Context) (d store.Decision, done bool, err error) {
+func (p *proposal) once(ctx context.Context, limit time.Duration) (d store.Decision, done bool, err error) {
 	if p.unknown {
 		if d, done, err := p.settle(ctx); done || err != nil || p.unknown {
 			return d, done, err
@@ -112,7 +123,7 @@ func (p *proposal) once(ctx context.Context) (d store.Decision, done bool, err e
 	p.fenced.TargetUnion = &pb.Compare_ModRevision{ModRevision: p.l.fences[p.fence].Load()}
 	before := p.l.seen.now()
 	var to peer.Peer
-	answer, err := try(ctx, quick.each, func(ctx context.Context) (*pb.TxnResponse, error) {
+	answer, err := try(ctx, limit, func(ctx context.Context) (*pb.TxnResponse, error) {
 		return p.l.kv.Txn(withLeader(ctx), &p.pb, grpc.Peer(&to))
 	})
 	if err != nil {
@@ -245,6 +256,9 @@ func (p *proposal) made(ctx context.Context, kvs []*mvccpb.KeyValue, read int64)
 	var at store.Revision
 	r := scanRange{key: w.etcdKey, after: p.since, upTo: read, before: true}
 	err := p.l.scan(ctx, r, func(e *mvccpb.Event) error {
+		if e.PrevKv == nil && e.Type == mvccpb.PUT && e.Kv.CreateRevision != e.Kv.ModRevision && bytes.Equal(e.Kv.Value, w.value) {
+			return errCompacted // the version before it: it may be the one that the write replaces
+		}
 		if !w.is(e) {
 			return nil
 		}

@@ -3,6 +3,7 @@ package etcdlog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -16,13 +17,28 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// errCompacted: the revision of a request is compacted.
-var errCompacted = errors.New("the revision is compacted")
+var (
+	// errCompacted: the revision of a request is compacted.
+	errCompacted = errors.New("the revision is compacted")
+	// errAnswerTooLarge: the answer to a request is larger than this client takes.
+	errAnswerTooLarge = errors.New("the answer of etcd is too large")
+)
 
 // attempts bounds the tries of a request.
 type attempts struct {
-	each time.Duration // of one try
+	each time.Duration // of the first try; later ones may take longer, as etcd may be slow
 	all  time.Duration
+}
+
+// longestTry is the longest limit of one try.
+const longestTry = 4 * time.Second
+
+// limit returns the limit of a try, after some others.
+func (a attempts) limit(tries int) time.Duration {
+	if a.each >= longestTry {
+		return a.each
+	}
+	return min(a.each<<min(tries, 8), longestTry)
 }
 
 var (
@@ -36,7 +52,7 @@ func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts) (*pb.Ran
 	began := time.Now()
 	for tries := 0; ; tries++ {
 		before := l.seen.now()
-		answer, err := try(ctx, a.each, func(ctx context.Context) (*pb.RangeResponse, error) { return l.kv.Range(withLeader(ctx), r) })
+		answer, err := try(ctx, a.limit(tries), func(ctx context.Context) (*pb.RangeResponse, error) { return l.kv.Range(withLeader(ctx), r) })
 		switch {
 		case err == nil:
 			return answer, l.seen.check(before, answer.Header)
@@ -46,6 +62,8 @@ func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts) (*pb.Ran
 			return nil, errCompacted
 		case is(err, rpctypes.ErrGRPCFutureRev):
 			return nil, &store.TooLargeError{Revision: store.Revision(r.Revision), Current: store.Revision(before.revision)}
+		case status.Code(err) == codes.ResourceExhausted && !is(err, rpctypes.ErrGRPCRequestTooManyRequests):
+			return nil, fmt.Errorf("%w: %w", errAnswerTooLarge, unavailable(err, 0))
 		case !transient(err) || l.late(began, a):
 			return nil, unavailable(err, 0)
 		}
@@ -108,6 +126,10 @@ func (l *Log) pages(ctx context.Context, start, end string, at int64) iter.Seq2[
 		r := &pb.RangeRequest{Key: []byte(start), RangeEnd: []byte(end), Revision: at, Limit: firstPage}
 		for {
 			answer, err := l.read(ctx, r, page)
+			if errors.Is(err, errAnswerTooLarge) && r.Limit > 1 { // larger values follow
+				r.Limit /= 2
+				continue
+			}
 			if err != nil {
 				yield(nil, err)
 				return
@@ -119,7 +141,7 @@ func (l *Log) pages(ctx context.Context, start, end string, at int64) iter.Seq2[
 			for _, kv := range answer.Kvs {
 				size += len(kv.Value) + len(kv.Key)
 			}
-			r.Limit = min(max(pageBytes/int64(size/len(answer.Kvs)+1), 1), mostPage)
+			r.Limit = min(max(pageBytes/int64(size/len(answer.Kvs)+1), 1), mostPage, 4*r.Limit)
 			r.Key = append(answer.Kvs[len(answer.Kvs)-1].Key, 0)
 		}
 	}

@@ -87,7 +87,7 @@ func (l *Log) addWrite(ctx context.Context, r *request, w *store.Write, conditio
 		put := &pb.PutRequest{Key: []byte(key), Value: made.value}
 		if l.o.TTL != nil {
 			if ttl := l.o.TTL(w.Collection); ttl > 0 {
-				if err := l.lend(ctx, r, put, ttl); err != nil {
+				if err := l.attachLease(ctx, r, put, ttl); err != nil {
 					return err
 				}
 			}
@@ -98,14 +98,14 @@ func (l *Log) addWrite(ctx context.Context, r *request, w *store.Write, conditio
 	return nil
 }
 
-// lend attaches what is put to a lease.
-func (l *Log) lend(ctx context.Context, r *request, put *pb.PutRequest, ttl time.Duration) error {
-	lent, err := l.leaser.get(ctx, l, ttl)
+// attachLease attaches what is put to a lease.
+func (l *Log) attachLease(ctx context.Context, r *request, put *pb.PutRequest, ttl time.Duration) error {
+	lease, err := l.leaser.get(ctx, l, ttl)
 	if err != nil {
 		return err
 	}
-	put.Lease = lent.id
-	r.leases = append(r.leases, lent)
+	put.Lease = lease.id
+	r.leases = append(r.leases, lease)
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (l *Log) addGuards(ctx context.Context, r *request, guards []store.Guard) e
 		}
 		claimed[g.Name] = true
 		put := &pb.PutRequest{Key: key}
-		if err := l.lend(ctx, r, put, guardTTL); err != nil {
+		if err := l.attachLease(ctx, r, put, guardTTL); err != nil {
 			return err
 		}
 		r.pb.Success = append(r.pb.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: put}})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -22,6 +23,8 @@ type watch struct {
 	stream pb.Watch_WatchClient
 	cancel context.CancelFunc
 	whole  whole
+	// waiting is when next began to wait for a message, in Unix nanoseconds; zero: it does not wait.
+	waiting atomic.Int64
 }
 
 // createTimeout is how long a member may take to create a watch.
@@ -40,7 +43,7 @@ func openWatch(ctx context.Context, conn *grpc.ClientConn, r *pb.WatchCreateRequ
 			cancel()
 		}
 	}()
-	stream, err := pb.NewWatchClient(conn).Watch(ctx, grpc.WaitForReady(true))
+	stream, err := pb.NewWatchClient(conn).Watch(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +77,9 @@ func (w *watch) askProgress() error {
 // revision up to which all events were returned.
 func (w *watch) next() (events []*mvccpb.Event, progress int64, h *pb.ResponseHeader, err error) {
 	for {
+		w.waiting.Store(time.Now().UnixNano())
 		r, err := w.stream.Recv()
+		w.waiting.Store(0)
 		if err != nil {
 			return nil, 0, nil, err
 		}
