@@ -182,7 +182,7 @@ func (l *Log) replace(r *rule, e *store.Entry) error {
 	}
 	o, err := l.seal(r, e.Collection, e.Object)
 	if err != nil {
-		return fmt.Errorf("%s %s cannot be encrypted: %w", e.Collection, e.Key, err)
+		return fmt.Errorf("%s %s: %w: %w", e.Collection, e.Key, store.ErrSeal, err)
 	}
 	if l.made == nil {
 		l.made = map[place]*store.Object{}

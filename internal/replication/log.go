@@ -324,7 +324,11 @@ func (l *Log) copy(ctx context.Context, after store.Revision, b *store.Batch) er
 		e.Before, e.Deleting = before, e.Object == nil
 		made[at] = e.Object
 	}
-	if err := l.copied.Append(context.WithoutCancel(ctx), b.Entries, nil); err != nil {
+	err := l.copied.Append(context.WithoutCancel(ctx), b.Entries, nil)
+	if errors.Is(err, store.ErrSeal) { // a plugin does not answer; the changes come again
+		return fmt.Errorf("the copy: %w", err)
+	}
+	if err != nil {
 		return &copyError{err}
 	}
 	for i := range b.Entries {

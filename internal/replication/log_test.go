@@ -67,6 +67,36 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// unsealedLog is a log that cannot encrypt some times.
+type unsealedLog struct {
+	store.Log
+	failures *int
+}
+
+func (l unsealedLog) Append(ctx context.Context, entries []store.Entry, mark *store.Mark) error {
+	if *l.failures--; *l.failures >= 0 {
+		return fmt.Errorf("pods ns/a: %w: the plugin does not answer", store.ErrSeal)
+	}
+	return l.Log.Append(ctx, entries, mark)
+}
+
+// TestNotSealed: a follower whose copy cannot be encrypted for a while goes on when it can.
+func TestNotSealed(t *testing.T) {
+	failures := 2
+	l := follow(t, handler(stored(t)), unsealedLog{emptyLog(t), &failures}, slog.New(slog.DiscardHandler))
+	for b, err := range l.Follow(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b.Entries) > 0 {
+			break
+		}
+	}
+	if failures >= 0 {
+		t.Errorf("the log was asked %d times less than it fails", failures+1)
+	}
+}
+
 // TestAnswers: what a follower makes of answers to a transaction that are no decisions. The outcome is unknown
 // unless it is clear that nothing was written.
 func TestAnswers(t *testing.T) {

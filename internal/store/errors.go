@@ -40,6 +40,9 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("revision %d is not reached yet: the newest is %d", e.Revision, e.Current)
 }
 
+// ErrSeal: a value cannot be encrypted now, and nothing of its group was appended.
+var ErrSeal = errors.New("the value cannot be encrypted")
+
 // UnfitError: no log can store the write, because of its key or its size. Nothing was
 // written, and other writes are not affected.
 type UnfitError struct {
