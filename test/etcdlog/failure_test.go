@@ -52,7 +52,7 @@ func TestUnknown(t *testing.T) {
 	for i, w := range []store.Write{put("pods", "new", "one", 0), put("pods", "old", "two", old), del("pods", "gone", gone), put("pods", "old", "conflict", old+1000)} {
 		all.Go(func() { made[i], errs[i] = l.Propose(t.Context(), &store.Txn{Writes: []store.Write{w}}) })
 	}
-	time.Sleep(1500 * time.Millisecond) // longer than one try
+	time.Sleep(5500 * time.Millisecond) // longer than the try of a deletion
 	mute.Store(false)
 	all.Wait()
 	for i, d := range made {
@@ -94,7 +94,7 @@ func TestDeletedOnce(t *testing.T) {
 			made[i], errs[i] = l.Propose(t.Context(), &store.Txn{Writes: []store.Write{del("pods", "a", old)}})
 		})
 	}
-	time.Sleep(1500 * time.Millisecond) // longer than one try
+	time.Sleep(5500 * time.Millisecond) // longer than the try of a deletion
 	mute.Store(false)
 	all.Wait()
 	if errs[0] == nil && errs[1] == nil && made[0].Made && made[1].Made {

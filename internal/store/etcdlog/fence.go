@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -55,14 +56,14 @@ func (f *fences) loaded(l *Log, etcdKey string, revision int64) {
 
 // raiseFence returns when no transaction that compared the fence with a revision, or with an earlier
 // one, can be made any more. It makes one try.
-func (l *Log) raiseFence(ctx context.Context, i int, was int64) error {
+func (l *Log) raiseFence(ctx context.Context, limit time.Duration, i int, was int64) error {
 	if l.fences[i].Load() > was {
 		return nil // since that try, and by another one
 	}
 	key := []byte(l.fenceKey(i))
 	before := l.seen.now()
-	answer, err := try(ctx, quick.each, func(ctx context.Context) (*pb.TxnResponse, error) {
-		return l.kv.Txn(ctx, &pb.TxnRequest{
+	answer, err := try(ctx, limit, func(ctx context.Context) (*pb.TxnResponse, error) {
+		return l.kv.Txn(withLeader(ctx), &pb.TxnRequest{
 			Compare: []*pb.Compare{compare(key, pb.Compare_EQUAL, was)},
 			Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key}}}},
 			Failure: []*pb.RequestOp{rangeOp(key)},

@@ -45,6 +45,9 @@ type proposal struct {
 	since   int64 // a revision from before the first try
 	unknown bool  // the last try may have been made, or may still be on its way
 	last    error // of the last try that failed
+	late    int   // how many tries were not answered in time
+	// fencesLate is how many writes of the fence were not answered in time.
+	fencesLate int
 }
 
 // Propose implements store.Shared.
@@ -73,7 +76,7 @@ var errNoLease = errors.New("the lease has ended")
 func (p *proposal) decide(ctx context.Context) (store.Decision, error) {
 	began := time.Now()
 	for tries := 0; ; tries++ {
-		d, done, err := p.once(ctx, p.limit(tries))
+		d, done, err := p.once(ctx)
 		if done || err != nil {
 			return d, err
 		}
@@ -105,16 +108,16 @@ func (p *proposal) giveUp(ctx context.Context) error {
 // deletionTry is the limit of a try that only deletes: if it was made is never known without its answer.
 const deletionTry = 5 * time.Second
 
-// limit returns the limit of a try, after some others.
-func (p *proposal) limit(tries int) time.Duration {
+// limit returns the limit of a try.
+func (p *proposal) limit() time.Duration {
 	if p.writes[p.telling()].value == nil {
 		return deletionTry
 	}
-	return quick.limit(tries)
+	return quick.limit(p.late)
 }
 
 // once makes one try. An error is final.
-func (p *proposal) once(ctx context.Context, limit time.Duration) (d store.Decision, done bool, err error) {
+func (p *proposal) once(ctx context.Context) (d store.Decision, done bool, err error) {
 	if p.unknown {
 		if d, done, err := p.settle(ctx); done || err != nil || p.unknown {
 			return d, done, err
@@ -123,7 +126,7 @@ func (p *proposal) once(ctx context.Context, limit time.Duration) (d store.Decis
 	p.fenced.TargetUnion = &pb.Compare_ModRevision{ModRevision: p.l.fences[p.fence].Load()}
 	before := p.l.seen.now()
 	var to peer.Peer
-	answer, err := try(ctx, limit, func(ctx context.Context) (*pb.TxnResponse, error) {
+	answer, err := try(ctx, p.limit(), func(ctx context.Context) (*pb.TxnResponse, error) {
 		return p.l.kv.Txn(withLeader(ctx), &p.pb, grpc.Peer(&to))
 	})
 	if err != nil {
@@ -142,7 +145,10 @@ func (p *proposal) once(ctx context.Context, limit time.Duration) (d store.Decis
 
 // settle finds out whether the last try was made. If that cannot be known yet, the outcome stays unknown.
 func (p *proposal) settle(ctx context.Context) (d store.Decision, done bool, err error) {
-	err = p.l.raiseFence(ctx, p.fence, p.fenced.GetModRevision())
+	err = p.l.raiseFence(ctx, fencing.limit(p.fencesLate), p.fence, p.fenced.GetModRevision())
+	if isLate(err) {
+		p.fencesLate++
+	}
 	if err == nil {
 		d, err = p.outcome(ctx)
 	}
@@ -186,6 +192,9 @@ func (p *proposal) moved(answer *pb.TxnResponse) bool {
 // failed handles the error of a try. Sent reports whether a member may have got it.
 func (p *proposal) failed(ctx context.Context, err error, sent bool) (d store.Decision, done bool, final error) {
 	p.last = err
+	if isLate(err) {
+		p.late++
+	}
 	switch code := status.Code(err); {
 	case is(err, rpctypes.ErrGRPCNoSpace):
 		return p.noSpace(ctx)

@@ -26,33 +26,38 @@ var (
 
 // attempts bounds the tries of a request.
 type attempts struct {
-	each time.Duration // of the first try; later ones may take longer, as etcd may be slow
+	each time.Duration // of a try; after one that was not answered in time, more: etcd may be slow
 	all  time.Duration
 }
 
 // longestTry is the longest limit of one try.
 const longestTry = 4 * time.Second
 
-// limit returns the limit of a try, after some others.
-func (a attempts) limit(tries int) time.Duration {
+// limit returns the limit of a try, after some that were not answered in time.
+func (a attempts) limit(late int) time.Duration {
 	if a.each >= longestTry {
 		return a.each
 	}
-	return min(a.each<<min(tries, 8), longestTry)
+	return min(a.each<<min(late, 8), longestTry)
 }
+
+// isLate reports whether a try was not answered in time.
+func isLate(err error) bool { return status.Code(err) == codes.DeadlineExceeded }
 
 var (
 	quick = attempts{time.Second, 10 * time.Second}
 	page  = attempts{10 * time.Second, 60 * time.Second}
+	// fencing is shorter: members that have lost their leader, and do not know it yet, never answer.
+	fencing = attempts{250 * time.Millisecond, 10 * time.Second}
 )
 
 // read sends a linearizable read until it is answered. It returns errCompacted, a
 // *store.TooLargeError, store.ErrReset, the context's error, or a *store.UnavailableError.
 func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts) (*pb.RangeResponse, error) {
 	began := time.Now()
-	for tries := 0; ; tries++ {
+	for tries, late := 0, 0; ; tries++ {
 		before := l.seen.now()
-		answer, err := try(ctx, a.limit(tries), func(ctx context.Context) (*pb.RangeResponse, error) { return l.kv.Range(withLeader(ctx), r) })
+		answer, err := try(ctx, a.limit(late), func(ctx context.Context) (*pb.RangeResponse, error) { return l.kv.Range(withLeader(ctx), r) })
 		switch {
 		case err == nil:
 			return answer, l.seen.check(before, answer.Header)
@@ -66,6 +71,8 @@ func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts) (*pb.Ran
 			return nil, fmt.Errorf("%w: %w", errAnswerTooLarge, unavailable(err, 0))
 		case !transient(err) || l.late(began, a):
 			return nil, unavailable(err, 0)
+		case isLate(err):
+			late++
 		}
 		if !pause(ctx, tries) {
 			return nil, ctx.Err()
