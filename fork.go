@@ -118,12 +118,12 @@ type fork struct {
 	once sync.Once // opens the world, or closes it before
 	err  error
 
-	mu      sync.Mutex
-	started bool          // the controllers, after the first write
-	closed  bool          // no request begins any more
-	active  int           // requests under way
-	idle    chan struct{} // closed when closed is true and active is zero; nil: Close does not wait
-	loops   sync.WaitGroup
+	mu             sync.Mutex
+	begun, started bool          // the start of the controllers, which the first write or Settle begins
+	closed         bool          // no request begins any more
+	active         int           // requests under way
+	idle           chan struct{} // closed when closed is true and active is zero; nil: Close does not wait
+	loops          sync.WaitGroup
 }
 
 // forks are the forks of a server, by their names.
@@ -146,7 +146,7 @@ type forks struct {
 // (see ForkOptions.Keep). Its resource versions continue above that of the state. Older ones are answered with 410, with
 // ForkOptions.Since those below it.
 //
-// The controllers start with the first write. Tokens that the world accepts are valid in the fork, but not
+// The controllers start with the first write, or with Settle. Tokens that the world accepts are valid in the fork, but not
 // the other way around.
 //
 // The errors are ErrForkExists, ErrTooManyForks, ErrForkHistory, ErrForkMemory, ErrForkClosed, ErrForkNotKept,
@@ -287,14 +287,15 @@ func (w *World) openFork() error {
 	return nil
 }
 
-// diverged starts the controllers of a fork, after its first write.
+// diverged starts the controllers of a fork, after its first write, or when Settle waits for them.
 func (w *World) diverged() {
 	f := w.fork
 	f.mu.Lock()
-	if f.closed {
+	if f.closed || f.begun {
 		f.mu.Unlock()
 		return
 	}
+	f.begun = true
 	f.loops.Add(1)
 	f.mu.Unlock()
 	defer f.loops.Done()

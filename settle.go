@@ -28,6 +28,8 @@ type round struct {
 // server has an object in a queue, each open watch has read everything that is stored, and its client
 // has taken the bytes. It looks twice, and nothing has begun in between. It returns the revision of that moment.
 //
+// The controllers of a fork, which otherwise start with its first write, start when Settle begins.
+//
 // Clients in the process have taken what they have read. Over a network, they have taken what their connection
 // accepted. What a client does with it is not known to the server: a client with a delay in a queue of
 // its own, or between two requests, counts as settled, and may write later. Reads of one goroutine after Settle see
@@ -55,6 +57,9 @@ func (w *World) settle(ctx context.Context, quiet time.Duration) (round, error) 
 	}
 	if w.source != nil { // so that it takes the same time in each run in a bubble
 		time.Sleep(settleLook)
+	}
+	if w.fork != nil {
+		w.diverged() // without a write the controllers would sleep: there may be garbage to collect
 	}
 	var before store.Revision // when the world settled last; zero: it has not, as each world has objects
 	for {
@@ -132,8 +137,7 @@ func (w *World) look(ctx context.Context) (_ *round, why string, err error) {
 	return now, "", nil
 }
 
-// controllers returns the loops, nil if there are none. started is false while those of a fork start, after its
-// first write.
+// controllers returns the loops, nil if there are none. started is false while those of a fork start.
 func (w *World) controllers() (loops *controller.Loops, started, closed bool) {
 	f := w.fork
 	if f == nil {
@@ -141,5 +145,5 @@ func (w *World) controllers() (loops *controller.Loops, started, closed bool) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return w.loops, f.started || w.store.Any().Revision() == f.base, f.closed
+	return w.loops, f.started, f.closed
 }

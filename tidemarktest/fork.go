@@ -5,17 +5,13 @@ import (
 	"strings"
 )
 
-// marker is a write that makes the controllers of a fork start, which sleep until its first write.
-// Leases do not count in histories and ends.
-const marker = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"kube-system","name":"tidemarktest-started"},"spec":{"holderIdentity":"tidemarktest"}}`
-
 // moment is where a copy of a world begins. The zero value is now.
 type moment struct {
 	at    uint64 // the revision of the state; zero: the newest
 	since uint64 // the revision that the history reaches back to; zero: that of the state
 }
 
-// forkAt returns a copy of the world at a moment, whose controllers run.
+// forkAt returns a copy of the world at a moment. Its controllers run when it is settled.
 // It is seen by the same user and has the same users and webhooks. The caller discards it.
 func (e *Env) forkAt(ctx context.Context, m moment) (*Env, error) {
 	f := &Env{session: e.session, token: e.token, webhook: e.webhook, controllers: e.controllers, seed: e.seed}
@@ -32,10 +28,6 @@ func (e *Env) forkAt(ctx context.Context, m moment) (*Env, error) {
 	f.kubeconfig, f.users = moved(e.kubeconfig), map[string]*Env{}
 	for name, u := range e.users {
 		f.users[name] = f.seenBy(u.token, moved(u.kubeconfig))
-	}
-	if err := f.apply(ctx, []manifest{{"marker", marker}}, nil); err != nil {
-		f.discard()
-		return nil, err
 	}
 	return f, nil
 }

@@ -40,6 +40,7 @@ func TestForkSince(t *testing.T) {
 		answer.Body.Close()
 		return answer.StatusCode
 	}
+	f.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}")
 	for step, want := range [][2]int{{404, 404}, {200, 404}, {200, 200}} {
 		if got := [2]int{code("a"), code("b")}; got != want {
 			t.Errorf("after %d changes: %d, want %d", step, got, want)
@@ -48,7 +49,7 @@ func TestForkSince(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if now, err := r.revision(ctx); err != nil || now <= since+2 { // the copy has its own first write
+	if now, err := r.revision(ctx); err != nil || now <= since+2 { // c, a write of the copy itself
 		t.Errorf("the replica is at %d, %v, want more than %d", now, err, since+2)
 	}
 }

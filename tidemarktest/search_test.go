@@ -505,3 +505,31 @@ func TestEveryPrefixService(t *testing.T) {
 		t.Errorf("the errors are %q, the log is\n%s", r.errors, &r.log)
 	}
 }
+
+// finalizing is a controller with a finalizer: it marks the owner, creates a child that belongs to it, and takes the
+// finalizer off when the owner is deleted.
+func finalizing(ctx context.Context, e *tidemarktest.Env) {
+	read(ctx, e, configMaps+"/owner", func(body string) {
+		if strings.Contains(body, `"deletionTimestamp"`) {
+			send(ctx, e, "PUT", configMaps+"/owner", `{"metadata":{"name":"owner"}}`)
+		}
+	})
+}
+
+// TestEveryPrefixGarbage: the last write of a controller makes garbage, which the server collects also if the next
+// controller has nothing to write.
+func TestEveryPrefixGarbage(t *testing.T) {
+	env := tidemarktest.Start(t)
+	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: owner, finalizers: [example.com/f]}}")
+	var owner struct{ Metadata struct{ UID string } }
+	read(t.Context(), env, configMaps+"/owner", func(body string) {
+		if err := json.Unmarshal([]byte(body), &owner); err != nil {
+			t.Fatal(err)
+		}
+	})
+	env.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: child, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: %s}]}}", owner.Metadata.UID))
+	send(t.Context(), env, "DELETE", configMaps+"/owner", "")
+	env.Settle(t)
+	tidemarktest.EveryPrefix(t, env, finalizing)
+	tidemarktest.EveryLag(t, env, finalizing)
+}
