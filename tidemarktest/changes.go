@@ -201,21 +201,41 @@ func (c Changes) checkMatch(m Match) error {
 	}
 	ctx, cancel := callContext()
 	defer cancel()
-	known, err := c.env.hasResource(ctx, m.Resource)
-	if err == nil && !known {
-		err = fmt.Errorf("the server has no resource %q: want a name such as \"pods\" or \"deployments.apps\"", m.Resource)
+	if name, _, isSub := strings.Cut(m.Resource, "/"); isSub {
+		return fmt.Errorf("%q: changes have the resource alone: want %q", m.Resource, name)
 	}
-	return err
+	return c.env.checkResource(ctx, m.Resource)
 }
 
-// hasResource reports whether the server has a resource, which may have its group.
-func (e *Env) hasResource(ctx context.Context, resource string) (bool, error) {
-	var all struct{ Resources []string }
-	if err := e.session.control.call(ctx, "GET", worldPath(e.world.Name, "resources"), nil, &all); err != nil {
-		return false, err
+// checkResource returns an error if the server does not have a resource: "pods", "deployments.apps",
+// "pods/status", "pods/*". An empty one is all.
+func (e *Env) checkResource(ctx context.Context, resource string) error {
+	if resource == "" {
+		return nil
 	}
-	of := Match{Resource: resource}
-	return slices.ContainsFunc(all.Resources, func(name string) bool { return of.matches(&Change{Collection: name}) }), nil
+	var all struct{ Resources, Subresources []string }
+	if err := e.session.control.call(ctx, "GET", worldPath(e.world.Name, "resources"), nil, &all); err != nil {
+		return err
+	}
+	name, subresource, isSub := strings.Cut(resource, "/")
+	of := Match{Resource: name}
+	served := func(name string) bool { return of.matches(&Change{Collection: name}) }
+	if !slices.ContainsFunc(all.Resources, served) {
+		return fmt.Errorf("the server has no resource %q: want a name such as \"pods\" or \"deployments.apps\"", name)
+	}
+	if !isSub || subresource == "*" {
+		return nil
+	}
+	var subresources []string
+	for _, path := range all.Subresources {
+		if name, sub, _ := strings.Cut(path, "/"); served(name) {
+			subresources = append(subresources, sub)
+		}
+	}
+	if !slices.Contains(subresources, subresource) {
+		return fmt.Errorf("%q has no subresource %q: it has %q", name, subresource, subresources)
+	}
+	return nil
 }
 
 // Where selects the changes for which a function returns true.

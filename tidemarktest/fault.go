@@ -15,7 +15,10 @@ import (
 //	env.Fault(t, tidemarktest.On("update", "pods").Conflict().Times(3))
 //
 // The methods return a changed copy. docs/how-to/faults.md describes the faults.
-type Fault struct{ rule faultRule }
+type Fault struct {
+	rule     faultRule
+	conflict error // two methods that exclude each other were called
+}
 
 // faultRule is a fault in the control API.
 type faultRule struct {
@@ -67,6 +70,15 @@ func (f Fault) Named(name string) Fault {
 // By selects the requests of clients whose User-Agent begins with a text.
 func (f Fault) By(userAgent string) Fault { f.rule.UserAgent = userAgent; return f }
 
+// kind sets what happens to the requests.
+func (f Fault) kind(kind string) Fault {
+	if former := f.rule.Fault; former != "" && former != kind && f.conflict == nil {
+		f.conflict = fmt.Errorf("one fault is both %s and %s: call env.Fault once for each", former, kind)
+	}
+	f.rule.Fault = kind
+	return f
+}
+
 // User selects the requests of a user.
 func (f Fault) User(name string) Fault { f.rule.User = name; return f }
 
@@ -84,42 +96,41 @@ func (f Fault) Probability(p float64, seed uint64) Fault {
 }
 
 // Conflict answers updates and patches with 409, as if another client had written the object.
-func (f Fault) Conflict() Fault { f.rule.Fault = "conflict"; return f }
+func (f Fault) Conflict() Fault { return f.kind("conflict") }
 
 // Latency delays requests, by at least a millisecond.
 func (f Fault) Latency(d time.Duration) Fault {
-	f.rule.Fault, f.rule.DelayMilliseconds = "latency", d.Milliseconds()
-	return f
+	f.rule.DelayMilliseconds = d.Milliseconds()
+	return f.kind("latency")
 }
 
 // Status answers with the code 429, 500, 503 or 504, and with Retry-After if retryAfter, rounded up to seconds, is
 // not zero. Then client-go sends the request again by itself, and the controller does not see the error.
 func (f Fault) Status(code int, retryAfter time.Duration) Fault {
-	f.rule.Fault, f.rule.Code = "status", code
-	f.rule.RetryAfterSeconds = int((retryAfter + time.Second - 1) / time.Second)
-	return f
+	f.rule.Code, f.rule.RetryAfterSeconds = code, int((retryAfter+time.Second-1)/time.Second)
+	return f.kind("status")
 }
 
 // Gone answers watches, continue tokens and exact lists with 410: their resource version is too old.
-func (f Fault) Gone() Fault { f.rule.Fault = "gone"; return f }
+func (f Fault) Gone() Fault { return f.kind("gone") }
 
 // Drop breaks connections before the requests are executed, also those of open watches.
-func (f Fault) Drop() Fault { f.rule.Fault = "drop"; return f }
+func (f Fault) Drop() Fault { return f.kind("drop") }
 
 // DropAfter breaks the connections of watches after a number of events.
 func (f Fault) DropAfter(events uint64) Fault {
-	f.rule.Fault, f.rule.Verbs, f.rule.Events = "drop", []string{"watch"}, events
-	return f
+	f.rule.Verbs, f.rule.Events = []string{"watch"}, events
+	return f.kind("drop")
 }
 
 // LostAnswer executes writes and breaks their connections instead of answering.
-func (f Fault) LostAnswer() Fault { f.rule.Fault = "lostAnswer"; return f }
+func (f Fault) LostAnswer() Fault { return f.kind("lostAnswer") }
 
 // WebhookTimeout answers writes as if a webhook with the failure policy Fail had not answered in time.
 // With an empty name, the error names a webhook that does not exist.
 func (f Fault) WebhookTimeout(name string) Fault {
-	f.rule.Fault, f.rule.Webhook = "webhookTimeout", name
-	return f
+	f.rule.Webhook = name
+	return f.kind("webhookTimeout")
 }
 
 // selection describes the requests that the fault selects, in messages.
@@ -128,12 +139,32 @@ func (f Fault) selection() string {
 	if len(f.rule.Verbs) > 0 {
 		words[0] = f.rule.Verbs[0]
 	}
-	for _, word := range []string{f.rule.Resource, f.rule.Name} {
+	for _, word := range []string{f.rule.resource(), f.rule.Name} {
 		if word != "" {
 			words = append(words, word)
 		}
 	}
 	return strings.Join(words, " ")
+}
+
+// resource returns the resource as On gets it.
+func (r *faultRule) resource() string {
+	name, subresource, isSub := strings.Cut(r.Resource, "/")
+	if r.Group != "" {
+		name += "." + r.Group
+	}
+	if isSub {
+		name += "/" + subresource
+	}
+	return name
+}
+
+// hint says why the fault may not have happened, if that is known.
+func (f Fault) hint() string {
+	if f.rule.Fault != "gone" {
+		return ""
+	}
+	return " with an old resource version. A streaming list, the default of client-go since v0.35, begins without one; its client sends one when it watches again, as after Drop"
 }
 
 // An ActiveFault is a fault of an Env.
@@ -143,15 +174,22 @@ type ActiveFault struct {
 }
 
 // Fault makes requests to the Env fail until the fault is removed or the Env ends. It fails the test if the fault is
-// not one that the API allows. If the fault never happens, the test log says so at the end. An Env has at most 100
+// not one that the API allows, and if the server does not have the resource or its subresource. If the fault never happens, the test log says so at the end. An Env has at most 100
 // faults.
 func (e *Env) Fault(t TB, f Fault) *ActiveFault {
 	t.Helper()
 	ctx, cancel := callContext()
 	defer cancel()
-	a, err := e.addFault(ctx, f.rule)
+	err := f.conflict
+	if err == nil {
+		err = e.checkResource(ctx, f.rule.resource())
+	}
+	var a *ActiveFault
+	if err == nil {
+		a, err = e.addFault(ctx, f.rule)
+	}
 	if err != nil {
-		t.Fatalf("tidemarktest: %v", err)
+		t.Fatalf("tidemarktest: the fault %q for %s: %v", f.rule.Fault, f.selection(), err)
 		return nil
 	}
 	t.Cleanup(func() {
@@ -159,25 +197,10 @@ func (e *Env) Fault(t TB, f Fault) *ActiveFault {
 		ctx, cancel := callContext()
 		defer cancel()
 		if n, err := a.fired(ctx); err == nil && n == 0 {
-			t.Logf("tidemarktest: the fault %q for %s has not happened: there was no such request%s", f.rule.Fault, f.selection(), e.whyNot(ctx, f.rule))
+			t.Logf("tidemarktest: the fault %q for %s has not happened: there was no such request%s", f.rule.Fault, f.selection(), f.hint())
 		}
 	})
 	return a
-}
-
-// whyNot says why a fault may not have happened, if that is known.
-func (e *Env) whyNot(ctx context.Context, r faultRule) string {
-	name, _, _ := strings.Cut(r.Resource, "/")
-	if r.Group != "" && r.Group != "core" {
-		name += "." + r.Group
-	}
-	if known, err := e.hasResource(ctx, name); r.Resource != "" && err == nil && !known {
-		return fmt.Sprintf(", and the server has no resource %q", name)
-	}
-	if r.Fault == "gone" {
-		return " with an old resource version. A streaming list, the default of client-go since v0.35, begins without one; its client sends one when it watches again, as after Drop"
-	}
-	return ""
 }
 
 func (e *Env) addFault(ctx context.Context, r faultRule) (*ActiveFault, error) {

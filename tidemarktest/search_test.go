@@ -408,11 +408,26 @@ func TestFault(t *testing.T) {
 		t.Errorf("a get by another user: %d", got)
 	}
 	e := &ending{recording: &recording{TB: t}}
-	env.Fault(e, tidemarktest.On("update", "configmap").Conflict()) // a singular
+	env.Fault(e, tidemarktest.On("update", "deployments.apps/scale").Conflict())
 	e.end()
-	if log := e.log.String(); !strings.Contains(log, `the fault "conflict" for update configmap has not happened`) {
+	if log := e.log.String(); !strings.Contains(log, `the fault "conflict" for update deployments.apps/scale has not happened`) {
 		t.Errorf("the log is %q", log)
 	}
+	for want, f := range map[string]tidemarktest.Fault{
+		`no resource "configmap"`:                 tidemarktest.On("update", "configmap").Conflict(), // a singular
+		`no resource "pods.apps"`:                 tidemarktest.On("update", "pods.apps").Conflict(),
+		`"pods" has no subresource "scale"`:       tidemarktest.On("update", "pods/scale").Conflict(),
+		`both conflict and lostAnswer`:            tidemarktest.On("update", "pods").Conflict().LostAnswer(),
+		`a create of pods has no name`:            tidemarktest.On("create", "pods").Named("a").LostAnswer(),
+		`the fault "" for update configmaps.apps`: tidemarktest.On("update", "configmaps.apps"),
+	} {
+		r := &fatal{&recording{TB: t}}
+		env.Fault(r, f)
+		if len(r.errors) != 1 || !strings.Contains(r.errors[0], want) {
+			t.Errorf("the errors are %q, want one with %s", r.errors, want)
+		}
+	}
+	env.Fault(t, tidemarktest.On("update", "pods/*").Latency(time.Millisecond))
 	if n := other.Fired(t); n != 0 {
 		t.Errorf("the fault of Deployments happened %d times", n)
 	}
@@ -457,6 +472,7 @@ func TestChanges(t *testing.T) {
 		`no resource "confgmaps"`:      {Resource: "confgmaps"},
 		`the verb "remove" is not one`: {Verb: "remove"},
 		`no resource "pods.apps"`:      {Resource: "pods.apps"},
+		`want "pods"`:                  {Resource: "pods/status"},
 	} {
 		r := &fatal{&recording{TB: t}}
 		env.Changes(r).Never(m)

@@ -64,7 +64,8 @@ type Rule struct {
 	// Resource is "pods", "pods/status", or "pods/*" for both and all other subresources.
 	Resource  string `json:"resource,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
-	// Name is the name in the path of the request, or the one that a field selector selects. A create has none.
+	// Name is the name in the path of the request, or the one that a field selector selects. A create has none,
+	// unless it is of a subresource.
 	Name string `json:"name,omitempty"`
 	// User is the name of the user who is authorized: the impersonated one.
 	User string `json:"user,omitempty"`
@@ -114,6 +115,9 @@ func (r *Rule) check() error {
 		if legal != nil && !slices.Contains(legal, v) {
 			return fmt.Errorf("%w: %s cannot happen to %s: want some of %s", ErrInvalid, r.Fault, v, strings.Join(legal, ", "))
 		}
+	}
+	if r.Name != "" && r.Resource != "" && !strings.Contains(r.Resource, "/") && len(r.Verbs) == 1 && r.Verbs[0] == "create" {
+		return fmt.Errorf("%w: a create of %s has no name in its path", ErrInvalid, r.Resource)
 	}
 	for _, text := range []string{r.Group, r.Resource, r.Namespace, r.Name, r.User, r.UserAgent, r.Webhook} {
 		if len(text) > maxText {

@@ -71,6 +71,10 @@ func TestRuleCheck(t *testing.T) {
 		"events without drop":       {fault.Rule{Fault: fault.Gone, Events: 1, Verbs: watch}, "events"},
 		"a webhook of a drop":       {fault.Rule{Fault: fault.Drop, Webhook: "w"}, "for webhookTimeout alone"},
 
+		"a name of a create": {fault.Rule{Fault: fault.Drop, Verbs: []string{"create"}, Resource: "pods", Name: "a"}, "no name"},
+
+		"an eviction":          {fault.Rule{Fault: fault.Drop, Verbs: []string{"create"}, Resource: "pods/eviction", Name: "a"}, ""},
+		"a name of all":        {fault.Rule{Fault: fault.Drop, Verbs: []string{"create"}, Name: "a"}, ""},
 		"a delay at the limit": {fault.Rule{Fault: fault.Latency, DelayMilliseconds: 600_000}, ""},
 		"a status":             {fault.Rule{Fault: fault.Status, Code: 503, RetryAfterSeconds: 3600}, ""},
 		"events":               {fault.Rule{Fault: fault.Drop, Events: 1, Verbs: watch}, ""},
