@@ -136,11 +136,7 @@ func (e *Env) Changes(t TB) Changes {
 
 // history reads the changes with after < revision <= upTo; upTo zero: up to the newest.
 func (e *Env) history(ctx context.Context, after, upTo uint64) ([]Change, error) {
-	path := fmt.Sprintf("%s?after=%d", worldPath(e.world.Name, "history"), after)
-	if upTo != 0 {
-		path += fmt.Sprintf("&upTo=%d", upTo)
-	}
-	answer, err := e.session.control.open(ctx, "GET", path, nil)
+	answer, err := e.openHistory(ctx, after, upTo)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +151,20 @@ func (e *Env) history(ctx context.Context, after, upTo uint64) ([]Change, error)
 		}
 		list = append(list, c)
 	}
+}
+
+// openHistory returns the changes with after < revision <= upTo as JSON lines; upTo zero: up to the newest. The
+// caller closes them.
+func (e *Env) openHistory(ctx context.Context, after, upTo uint64) (io.ReadCloser, error) {
+	path := fmt.Sprintf("%s?after=%d", worldPath(e.world.Name, "history"), after)
+	if upTo != 0 {
+		path += fmt.Sprintf("&upTo=%d", upTo)
+	}
+	answer, err := e.session.control.open(ctx, "GET", path, nil)
+	if gone, ok := err.(*StatusError); ok && gone.Code == 410 {
+		return nil, fmt.Errorf("%w. A server keeps an hour of history; for a test that lasts longer, also in a bubble, set History.Retention of the tidemark.Server in World.Host", err)
+	}
+	return answer, err
 }
 
 // All returns the changes.

@@ -36,6 +36,9 @@ func (e *Env) dump(t TB) {
 		t.Logf("tidemarktest: the history: %v", err)
 		return
 	}
+	if len(lines) == 0 {
+		return
+	}
 	t.Logf("tidemarktest: the last changes before the end of the test (TIDEMARK_DUMP=DIR keeps all of them, with the objects):\n%s", strings.Join(lines, "\n"))
 }
 
@@ -171,8 +174,7 @@ func (a answer) writeTo(w io.Writer) error {
 func (e *Env) lastChanges() ([]string, error) {
 	ctx, cancel := callContext()
 	defer cancel()
-	path := fmt.Sprintf("%s?after=%d", worldPath(e.world.Name, "history"), e.world.Revision)
-	answer, err := e.session.control.open(ctx, "GET", path, nil)
+	answer, err := e.openHistory(ctx, e.world.Revision, 0)
 	if err != nil {
 		return nil, err
 	}

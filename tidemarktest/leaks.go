@@ -17,11 +17,15 @@ const (
 
 // checkLeaks fails the test if its clients still have watches open: a controller that the test has started runs on,
 // and its requests fail as soon as the cluster is deleted. It logs the objects that wait for their finalizers.
-func (e *Env) checkLeaks(t TB) {
+// It fails the test, too, and returns false, if the server cannot be reached.
+func (e *Env) checkLeaks(t TB) (reached bool) {
 	t.Helper()
 	watches, err := e.watchesLeft()
 	if closed, ok := err.(*StatusError); ok && closed.Code == 404 {
-		return // by the test
+		return true // by the test
+	} else if err != nil && !ok {
+		t.Errorf("tidemarktest: the server cannot be reached at the end of the test: %v. Does the test close it before its cleanups run, as with defer? Close it in t.Cleanup, which comes before Fork", err)
+		return false
 	}
 	if err == nil && len(watches) > 0 {
 		t.Errorf("tidemarktest: the test has ended, and its clients still have watches open in the world %s (%d, after %v). Stop what the test has started:\n%s", e.Name(), len(watches), leakGrace, strings.Join(watches, "\n"))
@@ -31,11 +35,12 @@ func (e *Env) checkLeaks(t TB) {
 		waiting, err = e.waitingForFinalizers()
 	}
 	if err != nil {
-		t.Logf("tidemarktest: leaks: %v", err)
+		t.Logf("tidemarktest: the test was not checked for objects that wait for their finalizers: %v", err)
 	}
 	if len(waiting) > 0 {
 		t.Logf("tidemarktest: the test leaves objects that are being deleted and wait for their finalizers:\n%s", strings.Join(waiting, "\n"))
 	}
+	return true
 }
 
 // watchesLeft waits until no watch is open, at most for the grace, and returns those that are, a line each.

@@ -16,9 +16,14 @@ import (
 // in envtest.WebhookInstallOptions.
 type Webhooks struct {
 	// Paths are files and directories with MutatingWebhookConfigurations and
-	// ValidatingWebhookConfigurations.
+	// ValidatingWebhookConfigurations. A path that does not exist is an error.
 	Paths []string
-	// Conversion redirects the conversion webhooks of World.CRDDirectoryPaths. With Paths it is implied.
+	// IgnoreErrorIfPathMissing skips paths that do not exist.
+	IgnoreErrorIfPathMissing bool
+	// Configurations are further MutatingWebhookConfigurations and ValidatingWebhookConfigurations, as YAML or JSON.
+	Configurations []string
+	// Conversion redirects the conversion webhooks of World.CRDDirectoryPaths. With Paths or
+	// Configurations it is implied.
 	Conversion bool
 	// LocalServingHost is the IP address on which the webhooks are served, or localhost; empty: 127.0.0.1.
 	LocalServingHost string
@@ -26,7 +31,16 @@ type Webhooks struct {
 	LocalServingPort int
 }
 
-func (w *Webhooks) used() bool { return len(w.Paths) > 0 || w.Conversion }
+func (w *Webhooks) used() bool { return len(w.Paths)+len(w.Configurations) > 0 || w.Conversion }
+
+// manifests returns the webhook configurations.
+func (w *Webhooks) manifests() ([]manifest, error) {
+	all, _, err := readPaths(w.Paths, !w.IgnoreErrorIfPathMissing)
+	for i, text := range w.Configurations {
+		all = append(all, manifest{fmt.Sprintf("Configurations[%d]", i), text})
+	}
+	return all, err
+}
 
 // WebhookServer is where the webhooks of an Env are called. Package nethttp serves them with an http.Handler.
 type WebhookServer struct {

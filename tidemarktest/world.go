@@ -80,11 +80,11 @@ func (w *World) Fork(t TB) *Env {
 	}
 	t.Cleanup(func() {
 		t.Helper()
-		env.checkLeaks(t)
-		if t.Failed() {
+		reached := env.checkLeaks(t)
+		if reached && t.Failed() {
 			env.dump(t)
 		}
-		if err := env.Close(); err != nil {
+		if err := env.Close(); err != nil && reached {
 			t.Errorf("tidemarktest: %v", err)
 		}
 	})
@@ -123,15 +123,18 @@ func (w *World) complete(ctx context.Context, env *Env) error {
 	if !w.Webhooks.used() {
 		return nil
 	}
-	paths := append(slices.Clone(w.Webhooks.Paths), w.CRDDirectoryPaths...)
-	manifests, _, err := readPaths(paths, w.ErrorIfCRDPathMissing)
+	configurations, err := w.Webhooks.manifests()
+	if err != nil {
+		return fmt.Errorf("webhooks: %w", err)
+	}
+	definitions, _, err := readPaths(w.CRDDirectoryPaths, w.ErrorIfCRDPathMissing)
 	if err != nil {
 		return err
 	}
 	if env.webhook, err = w.Webhooks.server(ctx, w.host.control); err != nil {
 		return err
 	}
-	if err := env.apply(ctx, manifests, env.webhook); err != nil {
+	if err := env.apply(ctx, append(configurations, definitions...), env.webhook); err != nil {
 		return err
 	}
 	// The history of the test begins after these writes.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -148,26 +149,37 @@ func (h *hourly) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, er
 	return ctrl.Result{RequeueAfter: time.Hour}, nil
 }
 
-// TestManager runs a manager of controller-runtime whose reconciler returns RequeueAfter: an hour.
-func TestManager(t *testing.T) {
+// manage runs a manager of controller-runtime with a reconciler until the end of the test. Cleanups wait for it.
+func manage(t *testing.T, c *rest.Config, r *hourly) client.Client {
+	t.Helper()
 	ctrl.SetLogger(logr.Discard())
+	yes := true
+	m, err := ctrl.NewManager(c, ctrl.Options{
+		Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Controller: config.Controller{SkipNameValidation: &yes},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Client = m.GetClient()
+	if err := ctrl.NewControllerManagedBy(m).For(&corev1.ConfigMap{}).Complete(r); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- m.Start(t.Context()) }()
+	t.Cleanup(func() { // t.Context has ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return m.GetClient()
+}
+
+// TestManager runs a manager whose reconciler returns RequeueAfter: an hour.
+func TestManager(t *testing.T) {
 	run(t, func(t *testing.T) {
-		c := start(t).RESTConfig()
-		yes := true
-		m, err := ctrl.NewManager(c, ctrl.Options{
-			Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Controller: config.Controller{SkipNameValidation: &yes},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := &hourly{Client: m.GetClient()}
-		if err := ctrl.NewControllerManagedBy(m).For(&corev1.ConfigMap{}).Complete(r); err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- m.Start(ctx) }()
-		if err := m.GetClient().Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}); err != nil {
+		r := new(hourly)
+		c := manage(t, start(t).RESTConfig(), r)
+		if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -177,10 +189,6 @@ func TestManager(t *testing.T) {
 		time.Sleep(time.Hour)
 		if n := r.calls.Load(); n != 2 {
 			t.Errorf("%d calls in an hour, want 2", n)
-		}
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }

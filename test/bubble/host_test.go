@@ -2,7 +2,9 @@ package bubble
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 	"github.com/tidemark-dev/tidemark/tidemarktest/kube"
 	"github.com/tidemark-dev/tidemark/tidemarktest/nethttp"
@@ -67,6 +70,86 @@ func TestHost(t *testing.T) {
 				t.Errorf("the fixture is answered with %d, want %d", answer.StatusCode, want)
 			}
 		}
+	})
+}
+
+// TestHourly: a test with a manager that ends at any moment leaves nothing behind in the bubble.
+func TestHourly(t *testing.T) {
+	for name, lasts := range map[string]time.Duration{"at once": 0, "after a minute": time.Minute, "after hours": 150 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				s := &tidemark.Server{InProcess: true, History: tidemark.History{Retention: 48 * time.Hour}}
+				if err := s.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { s.Close() })
+				env := (&tidemarktest.World{Host: s.Host(), Fixtures: fstest.MapFS{"a.yaml": {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")}}}).Fork(t)
+				r := new(hourly)
+				manage(t, kube.Config(env), r)
+				time.Sleep(lasts)
+				synctest.Wait()
+				if n := r.calls.Load(); lasts > time.Hour && n != 3 {
+					t.Errorf("%d calls, want 3", n)
+				}
+				if n := len(env.Changes(t).Of("configmaps", "a").All()); n != 0 {
+					t.Errorf("%d changes", n)
+				}
+			})
+		})
+	}
+}
+
+// wrong is a test that is expected to fail. It keeps the messages, and the cleanups for end.
+type wrong struct {
+	*testing.T
+	messages []string
+	cleanups []func()
+}
+
+func (w *wrong) Cleanup(f func()) { w.cleanups = append(w.cleanups, f) }
+func (w *wrong) Failed() bool     { return len(w.messages) > 0 }
+func (w *wrong) Errorf(text string, a ...any) {
+	w.messages = append(w.messages, fmt.Sprintf(text, a...))
+}
+func (w *wrong) Fatalf(text string, a ...any) { w.Errorf(text, a...) }
+
+// end runs the cleanups, and fails the test unless the messages are one with a text.
+func (w *wrong) end(want string) {
+	w.Helper()
+	for _, f := range slices.Backward(w.cleanups) {
+		f()
+	}
+	if len(w.messages) != 1 || !strings.Contains(w.messages[0], want) {
+		w.T.Errorf("the messages are %q, want one with %q", w.messages, want)
+	}
+}
+
+// TestWrongHost: the messages say what is wrong with the server, or with how the test uses it.
+func TestWrongHost(t *testing.T) {
+	run(t, func(t *testing.T) {
+		w := &wrong{T: t}
+		tidemarktest.Start(w)
+		w.end("set World.Host")
+
+		s := &tidemark.Server{InProcess: true}
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w = &wrong{T: t}
+		env := (&tidemarktest.World{Host: s.Host()}).Fork(w)
+		for range 2 { // changes, an hour after the beginning
+			time.Sleep(2 * time.Hour)
+			env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {generateName: a}}")
+		}
+		env.Changes(w)
+		w.end("set History.Retention")
+
+		w = &wrong{T: t}
+		(&tidemarktest.World{Host: s.Host()}).Fork(w)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		w.end("Close it in t.Cleanup")
 	})
 }
 

@@ -2,12 +2,14 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"slices"
 	"strconv"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
@@ -59,12 +61,23 @@ type CRDInstallOptions struct {
 	Paths []string
 	// ErrorIfPathMissing makes a path that does not exist an error.
 	ErrorIfPathMissing bool
+	// MaxTime and PollInterval are ignored: definitions are established when Start returns.
+	MaxTime, PollInterval time.Duration
+	// CleanUpAfterUse is ignored: Stop deletes the cluster.
+	CleanUpAfterUse bool
 }
 
 // WebhookInstallOptions say where webhook configurations are, and where the webhooks are served.
 type WebhookInstallOptions struct {
-	// Paths are files and directories.
+	// Paths are files and directories. A path that does not exist is an error.
 	Paths []string
+	// IgnoreErrorIfPathMissing skips paths that do not exist.
+	IgnoreErrorIfPathMissing bool
+	// MutatingWebhooks and ValidatingWebhooks are further configurations.
+	MutatingWebhooks   []*admissionregistrationv1.MutatingWebhookConfiguration
+	ValidatingWebhooks []*admissionregistrationv1.ValidatingWebhookConfiguration
+	// MaxTime and PollInterval are ignored: a configuration is in effect when Start returns.
+	MaxTime, PollInterval time.Duration
 	// LocalServingHost and LocalServingPort are the address to serve webhooks on: an IP address or
 	// localhost. Start sets those that are empty.
 	LocalServingHost string
@@ -101,11 +114,16 @@ func (e *Environment) Start() (*rest.Config, error) {
 	ctx, cancel := limited(e.ControlPlaneStartTimeout)
 	defer cancel()
 	o := &e.WebhookInstallOptions
+	configurations, err := o.configurations()
+	if err != nil {
+		return nil, err
+	}
 	world := tidemarktest.World{
 		CRDDirectoryPaths:     slices.Concat(e.CRDDirectoryPaths, e.CRDInstallOptions.Paths),
 		ErrorIfCRDPathMissing: e.ErrorIfCRDPathMissing || e.CRDInstallOptions.ErrorIfPathMissing,
 		Webhooks: tidemarktest.Webhooks{
-			Paths: o.Paths, Conversion: len(o.Paths) > 0, LocalServingHost: o.LocalServingHost, LocalServingPort: o.LocalServingPort,
+			Paths: o.Paths, IgnoreErrorIfPathMissing: o.IgnoreErrorIfPathMissing, Configurations: configurations,
+			LocalServingHost: o.LocalServingHost, LocalServingPort: o.LocalServingPort,
 		},
 		Controllers: e.Controllers, Host: e.Host,
 	}
@@ -120,6 +138,29 @@ func (e *Environment) Start() (*rest.Config, error) {
 		}
 	}
 	return e.Config, nil
+}
+
+// configurations returns MutatingWebhooks and ValidatingWebhooks as JSON.
+func (o *WebhookInstallOptions) configurations() (all []string, err error) {
+	add := func(kind string, configuration any) {
+		var object map[string]any
+		text, wrong := json.Marshal(configuration)
+		if wrong == nil {
+			wrong = json.Unmarshal(text, &object)
+		}
+		if wrong == nil { // objects in Go often have neither
+			object["apiVersion"], object["kind"] = "admissionregistration.k8s.io/v1", kind
+			text, wrong = json.Marshal(object)
+		}
+		all, err = append(all, string(text)), errors.Join(err, wrong)
+	}
+	for _, c := range o.MutatingWebhooks {
+		add("MutatingWebhookConfiguration", c)
+	}
+	for _, c := range o.ValidatingWebhooks {
+		add("ValidatingWebhookConfiguration", c)
+	}
+	return all, err
 }
 
 // publish sets where the webhooks are served. Their server listens itself.

@@ -3,13 +3,18 @@ package kube_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
@@ -18,6 +23,13 @@ import (
 
 // status sends a request with client-go's transport and returns the status code.
 func status(t *testing.T, c *rest.Config, method, path, body string) int {
+	t.Helper()
+	code, _ := send(t, c, method, path, body)
+	return code
+}
+
+// send sends a request with client-go's transport and returns the answer.
+func send(t *testing.T, c *rest.Config, method, path, body string) (int, string) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(c)
 	if err != nil {
@@ -32,8 +44,12 @@ func status(t *testing.T, c *rest.Config, method, path, body string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
-	return answer.StatusCode
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
 }
 
 func TestConfig(t *testing.T) {
@@ -99,6 +115,46 @@ func TestEnvironment(t *testing.T) {
 	}
 	if text, err := user.KubeConfig(); err != nil || !strings.Contains(string(text), "alice") {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// TestEnvironmentWebhooks: configurations as objects, and paths that do not exist.
+func TestEnvironmentWebhooks(t *testing.T) {
+	wrong := &kube.Environment{WebhookInstallOptions: kube.WebhookInstallOptions{Paths: []string{"missing"}}}
+	if _, err := wrong.Start(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("a path that does not exist: %v", err)
+	}
+	path, effects := "/mutate", admissionregistrationv1.SideEffectClassNone
+	testEnv := &kube.Environment{WebhookInstallOptions: kube.WebhookInstallOptions{
+		Paths:                    []string{"missing"},
+		IgnoreErrorIfPathMissing: true,
+		MutatingWebhooks: []*admissionregistrationv1.MutatingWebhookConfiguration{{
+			ObjectMeta: metav1.ObjectMeta{Name: "mutating"},
+			Webhooks: []admissionregistrationv1.MutatingWebhook{{
+				Name: "mutating.example.com", SideEffects: &effects, AdmissionReviewVersions: []string{"v1"},
+				ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "hook", Path: &path}},
+			}},
+		}},
+		ValidatingWebhooks: []*admissionregistrationv1.ValidatingWebhookConfiguration{{ObjectMeta: metav1.ObjectMeta{Name: "validating"}}},
+	}}
+	cfg, err := testEnv.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := testEnv.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	o := testEnv.WebhookInstallOptions
+	for kind, want := range map[string]string{
+		"mutating":   fmt.Sprintf("https://%s:%d/mutate", o.LocalServingHost, o.LocalServingPort),
+		"validating": `"name":"validating"`,
+	} {
+		code, body := send(t, cfg, "GET", "/apis/admissionregistration.k8s.io/v1/"+kind+"webhookconfigurations/"+kind, "")
+		if code != 200 || !strings.Contains(body, want) {
+			t.Errorf("the %s webhook: %d, %s, want one with %s", kind, code, body, want)
+		}
 	}
 }
 
