@@ -1,12 +1,10 @@
 package tidemark_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,24 +12,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// logBuffer collects a log in JSON. It is safe for concurrent use.
-type logBuffer struct {
-	mu    sync.Mutex
-	bytes bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.bytes.Write(p)
-}
+// logBuffer collects a log in JSON.
+type logBuffer struct{ servertest.Buffer }
 
 // of returns the lines of requests whose URI contains a text.
 func (b *logBuffer) of(t *testing.T, uri string) (all []map[string]any) {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.bytes.String()) {
+	for line := range strings.Lines(b.String()) {
 		var one map[string]any
 		if err := json.Unmarshal([]byte(line), &one); err != nil {
 			t.Fatalf("%v: %s", err, line)
@@ -114,7 +101,7 @@ func TestRequestLog(t *testing.T) {
 			}
 			check("/secrets", test.failed, http.StatusInternalServerError)
 			check("/configmaps", test.other, http.StatusCreated)
-			if strings.Contains(log.bytes.String(), "hidden-value") {
+			if strings.Contains(log.String(), "hidden-value") {
 				t.Error("the log has the value of a Secret, or a path that is not served")
 			}
 		})

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,24 +71,6 @@ func proxy(t *testing.T, p *tidemark.Server, wrap func(w http.ResponseWriter, r 
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { wrap(w, r, next) }))
 	t.Cleanup(s.CloseClientConnections)
 	return &rest.Config{Host: s.URL}
-}
-
-// safeBuffer is a buffer for the log of a server.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // TestOtherClusterExpired: a copy is not replaced by one of another cluster, whose history begins behind it.
@@ -185,7 +166,7 @@ func TestNoStream(t *testing.T) {
 		}
 		next.ServeHTTP(w, r)
 	})
-	var log safeBuffer
+	var log servertest.Buffer
 	f := start(t, &tidemark.Server{Shared: &follower.Copy{Server: c, Data: &datadir.Dir{Path: dir}, Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 	if code, text := servertest.Get(t, f.RESTConfig(), "/api/v1/namespaces/default?resourceVersion=0"); code != http.StatusOK {
 		t.Errorf("a read of the copy: %d %s", code, text)

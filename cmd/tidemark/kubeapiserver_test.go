@@ -22,12 +22,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // called runs this test binary under the name of another program.
@@ -57,7 +58,7 @@ func outcome(t *testing.T, name string, args ...string) (code int, stdout, stder
 // background is a program that runs.
 type background struct {
 	*exec.Cmd
-	stderr syncBuffer
+	stderr servertest.Buffer
 	done   chan struct{} // closed when it has ended
 }
 
@@ -572,24 +573,6 @@ func TestFlagsOfAPIServer(t *testing.T) {
 			t.Errorf("--%s is not a flag of kube-apiserver", f.Name)
 		}
 	})
-}
-
-// syncBuffer is a buffer that a process fills while a test reads it.
-type syncBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
 }
 
 // TestEnvtestAssets: the command writes programs that start, and prints the line for a shell.

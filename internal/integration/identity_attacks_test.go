@@ -315,7 +315,7 @@ func TestTokensEnd(t *testing.T) {
 
 // TestCredentialsAreNotLogged sends credentials in every place where a client might put them.
 func TestCredentialsAreNotLogged(t *testing.T) {
-	var logged listener
+	var logged servertest.Buffer
 	file := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(file, []byte("t-"+canary+",root,1,system:masters\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -339,14 +339,12 @@ func TestCredentialsAreNotLogged(t *testing.T) {
 	token := create[authenticationv1.TokenRequest](t, s.RESTConfig(), accounts+"/default/token", `{}`).Status.Token
 	servertest.WantCode(t, servertest.WithToken(s, token+"x"), "/version", http.StatusUnauthorized, "Unauthorized")
 	_, metrics := servertest.Get(t, s.RESTConfig(), "/metrics")
-	logged.mu.Lock()
-	defer logged.mu.Unlock()
-	if logged.text.Len() == 0 {
+	if logged.String() == "" {
 		t.Error("nothing was logged at all")
 	}
 	for _, secret := range []string{canary, token, s.RESTConfig().BearerToken} {
-		if strings.Contains(logged.text.String(), secret) || strings.Contains(metrics, secret) {
-			t.Errorf("a credential is in the log or the metrics:\n%s", logged.text.String())
+		if strings.Contains(logged.String(), secret) || strings.Contains(metrics, secret) {
+			t.Errorf("a credential is in the log or the metrics:\n%s", logged.String())
 		}
 	}
 }

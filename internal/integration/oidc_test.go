@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -65,7 +64,7 @@ func waitFor(t *testing.T, ok func() bool) {
 // TestIDTokens: rules map claims to users. Only a TokenReview shows why a token is refused.
 func TestIDTokens(t *testing.T) {
 	issuer := oidctest.Listen(t)
-	log := &lockedBuffer{}
+	log := &servertest.Buffer{}
 	s, _ := withConfiguration(t, authentication+"jwt:\n"+issuerEntry(issuer, `claimMappings:
   username: {claim: sub, prefix: 'oidc:'}
   groups: {expression: 'dyn(claims.?roles.orValue([])).map(r, "role:" + r.name)'}
@@ -263,22 +262,4 @@ func TestOneIssuer(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, text, row.want)
 		}
 	}
-}
-
-// lockedBuffer is a buffer for logs.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -1,11 +1,9 @@
 package integration_test
 
 import (
-	"bytes"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -17,22 +15,10 @@ import (
 // canary is the secret that must not appear.
 const canary = "c4n4ry"
 
-// listener records the log.
-type listener struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *listener) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
 // TestNothingSecretIsLogged sends secrets in valid and invalid requests of every
 // kind. None may appear in the log, at any level, or in the metrics.
 func TestNothingSecretIsLogged(t *testing.T) {
-	var logged listener
+	var logged servertest.Buffer
 	s := servertest.Start(t, &tidemark.Server{Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug - 100}))})
 	c := s.RESTConfig()
 	h := servertest.Client(t, c)
@@ -70,12 +56,10 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	if _, metrics := servertest.Get(t, c, "/metrics"); strings.Contains(metrics, canary) {
 		t.Error("a metric has what a client sent")
 	}
-	logged.mu.Lock()
-	defer logged.mu.Unlock()
-	if logged.text.Len() == 0 {
+	if logged.String() == "" {
 		t.Error("nothing was logged at all")
 	}
-	for line := range strings.Lines(logged.text.String()) {
+	for line := range strings.Lines(logged.String()) {
 		if strings.Contains(line, canary) {
 			t.Errorf("logged: %s", line)
 		}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/pki"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/serving"
 )
 
@@ -34,25 +35,8 @@ type fixture struct {
 	authority *pki.Authority
 	address   string
 	drained   chan struct{}
-	log       lockedBuffer
+	log       servertest.Buffer
 	handshake chan struct{} // a value for each that failed
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // start starts a server; edit may change its configuration, and be nil.

@@ -36,6 +36,21 @@ func compact(t testing.TB, m *member, at store.Revision) {
 	}
 }
 
+// waitForFences waits until the tries of writes with a number of fences have ended without an answer: each fence
+// is raised before the repetition.
+func waitForFences(t *testing.T, m *member, n int64) {
+	t.Helper()
+	fences := &pb.RangeRequest{Key: []byte(prefix + "/tidemark.dev/guards/.fences/"), RangeEnd: []byte(prefix + "/tidemark.dev/guards/.fences0"), CountOnly: true}
+	for t.Context().Err() == nil {
+		found, err := m.etcd.Server.Range(t.Context(), fences)
+		must(t, err)
+		if found.Count >= n {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // TestUnknown loses the answers of transactions that are made: each is made once, and reported at its
 // revision. Of a deletion, it stays unknown who made it.
 func TestUnknown(t *testing.T) {
@@ -52,7 +67,7 @@ func TestUnknown(t *testing.T) {
 	for i, w := range []store.Write{put("pods", "new", "one", 0), put("pods", "old", "two", old), del("pods", "gone", gone), put("pods", "old", "conflict", old+1000)} {
 		all.Go(func() { made[i], errs[i] = l.Propose(t.Context(), &store.Txn{Writes: []store.Write{w}}) })
 	}
-	time.Sleep(5500 * time.Millisecond) // longer than the try of a deletion
+	waitForFences(t, c.members[0], 3) // of three objects
 	mute.Store(false)
 	all.Wait()
 	for i, d := range made {
@@ -94,7 +109,7 @@ func TestDeletedOnce(t *testing.T) {
 			made[i], errs[i] = l.Propose(t.Context(), &store.Txn{Writes: []store.Write{del("pods", "a", old)}})
 		})
 	}
-	time.Sleep(5500 * time.Millisecond) // longer than the try of a deletion
+	waitForFences(t, c.members[0], 1)
 	mute.Store(false)
 	all.Wait()
 	if errs[0] == nil && errs[1] == nil && made[0].Made && made[1].Made {
@@ -135,13 +150,7 @@ func TestDeletedBetween(t *testing.T) {
 	}
 	_, failed := m.etcd.Server.DeleteRange(t.Context(), &pb.DeleteRangeRequest{Key: key})
 	must(t, failed)
-	// The fence of the repetition shows that the first try has ended.
-	fences := &pb.RangeRequest{Key: []byte(prefix + "/tidemark.dev/guards/.fences/"), RangeEnd: []byte(prefix + "/tidemark.dev/guards/.fences0"), CountOnly: true}
-	for count := int64(0); count == 0 && t.Context().Err() == nil; {
-		found, err := m.etcd.Server.Range(t.Context(), fences)
-		must(t, err)
-		count = found.Count
-	}
+	waitForFences(t, m, 1)
 	m.clients.mute.Store(false)
 	proposing.Wait()
 	if err != nil || !made.Made || made.Revision != store.Revision(created) {

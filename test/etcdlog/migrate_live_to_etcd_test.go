@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,12 +23,7 @@ import (
 // TestMigrateLiveToEtcd moves a server to etcd while clients write to it. Everything that was acknowledged before the
 // server ended is in etcd, with its resource version.
 func TestMigrateLiveToEtcd(t *testing.T) {
-	m := &migrated{t: t, dir: t.TempDir()}
-	m.binary = m.path("tidemark")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", m.binary, "../../cmd/tidemark").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	must(t, os.WriteFile(m.path("encryption.yaml"), []byte(encryptionConfig), 0o600))
+	m := newMigrated(t)
 	s := &tidemark.Server{Storage: &datadir.Dir{Path: m.path("data")}}
 	s.Encryption.ProviderConfigFile = m.path("encryption.yaml")
 	must(t, s.Start(t.Context()))
@@ -51,12 +44,15 @@ func TestMigrateLiveToEtcd(t *testing.T) {
 	ctx, stopWrites := context.WithCancel(t.Context())
 	defer stopWrites()
 	var writing sync.WaitGroup
-	writing.Go(func() { m.write(ctx) })
+	written := make(chan struct{}, 1)
+	writing.Go(func() { m.write(ctx, written) })
 	var said strings.Builder
 	for lines := bufio.NewScanner(messages); lines.Scan(); {
 		fmt.Fprintln(&said, lines.Text())
 		if strings.Contains(lines.Text(), "Stop the server") {
-			time.Sleep(200 * time.Millisecond) // so that there are later changes
+			for range 100 { // later changes
+				<-written
+			}
 			stopWrites()
 			writing.Wait()
 			break
@@ -83,8 +79,10 @@ func TestMigrateLiveToEtcd(t *testing.T) {
 	m.conflicts(middle)
 }
 
-// write creates, changes and deletes ConfigMaps until stop ends. Each request has its answer then.
-func (m *migrated) write(stop context.Context) {
+// write creates, changes and deletes ConfigMaps until stop ends. Each request has its answer then. It sends a value
+// for each write that is received in time.
+func (m *migrated) write(stop context.Context, written chan<- struct{}) {
+	defer close(written)
 	maps, ctx := m.client.CoreV1().ConfigMaps("default"), m.t.Context()
 	for i := 0; stop.Err() == nil; i++ {
 		c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("live-", i%50)}, Data: map[string]string{"i": fmt.Sprint(i)}}
@@ -100,6 +98,10 @@ func (m *migrated) write(stop context.Context) {
 		if err != nil {
 			m.t.Error(err)
 			return
+		}
+		select {
+		case written <- struct{}{}:
+		default:
 		}
 	}
 }

@@ -43,6 +43,18 @@ type migrated struct {
 
 var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 
+// newMigrated builds the command.
+func newMigrated(t *testing.T) *migrated {
+	t.Helper()
+	m := &migrated{t: t, dir: t.TempDir()}
+	m.binary = m.path("tidemark")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", m.binary, "../../cmd/tidemark").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	must(t, os.WriteFile(m.path("encryption.yaml"), []byte(encryptionConfig), 0o600))
+	return m
+}
+
 func (m *migrated) path(name string) string { return filepath.Join(m.dir, name) }
 
 // tidemark runs the command.
@@ -206,12 +218,7 @@ func restore(t *testing.T, file string) func(*embed.Config) {
 
 // TestMigrate moves a server to etcd, and back to a directory. Its clients keep their resource versions.
 func TestMigrate(t *testing.T) {
-	m := &migrated{t: t, dir: t.TempDir()}
-	m.binary = m.path("tidemark")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", m.binary, "../../cmd/tidemark").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	must(t, os.WriteFile(m.path("encryption.yaml"), []byte(encryptionConfig), 0o600))
+	m := newMigrated(t)
 	stop := m.serve(&tidemark.Server{Storage: &datadir.Dir{Path: m.path("data")}})
 	middle := m.fill()
 	events, before := m.watched(middle, "last"), m.state()
@@ -421,12 +428,7 @@ func (m *migrated) refusesDamage(client *clientv3.Client, args ...string) {
 
 // TestMigrateLive copies from etcd while a server writes to it.
 func TestMigrateLive(t *testing.T) {
-	m := &migrated{t: t, dir: t.TempDir()}
-	m.binary = m.path("tidemark")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", m.binary, "../../cmd/tidemark").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	must(t, os.WriteFile(m.path("encryption.yaml"), []byte(encryptionConfig), 0o600))
+	m := newMigrated(t)
 	c := startCluster(t, 1, nil)
 	stop := m.serve(&tidemark.Server{Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
 	m.fill()
