@@ -513,6 +513,40 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// TestLeaseWaits: a write whose context ends does not wait for the lease that another write asks for.
+func TestLeaseWaits(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	l := open(t, c, func(o *etcdlog.Options) { o.TTL = func(string) time.Duration { return time.Hour } })
+	load(t, l)
+	c.members[0].clients.mute.Store(true)
+	first, second := make(chan error, 1), make(chan error, 1)
+	write := func(ctx context.Context, key string, done chan<- error) {
+		_, err := l.Propose(ctx, &store.Txn{Writes: []store.Write{put("events", key, "text", 0)}})
+		done <- err
+	}
+	go write(t.Context(), "a", first)
+	granted := func() bool {
+		found, err := c.members[0].etcd.Server.LeaseLeases(t.Context(), &pb.LeaseLeasesRequest{})
+		must(t, err)
+		return len(found.Leases) > 0
+	}
+	for !granted() { // its answer is lost
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	go write(ctx, "b", second)
+	select {
+	case err := <-second:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the write whose context has ended: %v", err)
+		}
+	case err := <-first:
+		t.Errorf("the write whose context has ended waits for the other one, which ended with %v", err)
+	}
+	c.members[0].clients.mute.Store(false)
+}
+
 // TestLarge follows far more than one message holds.
 func TestLarge(t *testing.T) {
 	c := startCluster(t, 1, nil)

@@ -21,7 +21,9 @@ type leaser struct {
 
 // leaseKind is the lease that is given out for one time to live.
 type leaseKind struct {
-	mu    sync.Mutex // held while a lease is granted
+	granting chan struct{} // has room for the one that asks for a lease
+
+	mu    sync.Mutex // guards the rest
 	lease lease
 	until time.Time // when the lease is not given out any more
 	given int
@@ -44,21 +46,38 @@ func (s *leaser) get(ctx context.Context, l *Log, ttl time.Duration) (lease, err
 	}
 	k := s.kinds[ttl]
 	if k == nil {
-		k = new(leaseKind)
+		k = &leaseKind{granting: make(chan struct{}, 1)}
 		s.kinds[ttl] = k
 	}
 	s.mu.Unlock()
+	select {
+	case k.granting <- struct{}{}:
+		defer func() { <-k.granting }()
+	case <-ctx.Done():
+		return lease{}, ctx.Err()
+	}
+	if shared, ok := k.take(); ok {
+		return shared, nil
+	}
+	id, until, err := l.grant(ctx, ttl)
+	if err != nil {
+		return lease{}, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lease, k.until, k.given = lease{id, k}, until, 1
+	return k.lease, nil
+}
+
+// take returns the lease that is given out, unless a new one is needed.
+func (k *leaseKind) take() (lease, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.lease.id == 0 || k.given >= mostPerLease || !time.Now().Before(k.until) {
-		id, until, err := l.grant(ctx, ttl)
-		if err != nil {
-			return lease{}, err
-		}
-		k.lease, k.until, k.given = lease{id, k}, until, 0
+		return lease{}, false
 	}
 	k.given++
-	return k.lease, nil
+	return k.lease, true
 }
 
 // grant makes a lease. A lease whose grant has no answer ends without a key.
