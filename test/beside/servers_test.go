@@ -177,16 +177,16 @@ func (p *process) stop() {
 }
 
 // serve starts a server of a kind, with the address that it shows to others, and waits until it is ready.
-// Both kinds get the same flags.
-func (c *cluster) serve(kind, address string) *server {
+// Both kinds get the same flags, and more of them.
+func (c *cluster) serve(kind, address string, more ...string) *server {
 	c.Helper()
 	port, file := freePort(c.T), func(name string) string { return filepath.Join(c.dir, name) }
-	cmd := exec.Command(c.programs[kind], "--etcd-servers="+c.etcd, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--advertise-address="+address,
+	cmd := exec.Command(c.programs[kind], append(more, "--etcd-servers="+c.etcd, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--advertise-address="+address,
 		"--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"), "--client-ca-file="+file("server.crt"), "--token-auth-file="+file("tokens"),
 		"--authorization-mode=Node,RBAC", "--service-account-key-file="+file("accounts.key"), "--service-account-signing-key-file="+file("accounts.key"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.0.0.0/16", "--disable-admission-plugins=ServiceAccount",
 		"--requestheader-client-ca-file="+file("server.crt"), "--requestheader-allowed-names=front-proxy-client", "--requestheader-username-headers=X-Remote-User",
-		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-")
+		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-")...)
 	cmd.Env = append(os.Environ(), "TIDEMARK_CONTROLLERS=*")
 	s := &server{cluster: c, kind: kind, url: fmt.Sprintf("https://127.0.0.1:%d", port), process: c.start(cmd)}
 	s.client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
