@@ -23,7 +23,11 @@ const (
 // findProgram returns the path of the server's program, and builds it if there is none.
 func findProgram(cache string) (string, error) {
 	if path := os.Getenv("TIDEMARK_BINARY"); path != "" {
-		if _, err := os.Stat(path); err != nil {
+		_, err := os.Stat(path)
+		switch {
+		case err != nil && !filepath.IsAbs(path):
+			return "", fmt.Errorf("TIDEMARK_BINARY: %w: go test runs in the directory of the package, so use an absolute path", err)
+		case err != nil:
 			return "", fmt.Errorf("TIDEMARK_BINARY: %w", err)
 		}
 		return filepath.Abs(path)
