@@ -18,6 +18,7 @@ import (
 	"io"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -136,16 +137,16 @@ func (c Config) ensureAll(ctx context.Context) error {
 	return nil
 }
 
-// inParallel calls functions, up to maxParallel at a time.
+// inParallel calls functions, up to maxParallel at a time. The goroutines are few, so that their stacks grow once.
 func (c *Config) inParallel(all []func() error) error {
 	errs := make([]error, len(all))
-	running := make(chan struct{}, c.Registry.Width(maxParallel))
+	var next atomic.Int64
 	var wg sync.WaitGroup
-	for i, f := range all {
-		running <- struct{}{}
+	for range min(c.Registry.Width(maxParallel), len(all)) {
 		wg.Go(func() {
-			errs[i] = f()
-			<-running
+			for i := int(next.Add(1)) - 1; i < len(all); i = int(next.Add(1)) - 1 {
+				errs[i] = all[i]()
+			}
 		})
 	}
 	wg.Wait()
