@@ -17,6 +17,8 @@ func discoveryGroup() resource.Group {
 				AllowUnconditionalUpdate: true, Metadata: recheckUpdate,
 				Generation:     resource.Generation{Initial: 1, CountChanges: true, CountMetadata: resource.Labels},
 				Default:        defaults(discovery.DefaultSlice),
+				PrepareCreate:  defaults(discovery.PrepareSlice),
+				PrepareUpdate:  prepares(discovery.PrepareSliceUpdate),
 				Validate:       validates(discovery.ValidateSlice),
 				ValidateUpdate: updates(discovery.ValidateSliceUpdate),
 				Warnings:       warns(discovery.SliceWarnings),

@@ -179,11 +179,14 @@ func (k *kind) read(value []byte) (o runtime.Object, outdated bool, err error) {
 	if s.kind.Kind != k.typ.Kind {
 		return nil, false, &VersionError{k.collection, s.kind}
 	}
-	if from := s.kind.GroupVersion(); from != k.version && from != k.typ.GroupVersion() && (from.Group != k.version.Group || !slices.Contains(k.alike, from.Version)) {
-		o, err = k.convert(s)
-	} else {
+	from := s.kind.GroupVersion()
+	if readOlder := olderVersions[s.kind]; readOlder != nil {
+		o, err = readOlder(s)
+	} else if from == k.version || from == k.typ.GroupVersion() || from.Group == k.version.Group && slices.Contains(k.alike, from.Version) {
 		o = k.typ.New()
 		err = s.into(o)
+	} else {
+		o, err = k.convert(s)
 	}
 	if err != nil {
 		return nil, false, err

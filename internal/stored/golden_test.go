@@ -180,18 +180,13 @@ var unread = map[string]bool{
 	"clusterroles.rbac.authorization.k8s.io v1alpha1":                         true,
 	"deployments.apps v1beta1":                                                true,
 	"deviceclasses.resource.k8s.io v1beta1":                                   true,
-	"ingresses.networking.k8s.io v1beta1":                                     true,
 	"mutatingadmissionpolicies.admissionregistration.k8s.io v1alpha1":         true,
 	"mutatingadmissionpolicybindings.admissionregistration.k8s.io v1alpha1":   true,
-	"mutatingwebhookconfigurations.admissionregistration.k8s.io v1beta1":      true,
-	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io v1beta1":        true,
-	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io v1beta2":        true,
 	"rolebindings.rbac.authorization.k8s.io v1alpha1":                         true,
 	"roles.rbac.authorization.k8s.io v1alpha1":                                true,
 	"statefulsets.apps v1beta1":                                               true,
 	"validatingadmissionpolicies.admissionregistration.k8s.io v1alpha1":       true,
 	"validatingadmissionpolicybindings.admissionregistration.k8s.io v1alpha1": true,
-	"validatingwebhookconfigurations.admissionregistration.k8s.io v1beta1":    true,
 }
 
 // differs are versions that are not shown as by kube-apiserver, and why.

@@ -51,8 +51,19 @@ func TestEndpointSlice(t *testing.T) {
 		return testkinds.Texts(discovery.ValidateSliceUpdate(s, old))
 	})
 	testkinds.Rules(t, slice, []testkinds.Rule{
-		{"default: ports", "endpoints[0].deprecatedTopology: {a: b}", "endpoints[0].deprecatedTopology.a: removed\nports[0].name: \"\"\nports[0].protocol: TCP"},
+		{"default: ports", "", "ports[0].name: \"\"\nports[0].protocol: TCP"},
 	}, func(s *discoveryv1.EndpointSlice) []string { return testkinds.Changes(s, discovery.DefaultSlice) })
+	testkinds.Rules(t, slice, []testkinds.Rule{
+		{"prepare: topology", "endpoints[0].deprecatedTopology: {a: b}", "endpoints[0].deprecatedTopology.a: removed"},
+	}, func(s *discoveryv1.EndpointSlice) []string { return testkinds.Changes(s, discovery.PrepareSlice) })
+	testkinds.Updates(t, slice, []testkinds.Update{
+		{"the topology of endpoints that stay", "endpoints[0].deprecatedTopology: {kubernetes.io/hostname: m}", "metadata.labels: {a: b}", ""},
+		{"that of endpoints that change", "endpoints[0].deprecatedTopology: {kubernetes.io/hostname: m}", "endpoints[0].hostname: h",
+			"endpoints[0].deprecatedTopology[kubernetes.io/hostname]: removed\nendpoints[0].nodeName: m"},
+		{"that of a client", "", "endpoints[0].deprecatedTopology: {kubernetes.io/hostname: m}", "endpoints[0].deprecatedTopology[kubernetes.io/hostname]: removed"},
+	}, func(s, old *discoveryv1.EndpointSlice) []string {
+		return testkinds.Changes(s, func(s *discoveryv1.EndpointSlice) { discovery.PrepareSliceUpdate(s, old) })
+	})
 	testkinds.Rules(t, slice, []testkinds.Rule{
 		{"warn: names", "addressType: FQDN", "spec.addressType: FQDN endpoints are deprecated"},
 		{"warn: unusual addresses", "endpoints[0].addresses: [010.0.0.1]", `endpoints[0].addresses[0]: non-standard IP address "010.0.0.1" is invalid: use "10.0.0.1"`},

@@ -22,8 +22,7 @@ const (
 	maxHints     = 8
 )
 
-// DefaultSlice gives ports their name and protocol, and drops what version 1 cannot
-// write.
+// DefaultSlice gives ports their name and protocol.
 func DefaultSlice(s *discoveryv1.EndpointSlice) {
 	for i := range s.Ports {
 		if p := &s.Ports[i]; p.Name == nil {
@@ -34,9 +33,32 @@ func DefaultSlice(s *discoveryv1.EndpointSlice) {
 			p.Protocol = &tcp
 		}
 	}
+}
+
+// PrepareSlice drops the topology of endpoints, which version 1 shows and cannot write.
+func PrepareSlice(s *discoveryv1.EndpointSlice) {
 	for i := range s.Endpoints {
 		s.Endpoints[i].DeprecatedTopology = nil
 	}
+}
+
+// PrepareSliceUpdate drops the topology of endpoints if they change. A node that the topology of the stored endpoints
+// names becomes the node name.
+func PrepareSliceUpdate(next, current *discoveryv1.EndpointSlice) {
+	if equality.Semantic.DeepEqual(next.Endpoints, current.Endpoints) {
+		return
+	}
+	known := map[string]bool{}
+	for i := range current.Endpoints {
+		known[current.Endpoints[i].DeprecatedTopology[corev1.LabelHostname]] = true
+	}
+	for i := range next.Endpoints {
+		e := &next.Endpoints[i]
+		if node, ok := e.DeprecatedTopology[corev1.LabelHostname]; ok && e.NodeName == nil && known[node] && len(check.DNSSubdomain(node, nil)) == 0 {
+			e.NodeName = &node
+		}
+	}
+	PrepareSlice(next)
 }
 
 // ValidateSlice checks addresses and ports.
