@@ -163,6 +163,7 @@ type source struct {
 	kind     schema.GroupVersionKind
 	into     func(runtime.Object) error
 	protobuf bool
+	message  []byte // if it is in protobuf
 }
 
 // read decodes a value into the version that the store holds, with defaults.
@@ -180,8 +181,8 @@ func (k *kind) read(value []byte) (o runtime.Object, outdated bool, err error) {
 		return nil, false, &VersionError{k.collection, s.kind}
 	}
 	from := s.kind.GroupVersion()
-	if readOlder := olderVersions[s.kind]; readOlder != nil {
-		o, err = readOlder(s)
+	if older, ok := olderVersions[s.kind]; ok && (s.protobuf || older.inText) {
+		o, err = older.read(s)
 	} else if from == k.version || from == k.typ.GroupVersion() || from.Group == k.version.Group && slices.Contains(k.alike, from.Version) {
 		o = k.typ.New()
 		err = s.into(o)
@@ -263,7 +264,7 @@ func openProtobuf(value []byte) (source, error) {
 		}
 		return m.Unmarshal(envelope.Raw)
 	}
-	return source{kind: gv.WithKind(envelope.Kind), protobuf: true, into: into}, nil
+	return source{kind: gv.WithKind(envelope.Kind), protobuf: true, message: envelope.Raw, into: into}, nil
 }
 
 // openText opens JSON.
