@@ -86,13 +86,11 @@ func setDefault[T any](field **T, value T) {
 
 // readPriorityLevel reads a priority level whose shares have another name in JSON, and in which zero shares are the
 // default. The messages of protobuf are alike.
-func readPriorityLevel(s source) (runtime.Object, error) {
-	return sameFields(func(o *flowcontrolv1.PriorityLevelConfiguration) {
-		if l := o.Spec.Limited; l != nil && l.NominalConcurrencyShares != nil && *l.NominalConcurrencyShares == 0 {
-			l.NominalConcurrencyShares = nil
-		}
-	})(s)
-}
+var readPriorityLevel = sameFields(func(o *flowcontrolv1.PriorityLevelConfiguration) {
+	if l := o.Spec.Limited; l != nil && l.NominalConcurrencyShares != nil && *l.NominalConcurrencyShares == 0 {
+		l.NominalConcurrencyShares = nil
+	}
+})
 
 // readIngress reads an Ingress whose backends have the name and the port of a service side by side.
 func readIngress(s source) (runtime.Object, error) {
@@ -196,7 +194,7 @@ func rewrite(message []byte, replace func([]byte) ([]byte, error), path ...proto
 		if err != nil {
 			return nil, err
 		}
-		if f.number != path[0] {
+		if f.number != path[0] || f.value == nil {
 			rewritten = append(rewritten, f.whole...)
 			continue
 		}
@@ -213,7 +211,7 @@ func rewrite(message []byte, replace func([]byte) ([]byte, error), path ...proto
 type field struct {
 	number protowire.Number
 	whole  []byte // with its tag
-	value  []byte // of a message, bytes or text
+	value  []byte // of a message, bytes or text; nil for numbers
 }
 
 // fields yields the fields of a message.
