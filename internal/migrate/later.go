@@ -24,13 +24,12 @@ func (s *Snapshot) later(ctx context.Context, log store.Log, after, head store.R
 	}
 }
 
-// addLater adds the changes of a log since the copy of it that the file has.
-func (s *Snapshot) addLater(ctx context.Context, w *etcdsnapshot.Writer, log store.Log) error {
+// addLater adds the changes of a log after the revision up to which the file has a copy of it.
+func (s *Snapshot) addLater(ctx context.Context, w *etcdsnapshot.Writer, log store.Log, after store.Revision) error {
 	bounds, err := log.Replay(ctx, func(string, *store.Object) error { return nil })
 	if err != nil {
 		return err
 	}
-	after := store.Revision(s.report.Head)
 	switch {
 	case bounds.Head < after:
 		return fmt.Errorf("the newest resource version is %d, and that of the copy is %d: the copy is not one of this directory", bounds.Head, after)
@@ -51,7 +50,6 @@ func (s *Snapshot) addLater(ctx context.Context, w *etcdsnapshot.Writer, log sto
 	if err := s.copy(w, count); err != nil {
 		return err
 	}
-	s.copied = after
 	return s.report.Err()
 }
 
@@ -69,16 +67,16 @@ func (c *Count) add(e *store.Entry) {
 	c.Bytes += int64(e.Object.Len())
 }
 
-// verifyLater compares the file with the log: the changes since the copy with their content, and all objects by their
+// verifyLater compares the file with the log: the changes after a revision with their content, and all objects by their
 // keys and revisions.
-func (s *Snapshot) verifyLater(ctx context.Context, r *etcdsnapshot.Reader, log store.Log) error {
+func (s *Snapshot) verifyLater(ctx context.Context, r *etcdsnapshot.Reader, log store.Log, after store.Revision) error {
 	switch head, _, err := r.Bounds(); {
 	case err != nil:
 		return err
 	case uint64(head) != s.report.Head:
 		return fmt.Errorf("the newest revision of the snapshot is %d, and should be %d", head, s.report.Head)
 	}
-	for e, err := range s.later(ctx, log, s.copied, store.Revision(s.report.Head), "verifying the last changes") {
+	for e, err := range s.later(ctx, log, after, store.Revision(s.report.Head), "verifying the last changes") {
 		if err != nil {
 			return err
 		}

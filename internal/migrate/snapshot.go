@@ -29,7 +29,6 @@ type Snapshot struct {
 	Progress func(step string, done, all int)
 
 	report *Report
-	copied store.Revision // what the file has of a copy, in WriteLive
 }
 
 // requestBytes is the default of etcd's --max-request-bytes.
@@ -183,13 +182,14 @@ func (s *Snapshot) write(ctx context.Context, path string, accept bool, stopped 
 		if err != nil {
 			return 0, err
 		}
-		if err := s.addLater(ctx, w, log); err != nil {
+		copied := store.Revision(s.report.Head)
+		if err := s.addLater(ctx, w, log, copied); err != nil {
 			return 0, err
 		}
 		if r, err = w.Finish(0); err != nil {
 			return 0, err
 		}
-		if err := s.closeVerified(r, s.verifyLater(ctx, r, log), accept); err != nil {
+		if err := s.closeVerified(r, s.verifyLater(ctx, r, log, copied), accept); err != nil {
 			return 0, err
 		}
 	}
