@@ -3,6 +3,7 @@ package issuers
 import (
 	"crypto/sha256"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,9 @@ type metrics struct {
 	latency    *prometheus.HistogramVec
 	fetchedAt  *prometheus.GaugeVec
 	keySet     *prometheus.GaugeVec
+
+	mu   sync.Mutex
+	keys map[string]string // the label hash of keySet, by jwt_issuer_hash
 }
 
 const (
@@ -30,6 +34,7 @@ const (
 
 func newMetrics(server string) *metrics {
 	return &metrics{
+		keys:   map[string]string{},
 		server: hash([]byte(server)),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: configPrefix + "automatic_reloads_total",
@@ -99,15 +104,23 @@ func (m *metrics) fetched(issuer string, document []byte) {
 		return
 	}
 	m.fetchedAt.WithLabelValues(success, id, m.server).SetToCurrentTime()
-	m.keySet.DeletePartialMatch(prometheus.Labels{"jwt_issuer_hash": id})
-	m.keySet.WithLabelValues(id, m.server, hash(document)).Set(1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	former, now := m.keys[id], hash(document)
+	m.keySet.WithLabelValues(id, m.server, now).Set(1) // before the former is removed, so that each scrape has one
+	if m.keys[id] = now; former != "" && former != now {
+		m.keySet.DeleteLabelValues(id, m.server, former)
+	}
 }
 
 // removed forgets the keys of an issuer that is not configured any more.
 func (m *metrics) removed(issuer string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	id := prometheus.Labels{"jwt_issuer_hash": hash([]byte(issuer))}
 	m.fetchedAt.DeletePartialMatch(id)
 	m.keySet.DeletePartialMatch(id)
+	delete(m.keys, hash([]byte(issuer)))
 }
 
 func hash(b []byte) string {

@@ -182,13 +182,10 @@ func (r *remote) discoverOnce() (string, error) {
 func (r *remote) fetch(jwks string) {
 	asked := r.begin()
 	keys := r.keys.Load()
+	fetched := keys
 	body, err := get(r.ctx, r.client, jwks, "")
 	if err == nil && !keys.same(body) {
-		var parsed *keySet
-		if parsed, err = parseKeys(body); err == nil {
-			keys = parsed
-			r.keys.Store(keys)
-		}
+		fetched, err = parseKeys(body)
 	}
 	if r.ctx.Err() != nil {
 		return
@@ -198,6 +195,10 @@ func (r *remote) fetch(jwks string) {
 		r.log.Error("the keys of an issuer of tokens cannot be fetched", "issuer", r.issuer, "err", err)
 	}
 	r.fetched(body)
+	if err == nil {
+		keys = fetched
+		r.keys.Store(keys)
+	}
 	if asked != nil {
 		asked.keys, asked.err = keys, err
 		close(asked.done)
