@@ -50,6 +50,7 @@ func (b *bed) wantBit(p int32, want uint) {
 func TestBitmap(t *testing.T) {
 	b := newBed(t, small)
 	early := service("early", corev1.ServiceTypeNodePort)
+	early.Spec.Ports[0].NodePort = 30000
 	if err := b.put(early, nil); err != nil {
 		t.Fatal(err)
 	}
