@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
@@ -192,8 +193,12 @@ func TestKeepControllers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, _ := send(t, f.RESTConfig(), "GET", "/api/v1/namespaces/shop", ""); code == http.StatusOK {
-		next := openWatch(t, f.RESTConfig(), "/api/v1/namespaces?watch=1&fieldSelector=metadata.name=shop")
+	if code, body := send(t, f.RESTConfig(), "GET", "/api/v1/namespaces/shop", ""); code == http.StatusOK {
+		var o metav1.PartialObjectMetadata
+		if err := json.Unmarshal([]byte(body), &o); err != nil {
+			t.Fatal(err)
+		}
+		next := openWatch(t, f.RESTConfig(), "/api/v1/namespaces?watch=1&fieldSelector=metadata.name=shop&resourceVersion="+o.ResourceVersion)
 		for !strings.Contains(next(), `"DELETED"`) {
 		}
 	}
