@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/dirlock"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 )
@@ -229,7 +230,7 @@ func (s *backup) Write(ctx context.Context, w io.Writer) error {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil || !e.Type().IsRegular() || e.Name() == lockFile {
+		if err != nil || !e.Type().IsRegular() || e.Name() == dirlock.File {
 			return err
 		}
 		name, err := filepath.Rel(s.path, path)

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
+	"github.com/tidemark-dev/tidemark/internal/dirlock"
 )
 
 // followsFile is there in a directory that is the copy of a server. It has the URL of that server. It is written
@@ -53,7 +54,7 @@ func (d *Dir) writeFollows() error {
 
 // replaceCopy makes another copy within the directory, and then puts it in the place of the one that is there.
 func (d *Dir) replaceCopy(ctx context.Context, backup io.Reader) (about Contents, err error) {
-	lock, err := lockPath(filepath.Join(d.Path, lockFile))
+	lock, err := dirlock.Take(filepath.Join(d.Path, dirlock.File))
 	if err != nil {
 		return about, err
 	}

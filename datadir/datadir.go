@@ -26,6 +26,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
+	"github.com/tidemark-dev/tidemark/internal/dirlock"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 )
@@ -35,7 +36,6 @@ const KubeconfigFile = "kubeconfig"
 
 const (
 	formatFile = "FORMAT"
-	lockFile   = "LOCK"
 	logDir     = "log"
 )
 
@@ -92,7 +92,7 @@ type opened struct {
 func (d *Dir) Dir() string { return d.Path }
 
 // ErrInUse: another process has the data directory open.
-var ErrInUse = errors.New("the data directory is in use")
+var ErrInUse = dirlock.ErrInUse
 
 // OpenLog creates the directory if it does not exist, locks it, checks its format and opens the
 // log in it. Closing the log releases the lock.
@@ -113,7 +113,7 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	if err := d.prepare(); err != nil {
 		return nil, err
 	}
-	lock, err := lockPath(filepath.Join(d.Path, lockFile))
+	lock, err := dirlock.Take(filepath.Join(d.Path, dirlock.File))
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (d *Dir) logOptions() pebblelog.Options {
 type lockedLog struct {
 	*pebblelog.Log
 	opened *opened
-	lock   *lock
+	lock   *dirlock.Lock
 }
 
 // Close closes the log, then releases the lock.
@@ -241,7 +241,7 @@ func contents(path string) (known, empty bool, err error) {
 		switch name := e.Name(); {
 		case name == formatFile:
 			known, empty = true, false
-		case name == lockFile, name == "lost+found", strings.HasPrefix(name, "."+formatFile+"."), strings.HasPrefix(name, "."+followsFile+"."), name == formatFile+".new":
+		case name == dirlock.File, name == "lost+found", strings.HasPrefix(name, "."+formatFile+"."), strings.HasPrefix(name, "."+followsFile+"."), name == formatFile+".new":
 		case name == newCopyDir:
 			if _, err := os.Lstat(filepath.Join(path, newCopyDir, formatFile)); err == nil {
 				known = true // OpenLog puts it in place

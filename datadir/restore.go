@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
+	"github.com/tidemark-dev/tidemark/internal/dirlock"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 )
@@ -55,14 +56,14 @@ func (d *Dir) create(fill func() error) error {
 	if known || !empty {
 		return fmt.Errorf("data directory %s: it is not empty: choose an empty or a new directory", d.Path)
 	}
-	lock, err := lockPath(filepath.Join(d.Path, lockFile))
+	lock, err := dirlock.Take(filepath.Join(d.Path, dirlock.File))
 	if err != nil {
 		return err
 	}
 	if err = fill(); err == nil {
 		return lock.Close()
 	}
-	err = errors.Join(err, clear(d.Path), lock.remove())
+	err = errors.Join(err, clear(d.Path), lock.Remove())
 	if errors.Is(missing, fs.ErrNotExist) {
 		_ = os.Remove(d.Path) // it stays if another process has begun to use it
 	}

@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
+	"github.com/tidemark-dev/tidemark/internal/dirlock"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
@@ -46,7 +48,8 @@ type Cluster struct {
 	HealthTimeout, ReadyTimeout time.Duration
 
 	// Path is a directory for the other files of the server, such as its certificate authority. It
-	// is created with mode 0700 if it does not exist. Empty: they are not kept.
+	// is created with mode 0700 if it does not exist, and locked: each server needs its own. Empty:
+	// they are not kept.
 	Path string
 
 	// Logger gets messages about connections and compactions; nil: they are discarded.
@@ -137,29 +140,39 @@ func open(ctx context.Context, c *stored.Codec, collection, key string, value []
 // OpenShared opens the log. The set encrypts values; the log owns it, and closes it also when OpenShared
 // fails. It waits for no connection.
 func (c *Cluster) OpenShared(_ context.Context, set *encryption.Set) (store.Shared, store.Sealing, error) {
+	o := &opened{set: set}
 	if c.Path != "" {
-		if err := atomicfile.MakeDir(c.Path); err != nil {
-			set.Close()
-			return nil, nil, fmt.Errorf("the directory of the server: %w", err)
+		err := atomicfile.MakeDir(c.Path)
+		if err == nil {
+			o.lock, err = dirlock.Take(filepath.Join(c.Path, dirlock.File))
+		}
+		if err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("the directory of the server: %w", err), o.Close())
 		}
 	}
 	l, err := etcdlog.Open(c.options(set))
 	if err != nil {
-		set.Close()
-		return nil, nil, err
+		return nil, nil, errors.Join(err, o.Close())
 	}
-	return &sealed{l, set}, l, nil
+	o.Log = l
+	return o, l, nil
 }
 
-// sealed is a log with the set that encrypts its values.
-type sealed struct {
-	*etcdlog.Log
-	set *encryption.Set
+// opened is a log with the set that encrypts its values, and the lock of the server's directory.
+type opened struct {
+	*etcdlog.Log // nil: it was not opened
+	set          *encryption.Set
+	lock         *dirlock.Lock // nil: there is no directory, or another server has the lock
 }
 
-// Close closes the log, then the set.
-func (s *sealed) Close() error {
-	err := s.Log.Close()
-	s.set.Close()
+// Close closes the log, then the set, and releases the lock.
+func (o *opened) Close() (err error) {
+	if o.Log != nil {
+		err = o.Log.Close()
+	}
+	o.set.Close()
+	if o.lock != nil {
+		err = errors.Join(err, o.lock.Close())
+	}
 	return err
 }

@@ -67,11 +67,20 @@ type Item struct {
 	Err error
 }
 
-// Items yields all keys below the prefix as of a revision, in order. It decodes a page at a time, on all
+// Items yields all keys of the cluster as of a revision, in order. It decodes a page at a time, on all
 // processors. The error ends the sequence: an *ExpiredError, when a compaction overtook it.
 func (e *Export) Items(ctx context.Context, at store.Revision) iter.Seq2[Item, error] {
+	return e.items(ctx, e.codec.Keys.Root(), at)
+}
+
+// Objects is Items for the objects of a collection whose keys begin with a prefix.
+func (e *Export) Objects(ctx context.Context, collection, prefix string, at store.Revision) iter.Seq2[Item, error] {
+	return e.items(ctx, e.codec.Keys.Of(collection, prefix), at)
+}
+
+func (e *Export) items(ctx context.Context, prefix string, at store.Revision) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		for kvs, err := range e.log.Keys(ctx, at) {
+		for kvs, err := range e.log.Keys(ctx, prefix, at) {
 			if err != nil {
 				yield(Item{}, err)
 				return

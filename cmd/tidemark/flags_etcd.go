@@ -41,15 +41,18 @@ func (e *etcdFlags) register(flags *pflag.FlagSet) {
 // on reports whether etcd keeps the objects.
 func (e *etcdFlags) on() bool { return len(e.cluster.Servers) > 0 }
 
-// check reports invalid values, and completes the cluster.
-func (e *etcdFlags) check(f *serveFlags) error {
+// check reports invalid values, and completes the cluster. Changed reports whether a flag was given.
+func (e *etcdFlags) check(f *serveFlags, changed func(string) bool) error {
 	if len(e.overrides) > 0 {
 		return errors.New("--etcd-servers-overrides is not supported: resource versions of all resources come from one clock, and two etcd clusters have two")
 	}
 	if e.cluster.HealthTimeout <= 0 || e.cluster.ReadyTimeout <= 0 {
 		return errors.New("--etcd-healthcheck-timeout and --etcd-readycheck-timeout want values above zero")
 	}
-	if !e.on() {
+	switch {
+	case !e.on() && changed("etcd-servers"):
+		return errors.New("--etcd-servers has no URL: name one, or leave the flag out to keep the objects in the data directory")
+	case !e.on():
 		return nil
 	}
 	switch {

@@ -27,6 +27,8 @@ func (o *followFlags) on() bool { return o.url != "" }
 // check reports invalid values. Changed reports whether a flag was given.
 func (o *followFlags) check(f *serveFlags, changed func(string) bool) error {
 	switch {
+	case !o.on() && changed("follow"):
+		return errors.New("--follow has no URL: want https://host:port")
 	case !o.on() && o.kubeconfig != "":
 		return errors.New("--follow-kubeconfig is for --follow: name the server to follow")
 	case !o.on():

@@ -229,6 +229,8 @@ func TestDryRunPlace(t *testing.T) {
 	}{
 		"--secure-port=0 --in-memory":          {exitOK, "  address  127.0.0.1, a free port\n  data     memory\n"},
 		"--etcd-servers=http://127.0.0.1:2379": {exitOK, "  data     etcd at http://127.0.0.1:2379\n"},
+		"--etcd-servers=":                      {exitUsage, "--etcd-servers has no URL"},
+		"--follow=":                            {exitUsage, "--follow has no URL"},
 		"--at=1":                               {exitFailed, "no such file"},
 		fmt.Sprintf("--at=%d --data-dir=%s", head+1000, dir): {exitFailed, "is not stored"},
 		fmt.Sprintf("--at=%d --data-dir=%s", head, dir):      {exitOK, fmt.Sprintf("  data     %s at resource version %d\n", dir, head)},

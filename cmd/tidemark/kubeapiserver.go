@@ -275,7 +275,7 @@ func (a *apiServer) useEtcd(changed func(string) bool) error {
 		return errors.New("--service-account-issuer is required with etcd: all servers need the same one")
 	}
 	f.inMemory, f.etcd.cluster.Servers = false, a.etcdServers
-	if err := f.etcd.check(f); err != nil {
+	if err := f.etcd.check(f, changed); err != nil {
 		return err
 	}
 	f.etcd.cluster.Logger = f.server.Logger

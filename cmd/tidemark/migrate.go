@@ -376,7 +376,13 @@ func (m *migration) withDirectory(ctx context.Context, f func(*migrate.Directory
 		return err
 	}
 	d := &migrate.Directory{Export: e, Progress: m.steps.at}
-	at, err := d.Begin(ctx)
+	if !m.live && !m.verify && !m.dryRun {
+		err = d.Idle(ctx)
+	}
+	var at store.Revision
+	if err == nil {
+		at, err = d.Begin(ctx)
+	}
 	if err == nil {
 		err = f(d, at)
 	}

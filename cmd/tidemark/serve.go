@@ -151,7 +151,7 @@ func newServeFor(f *serveFlags) *cobra.Command {
 			if err := f.check(c.Flags().Changed); err != nil {
 				return usageError{err}
 			}
-			if err := errors.Join(f.etcd.check(f), f.follow.check(f, c.Flags().Changed)); err != nil {
+			if err := errors.Join(f.etcd.check(f, c.Flags().Changed), f.follow.check(f, c.Flags().Changed)); err != nil {
 				return usageError{err}
 			}
 			if f.dryRun {

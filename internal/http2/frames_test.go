@@ -29,6 +29,9 @@ type client struct {
 	e     *hpack.Encoder
 }
 
+// patience is how long a client waits for what never comes.
+const patience = 5 * time.Minute
+
 // dial opens a connection and sends the settings. It does not wait for the server's.
 func dial(t testing.TB, ts *httptest.Server, settings ...h2.Setting) *client {
 	t.Helper()
@@ -38,6 +41,7 @@ func dial(t testing.TB, ts *httptest.Server, settings ...h2.Setting) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.SetDeadline(time.Now().Add(patience)) // a test that hangs fails with its name
 	t.Cleanup(func() { c.Close() })
 	p := &client{Framer: h2.NewFramer(c, c), t: t, c: c}
 	p.e = hpack.NewEncoder(&p.block)

@@ -3,6 +3,7 @@ package http2_test
 import (
 	"net/http"
 	"testing"
+	"testing/synctest"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -88,33 +89,38 @@ func TestTryWrite(t *testing.T) {
 // TestTryWriteFull: TryWrite reports that it has filled the connection's buffer, and accepts
 // no bytes beyond it.
 func TestTryWriteFull(t *testing.T) {
-	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		out := w.(shared)
-		out.Flush()
-		for _, row := range []struct {
-			n        int
-			ok, full bool
-		}{{32 << 10, true, false}, {16 << 10, true, false}, {32 << 10, true, true}, {32 << 10, true, true}, {32 << 10, false, false}} {
-			if ok, full := out.TryWrite(big(row.n)); ok != row.ok || full != row.full {
-				t.Errorf("%d bytes: %v, full: %v; want %v, %v", row.n, ok, full, row.ok, row.full)
+	config := start(t, nil, http.NotFoundHandler()).TLS
+	synctest.Test(t, func(t *testing.T) {
+		p, done := pipe(t, server(t.Output()), config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			out := w.(shared)
+			out.Flush()
+			synctest.Wait() // the sender has ended: nothing leaves from now on
+			for _, row := range []struct {
+				n        int
+				ok, full bool
+			}{{32 << 10, true, false}, {16 << 10, true, false}, {32 << 10, true, true}, {32 << 10, true, true}, {32 << 10, false, false}} {
+				if ok, full := out.TryWrite(big(row.n)); ok != row.ok || full != row.full {
+					t.Errorf("%d bytes: %v, full: %v; want %v, %v", row.n, ok, full, row.ok, row.full)
+				}
 			}
+			w.Write(big(64 << 10)) // waits
+		}))
+		p.hello(t, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
+		p.WriteWindowUpdate(0, 1<<20)
+		p.ask(1, true, "GET", "/")
+		got := 0
+		p.until("the end", func(f h2.Frame) bool {
+			if d, ok := f.(*h2.DataFrame); ok {
+				got += len(d.Data())
+			}
+			return ended(1)(f)
+		})
+		if want := (32 + 16 + 32 + 32 + 64) << 10; got != want {
+			t.Errorf("%d bytes came, want %d", got, want)
 		}
-		w.Write(big(64 << 10)) // waits
-	}))
-	p := dial(t, ts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
-	p.until("settings", func(f h2.Frame) bool { s, ok := f.(*h2.SettingsFrame); return ok && s.IsAck() }) // nothing else leaves from now on
-	p.WriteWindowUpdate(0, 1<<20)
-	p.ask(1, true, "GET", "/")
-	got := 0
-	p.until("the end", func(f h2.Frame) bool {
-		if d, ok := f.(*h2.DataFrame); ok {
-			got += len(d.Data())
-		}
-		return ended(1)(f)
+		p.c.NetConn().Close()
+		<-done
 	})
-	if want := (32 + 16 + 32 + 32 + 64) << 10; got != want {
-		t.Errorf("%d bytes came, want %d", got, want)
-	}
 }
 
 // TestTryWriteAfter: an answer that was reset takes nothing.

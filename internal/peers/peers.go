@@ -57,17 +57,24 @@ type Fact struct {
 }
 
 const (
-	// renewal is the pause between two renewals, and longestRenewal the longest one on a slow etcd.
-	renewal        = 10 * time.Second
-	longestRenewal = 15 * time.Second
+	// renewal is the pause between two renewals.
+	renewal = 10 * time.Second
+	// LongestRenewal is how long a renewal takes on a slow etcd, with the pause before it. It holds for
+	// a kube-apiserver too.
+	LongestRenewal = 15 * time.Second
 	// lifetime is how long a server lives without a renewal, and longestGone how long the Lease of
 	// a dead one stays.
 	lifetime    = 40 * time.Second
 	longestGone = time.Hour
 
-	leaseCollection = "leases.coordination.k8s.io"
-	leasePrefix     = "tidemark-"
+	// Leases is the collection of the Leases of servers, and LeasePrefix what their keys begin with.
+	// Other Leases have it too.
+	Leases      = "leases.coordination.k8s.io"
+	LeasePrefix = metav1.NamespaceSystem + "/"
+
+	leaseName   = "tidemark-"
 	factPrefix      = "tidemark.dev/"
+	addressFact     = "tidemark.dev/address" // of the server, IP:port
 	label           = "apiserver.kubernetes.io/identity"
 	labelValue      = "tidemark" // kube-apiserver sends requests to servers with its own name here
 )
@@ -76,6 +83,7 @@ const (
 type Peers struct {
 	c     Config
 	ended map[string]store.Revision // Leases that were not renewed, by key
+	shows bool                      // the Lease may exist
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 }
@@ -122,9 +130,9 @@ type difference struct {
 // differences returns the first difference of each server, alive or not.
 func (p *Peers) differences(s *store.State) (all []difference) {
 	kube := p.kubeFacts(s)
-	for o := range s.Snapshot(leaseCollection).Scan(metav1.NamespaceSystem+"/", "") {
+	for o := range s.Snapshot(Leases).Scan(LeasePrefix, "") {
 		lease, err := registry.Decode[coordinationv1.Lease](o)
-		if err != nil || lease.Name == p.leaseName() {
+		if err != nil || lease.Name == p.ownLease() {
 			continue
 		}
 		who, theirs := "the server", map[string]string{}
@@ -153,8 +161,8 @@ func (p *Peers) awaitRenewal(ctx context.Context, old []difference) error {
 	if len(old) == 0 {
 		return nil
 	}
-	p.c.Log.Info("the Lease of a server with other settings has expired; waiting in case the clocks differ", "lease", old[0].key, "for", longestRenewal)
-	end := time.NewTimer(longestRenewal)
+	p.c.Log.Info("the Lease of a server with other settings has expired; waiting in case the clocks differ", "lease", old[0].key, "for", LongestRenewal)
+	end := time.NewTimer(LongestRenewal)
 	defer end.Stop()
 	tick := time.NewTicker(renewal / 20)
 	defer tick.Stop()
@@ -163,13 +171,16 @@ func (p *Peers) awaitRenewal(ctx context.Context, old []difference) error {
 		case <-tick.C:
 			state := p.c.Startup.Registry.Store.Any()
 			for _, d := range old {
-				if o := state.Get(leaseCollection, d.key); o != nil && o.Modified != d.modified {
+				if o := state.Get(Leases, d.key); o != nil && o.Modified != d.modified {
 					return d.err
 				}
 			}
 		case <-end.C:
 			for _, d := range old {
 				p.ended[d.key] = d.modified
+				if err := p.remove(ctx, d.key, d.modified); err != nil {
+					p.c.Log.Warn("the Lease of a server that has ended could not be deleted", "lease", d.key, "err", err)
+				}
 			}
 			return nil
 		case <-ctx.Done():
@@ -185,11 +196,32 @@ func (f *Fact) agrees(theirs string) bool {
 	return theirs == f.Value
 }
 
-func of(lease *coordinationv1.Lease) string {
-	if h := lease.Spec.HolderIdentity; h != nil && *h != "" {
-		return *h
+// ServerOf returns the name of the server that a Lease shows, with what it is and its address; empty: the
+// Lease is none of a server, or that of one that died long ago.
+func ServerOf(o *store.Object, now time.Time) string {
+	lease, err := registry.Decode[coordinationv1.Lease](o)
+	if err != nil || lease.Spec.RenewTime == nil || now.Sub(lease.Spec.RenewTime.Time).Abs() >= longestGone {
+		return ""
 	}
-	return lease.Name
+	switch lease.Labels[label] {
+	case labelValue:
+		return "the server " + of(lease)
+	case kubeLabelValue:
+		return "the kube-apiserver " + of(lease)
+	}
+	return ""
+}
+
+// of returns the name of the server of a Lease, with its address if the Lease has it.
+func of(lease *coordinationv1.Lease) string {
+	name := lease.Name
+	if h := lease.Spec.HolderIdentity; h != nil && *h != "" {
+		name = *h
+	}
+	if address := lease.Annotations[addressFact]; address != "" {
+		name += " (" + address + ")"
+	}
+	return name
 }
 
 // age returns for how long a Lease has not been renewed.
@@ -204,6 +236,7 @@ func (p *Peers) age(lease *coordinationv1.Lease) time.Duration {
 // what it begins, also after an error.
 func (p *Peers) Join(ctx context.Context) error {
 	ctx = registry.WithLoop(ctx, "peers")
+	p.shows = true
 	if err := p.renew(ctx); err != nil {
 		return fmt.Errorf("the lease of this server: %w", err)
 	}
@@ -237,30 +270,35 @@ func (p *Peers) run(ctx context.Context) {
 	}
 }
 
-// Leave withdraws this server. The others take its address off the endpoints.
+// Leave withdraws this server, within a second. The others take its address off the endpoints.
 func (p *Peers) Leave() {
 	if p.stop != nil {
 		p.stop()
 		p.done.Wait()
 	}
-	ctx, cancel := context.WithTimeout(registry.WithLoop(context.Background(), "peers"), time.Second)
-	defer cancel()
-	if p.c.Startup.Registry.Store.Any().Get(leaseCollection, metav1.NamespaceSystem+"/"+p.leaseName()) == nil {
+	if !p.shows {
 		return
 	}
-	err := p.withdraw(ctx)
-	if _, gone := p.c.Startup.Registry.Delete(ctx, p.lease(), nil, nil); gone != nil && !apierrors.IsNotFound(gone) {
-		err = errors.Join(err, gone)
-	}
-	if err != nil {
-		p.c.Log.Debug("this server could not withdraw from the others", "err", err)
+	ctx, cancel := context.WithTimeout(registry.WithLoop(context.Background(), "peers"), time.Second)
+	defer cancel()
+	var address, lease error
+	var both sync.WaitGroup
+	both.Go(func() { address = p.withdraw(ctx) })
+	both.Go(func() {
+		if _, err := p.c.Startup.Registry.Delete(ctx, p.lease(), nil, nil); err != nil && !apierrors.IsNotFound(err) {
+			lease = err
+		}
+	})
+	both.Wait()
+	if err := errors.Join(address, lease); err != nil {
+		p.c.Log.Warn("this server could not withdraw from the others, which find out when its Lease expires", "lease", p.ownLease(), "err", err)
 	}
 }
 
-func (p *Peers) leaseName() string { return leasePrefix + p.c.Identity }
+func (p *Peers) ownLease() string { return leaseName + p.c.Identity }
 
 func (p *Peers) lease() registry.Target {
-	return registry.Target{Type: p.kind("coordination.k8s.io", "leases"), Namespace: metav1.NamespaceSystem, Name: p.leaseName()}
+	return registry.Target{Type: p.kind("coordination.k8s.io", "leases"), Namespace: metav1.NamespaceSystem, Name: p.ownLease()}
 }
 
 func (p *Peers) kind(group, name string) *resource.Type {
@@ -281,8 +319,11 @@ func (p *Peers) renew(ctx context.Context) error {
 			lease.Annotations = map[string]string{}
 		}
 		maps.Copy(lease.Annotations, facts)
+		if a := p.c.Startup.Address; a.IsValid() {
+			lease.Annotations[addressFact] = a.String()
+		}
 	}
-	made := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: p.leaseName(), Namespace: metav1.NamespaceSystem}}
+	made := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: p.ownLease(), Namespace: metav1.NamespaceSystem}}
 	fill(made)
 	return p.c.Startup.Put(ctx, p.lease(), made, func(m metav1.Object) error {
 		fill(m.(*coordinationv1.Lease))
@@ -293,20 +334,34 @@ func (p *Peers) renew(ctx context.Context) error {
 // forget deletes the Leases of servers that died long ago.
 func (p *Peers) forget(ctx context.Context) error {
 	var all error
-	for o := range p.c.Startup.Registry.Store.Any().Snapshot(leaseCollection).Scan(metav1.NamespaceSystem+"/"+leasePrefix, "") {
+	for o := range p.c.Startup.Registry.Store.Any().Snapshot(Leases).Scan(LeasePrefix+leaseName, "") {
 		lease, err := registry.Decode[coordinationv1.Lease](o)
-		if err != nil || lease.Labels[label] != labelValue || p.age(lease) < longestGone {
-			continue
-		}
-		t := p.lease()
-		t.Name = lease.Name
-		version := lease.ResourceVersion
-		options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}}
-		if _, err := p.c.Startup.Registry.Delete(ctx, t, options, nil); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			all = errors.Join(all, err)
+		if err == nil && p.age(lease) >= longestGone {
+			all = errors.Join(all, p.remove(ctx, o.Key, o.Modified))
 		}
 	}
 	return all
+}
+
+// remove deletes the Lease of a dead server of this program, unless it was modified.
+func (p *Peers) remove(ctx context.Context, key string, modified store.Revision) error {
+	o := p.c.Startup.Registry.Store.Any().Get(Leases, key)
+	if o == nil || o.Modified != modified {
+		return nil
+	}
+	lease, err := registry.Decode[coordinationv1.Lease](o)
+	if err != nil || lease.Labels[label] != labelValue {
+		return err
+	}
+	t := p.lease()
+	t.Name = lease.Name
+	version := lease.ResourceVersion
+	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}}
+	_, err = p.c.Startup.Registry.Delete(ctx, t, options, nil)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }
 
 // addresses returns the valid addresses of servers, in order.

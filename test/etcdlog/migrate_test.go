@@ -389,6 +389,11 @@ func (m *migrated) back(c *cluster, client *clientv3.Client, before map[string]s
 		m.t.Errorf("after a dry run: %v", err)
 	}
 	m.refusesDamage(client, from, to, config)
+	stop := m.serve(&tidemark.Server{Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
+	if out := m.tidemark(1, "migrate", from, to, config); !strings.Contains(out, "uses etcd: its Lease kube-system/tidemark-") {
+		m.t.Errorf("while an idle server runs: %s", out)
+	}
+	stop()
 	out = m.tidemark(0, "migrate", from, to, config)
 	m.t.Log(out)
 	m.tidemark(0, "check", m.path("data2"))
@@ -399,7 +404,7 @@ func (m *migrated) back(c *cluster, client *clientv3.Client, before map[string]s
 	head, err := client.Get(m.t.Context(), "x")
 	must(m.t, err)
 
-	stop := m.serve(&tidemark.Server{Storage: &datadir.Dir{Path: m.path("data2")}})
+	stop = m.serve(&tidemark.Server{Storage: &datadir.Dir{Path: m.path("data2")}})
 	m.same("in the new directory", before)
 	made, err := m.client.CoreV1().ConfigMaps("default").Create(m.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
 	must(m.t, err)

@@ -2,7 +2,13 @@ package etcdlog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +16,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,15 +26,29 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/etcdstore"
 )
+
+// sameFiles returns a directory for a further server with the keys of the first one: dir itself for that.
+func sameFiles(t *testing.T, dir string) string {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, "pki")); errors.Is(err, fs.ErrNotExist) {
+		return dir
+	}
+	other := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(dir, "pki"), other).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return other
+}
 
 // severalServers starts servers on one cluster.
 func severalServers(t *testing.T, c *cluster, n int) (all []*tidemark.Server, clients []kubernetes.Interface) {
 	t.Helper()
 	dir := t.TempDir()
 	for range n {
-		s := &tidemark.Server{InProcess: true, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir}}
+		s := &tidemark.Server{InProcess: true, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
 		must(t, s.Start(t.Context()))
 		t.Cleanup(func() { must(t, s.Close()) })
 		client, err := kubernetes.NewForConfig(s.RESTConfig())
@@ -117,12 +138,68 @@ func TestSeveral(t *testing.T) {
 	})
 }
 
+// TestDirectoryInUse: each server has a directory of its own for its other files. A second server in the same one
+// does not start, and leaves it as it was.
+func TestDirectoryInUse(t *testing.T) {
+	c, dir := startCluster(t, 1, nil), t.TempDir()
+	server := func() *tidemark.Server {
+		return &tidemark.Server{InProcess: true, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir}}
+	}
+	first, second := server(), server()
+	must(t, first.Start(t.Context()))
+	t.Cleanup(func() { must(t, first.Close()) })
+	if err := second.Start(t.Context()); !errors.Is(err, datadir.ErrInUse) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("the directory of another server: %v", err)
+		must(t, second.Close())
+	}
+	must(t, first.Close())
+	second = server()
+	must(t, second.Start(t.Context()))
+	must(t, second.Close())
+}
+
+// TestDeadLease: the Lease of a dead server with other settings delays one start, and is deleted then.
+func TestDeadLease(t *testing.T) {
+	c, dir := startCluster(t, 1, nil), t.TempDir()
+	log := new(logged)
+	start := func() (*tidemark.Server, kubernetes.Interface) {
+		s := &tidemark.Server{InProcess: true, Logger: slog.New(slog.NewTextHandler(log, nil)), Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir}}
+		must(t, s.Start(t.Context()))
+		t.Cleanup(func() { must(t, s.Close()) })
+		client, err := kubernetes.NewForConfig(s.RESTConfig())
+		must(t, err)
+		return s, client
+	}
+	s, client := start()
+	renewed := metav1.NewMicroTime(time.Now().Add(-time.Minute))
+	dead := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "tidemark-dead", Labels: map[string]string{"apiserver.kubernetes.io/identity": "tidemark"},
+		Annotations: map[string]string{"tidemark.dev/service-node-port-range": "1-2"}}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
+	_, err := client.CoordinationV1().Leases("kube-system").Create(t.Context(), dead, metav1.CreateOptions{})
+	must(t, err)
+	must(t, s.Close())
+	s, client = start()
+	if n := strings.Count(log.String(), "waiting in case the clocks differ"); n != 1 {
+		t.Errorf("the log says %d times that the server waits:\n%s", n, log)
+	}
+	if _, err := client.CoordinationV1().Leases("kube-system").Get(t.Context(), "tidemark-dead", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Lease of the dead server: %v", err)
+	}
+	must(t, s.Close())
+	s, client = start()
+	all, err := client.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=tidemark"})
+	must(t, err)
+	if len(all.Items) != 1 {
+		t.Errorf("the Leases of one server: %v", all.Items)
+	}
+	must(t, s.Close())
+}
+
 // TestAddresses: the Service kubernetes has the addresses of all servers, with those that another program
 // writes in the same form.
 func TestAddresses(t *testing.T) {
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	start := func(ip string) *tidemark.Server {
-		s := &tidemark.Server{BindAddress: "127.0.0.1", AdvertiseAddress: ip, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir}}
+		s := &tidemark.Server{BindAddress: "127.0.0.1", AdvertiseAddress: ip, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
 		must(t, s.Start(t.Context()))
 		t.Cleanup(func() { must(t, s.Close()) })
 		return s

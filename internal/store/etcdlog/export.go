@@ -11,11 +11,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Keys yields all keys below the prefix as of a revision, in order, in pages. It ends with an *ExpiredError
-// when a compaction overtakes it.
-func (l *Log) Keys(ctx context.Context, at store.Revision) iter.Seq2[[]*mvccpb.KeyValue, error] {
+// Keys yields all keys that begin with a prefix as of a revision, in order, in pages. It ends with an
+// *ExpiredError when a compaction overtakes it.
+func (l *Log) Keys(ctx context.Context, prefix string, at store.Revision) iter.Seq2[[]*mvccpb.KeyValue, error] {
 	return func(yield func([]*mvccpb.KeyValue, error) bool) {
-		for kvs, err := range l.pages(ctx, l.o.Prefix+"/", rangeEnd(l.o.Prefix+"/"), int64(at)) {
+		for kvs, err := range l.pages(ctx, prefix, rangeEnd(prefix), int64(at)) {
 			if errors.Is(err, errCompacted) {
 				err = &store.ExpiredError{Revision: at, Floor: l.floor()}
 			}

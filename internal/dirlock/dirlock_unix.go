@@ -1,29 +1,24 @@
 //go:build unix
 
-package datadir
+package dirlock
 
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// checksMode: the mode bits of a directory mean something here.
-const checksMode = true
+// Lock is a lock that ends with the process at the latest.
+type Lock struct{ f *os.File }
 
-// lock is a lock that ends with the process at the latest.
-type lock struct{ f *os.File }
-
-// lockPath takes the lock. The file keeps the process id of the holder for the
-// error that a second one gets. A file that its holder removes while it is opened here is
-// opened again: otherwise two processes would lock two files.
-func lockPath(path string) (*lock, error) {
+// Take takes the lock of a file, and creates the file if it does not exist. It does not wait: the error of a
+// lock that is held wraps ErrInUse, and names the process.
+func Take(path string) (*Lock, error) {
+	// A holder may remove the file while it is opened here: two processes would lock two files.
 	for {
 		l, err := lockFileAt(path)
 		if err != nil {
@@ -46,7 +41,7 @@ func lockPath(path string) (*lock, error) {
 }
 
 // lockFileAt locks the file, which may be removed meanwhile.
-func lockFileAt(path string) (*lock, error) {
+func lockFileAt(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -62,7 +57,7 @@ func lockFileAt(path string) (*lock, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
-	return &lock{f}, nil
+	return &Lock{f}, nil
 }
 
 func writePID(f *os.File) error {
@@ -76,17 +71,8 @@ func readPID(f *os.File) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(b[:n])))
 }
 
-// Close gives the lock back.
-func (l *lock) Close() error { return errors.Join(l.f.Truncate(0), l.f.Close()) }
+// Close releases the lock.
+func (l *Lock) Close() error { return errors.Join(l.f.Truncate(0), l.f.Close()) }
 
-// remove removes the file, then gives the lock back.
-func (l *lock) remove() error { return errors.Join(os.Remove(l.f.Name()), l.f.Close()) }
-
-// checkOwner refuses a directory of another user: they could change it.
-func (d *Dir) checkOwner(info fs.FileInfo) error {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if ok && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("data directory %s: it belongs to user %d, and this process runs as user %d: run as its owner, or use another directory%s", d.Path, st.Uid, os.Geteuid(), d.wayOut())
-	}
-	return nil
-}
+// Remove removes the file, then releases the lock.
+func (l *Lock) Remove() error { return errors.Join(os.Remove(l.f.Name()), l.f.Close()) }

@@ -1,0 +1,64 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/peers"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// idlePause is the pause between two looks at the Leases of servers.
+const idlePause = 500 * time.Millisecond
+
+// Idle returns an error if a server uses etcd. A server renews its Lease, and deletes it when it stops; a
+// kube-apiserver leaves it. So Idle waits for a renewal while there are Leases of servers.
+func (d *Directory) Idle(ctx context.Context) error {
+	const step = "waiting in case a server renews its Lease, seconds"
+	var before map[string]store.Revision
+	begin, most := time.Now(), int(peers.LongestRenewal.Seconds())
+	for {
+		now, servers, err := d.servers(ctx)
+		if err != nil || len(now) == 0 {
+			return err
+		}
+		for key, modified := range now {
+			if was, ok := before[key]; before != nil && (!ok || was != modified) {
+				return fmt.Errorf("%s uses etcd: its Lease %s was renewed. Stop all servers, or copy with --live while they go on", servers[key], key)
+			}
+		}
+		before = now
+		past := time.Since(begin)
+		d.step(step, min(int(past.Seconds()), most), most)
+		if past > peers.LongestRenewal {
+			return nil
+		}
+		select {
+		case <-time.After(idlePause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// servers returns the revisions of the Leases of servers, and the names of the servers.
+func (d *Directory) servers(ctx context.Context) (modified map[string]store.Revision, names map[string]string, err error) {
+	head, err := d.Export.Head(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	modified, names = map[string]store.Revision{}, map[string]string{}
+	for i, err := range d.Export.Objects(ctx, peers.Leases, peers.LeasePrefix, head) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if i.Object == nil {
+			continue
+		}
+		if name := peers.ServerOf(i.Object, time.Now()); name != "" {
+			modified[i.Object.Key], names[i.Object.Key] = i.Object.Modified, name
+		}
+	}
+	return modified, names, nil
+}
