@@ -162,8 +162,10 @@ func (w *World) loopChecks() []httpapi.Check {
 	var all []httpapi.Check
 	for _, f := range w.loops.Metrics() {
 		all = append(all, httpapi.Check{Name: "controller/" + f.Name, Probe: func() error { return w.loops.Err() }, Note: func() string {
-			if w.loops.Standby() {
-				return ", paused: another server leads"
+			if paused, leader := w.loops.Standby(); paused && leader != "" {
+				return ", paused: another server leads, " + leader
+			} else if paused {
+				return ", paused: no server leads"
 			}
 			if f.Paused() > 0 {
 				return ", paused: a kube-controller-manager holds its lease"

@@ -57,6 +57,11 @@ func (w *World) logMetrics(stats *store.Stats) []httpapi.Metric {
 			Value: float64(stats.Log.TotalBytes),
 		},
 		{
+			Name:  "tidemark_log_limit_bytes",
+			Help:  "What the size of the log may be: the quota of etcd's database; 0 is no limit.",
+			Value: float64(stats.Log.LimitBytes),
+		},
+		{
 			Name:  "tidemark_log_history_bytes",
 			Help:  "The part of the log that is history, before compression.",
 			Value: float64(stats.Log.HistoryBytes),
@@ -78,13 +83,18 @@ func (w *World) logMetrics(stats *store.Stats) []httpapi.Metric {
 		},
 		{
 			Name:  "tidemark_disk_free_bytes",
-			Help:  "Free space of the file system of the log; 0 if there is none, or it is not known.",
+			Help:  "Free space of the file system of the log, or in the quota of etcd's database; 0 if there is none, or it is not known.",
 			Value: float64(stats.Log.FreeBytes),
 		},
 		{
 			Name:  "tidemark_disk_needed_bytes",
 			Help:  "Free space below which writes are refused, but for deletions. History is given up below twice of it.",
 			Value: float64(stats.Log.NeededBytes),
+		},
+		{
+			Name: "tidemark_disk_refused_writes_total", Counter: true,
+			Help:  "Writes that were refused because the disk is full, or etcd's database.",
+			Value: float64(stats.SpaceRefused),
 		},
 		{
 			Name: "tidemark_history_given_up_revisions_total", Counter: true,
@@ -136,7 +146,12 @@ func (w *World) storageChecks() []httpapi.Check {
 			return nil
 		}, Note: func() string {
 			u := w.store.Stats().Log
-			if u.FreeBytes < 2*u.NeededBytes {
+			switch {
+			case u.Full: // of all servers alike, which answer reads, and deletions
+				return fmt.Sprintf(", full: etcd refuses writes, its database of %d bytes has reached the quota of %d", u.TotalBytes, u.LimitBytes)
+			case u.LimitBytes > 0 && u.TotalBytes >= u.LimitBytes/5*4:
+				return fmt.Sprintf(", nearly full: etcd's database has %d of %d bytes", u.TotalBytes, u.LimitBytes)
+			case u.FreeBytes < 2*u.NeededBytes:
 				return fmt.Sprintf(", nearly full: %d bytes are free, writes need %d, and history is given up below %d", u.FreeBytes, u.NeededBytes, 2*u.NeededBytes)
 			}
 			return ""

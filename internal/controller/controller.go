@@ -472,8 +472,18 @@ func (l *Loops) Err() error {
 	return nil
 }
 
-// Standby reports whether another server leads, whose loops work.
-func (l *Loops) Standby() bool { return l.standby.Load() }
+// Standby reports whether the loops pause because this server does not lead, and returns the one that does;
+// empty: none has shown that it does for electionDuration.
+func (l *Loops) Standby() (paused bool, leader string) {
+	if !l.standby.Load() {
+		return false, ""
+	}
+	lease := leaseOf(l.store.Any().Get(electionKey.collection, electionKey.key))
+	if lease == nil || lease.Spec.RenewTime == nil || l.now().Sub(lease.Spec.RenewTime.Time) > electionDuration {
+		return true, ""
+	}
+	return true, holder(lease)
+}
 
 // Revision returns how far the loops have read the store.
 func (l *Loops) Revision() store.Revision { return store.Revision(l.position.Load()) }

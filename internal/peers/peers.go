@@ -73,10 +73,10 @@ const (
 	LeasePrefix = metav1.NamespaceSystem + "/"
 
 	leaseName   = "tidemark-"
-	factPrefix      = "tidemark.dev/"
-	addressFact     = "tidemark.dev/address" // of the server, IP:port
-	label           = "apiserver.kubernetes.io/identity"
-	labelValue      = "tidemark" // kube-apiserver sends requests to servers with its own name here
+	factPrefix  = "tidemark.dev/"
+	addressFact = "tidemark.dev/address" // of the server, IP:port
+	label       = "apiserver.kubernetes.io/identity"
+	labelValue  = "tidemark" // kube-apiserver sends requests to servers with its own name here
 )
 
 // Peers is a server among others.
@@ -237,18 +237,28 @@ func (p *Peers) age(lease *coordinationv1.Lease) time.Duration {
 func (p *Peers) Join(ctx context.Context) error {
 	ctx = registry.WithLoop(ctx, "peers")
 	p.shows = true
-	if err := p.renew(ctx); err != nil {
+	if err := p.unlessFull(p.renew(ctx)); err != nil {
 		return fmt.Errorf("the lease of this server: %w", err)
 	}
 	if err := p.Check(ctx); err != nil { // one that joined at the same time
 		return err
 	}
-	if err := p.publish(ctx); err != nil {
+	if err := p.unlessFull(p.publish(ctx)); err != nil {
 		return err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.stop = stop
 	p.done.Go(func() { p.run(running) })
+	return nil
+}
+
+// unlessFull returns the error of a write, but not that etcd is full: a server that cannot be shown to the others
+// answers reads, and deletes what fills etcd. It is shown as soon as there is space.
+func (p *Peers) unlessFull(err error) error {
+	if !errors.Is(err, store.ErrNoSpace) && apierrors.ReasonForError(err) != "InsufficientStorage" {
+		return err
+	}
+	p.c.Log.Warn("this server is not shown to the others", "err", err)
 	return nil
 }
 

@@ -180,8 +180,11 @@ func (s *Store) Apply(ctx context.Context, t *Txn) ([]*Object, error) {
 	} else if made, err = s.commit(ctx, t); errors.Is(err, ErrNoSpace) && s.awaitRoom(ctx) {
 		made, err = s.commit(ctx, t)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		s.count(t, time.Since(began))
+	case errors.Is(err, ErrNoSpace):
+		s.room.refused.Add(1)
 	}
 	return made, err
 }

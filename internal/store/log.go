@@ -164,4 +164,8 @@ type Usage struct {
 	// FreeBytes is the free space of the medium; NeededBytes is how much has to be free for
 	// writes to be accepted. Both are zero if that is not known.
 	FreeBytes, NeededBytes int64
+	// LimitBytes is what TotalBytes may be: the quota of etcd; zero: there is none, or it is not known.
+	LimitBytes int64
+	// Full: all writes that need space are refused, whatever is free. An operator has to act.
+	Full bool
 }

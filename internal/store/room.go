@@ -51,6 +51,8 @@ type room struct {
 	failed  time.Time     // when a pass did not help, or a write waited in vain; zero: it helped
 	passed  time.Time     // when the last pass ended
 
+	refused atomic.Int64 // writes, for Stats
+
 	// garbage counts the bytes that the log may reclaim: of history that compaction dropped
 	// since the log last reclaimed, and of versions replaced while space was short.
 	garbage atomic.Int64

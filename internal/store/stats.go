@@ -16,6 +16,8 @@ type Stats struct {
 	// ObjectBytes is about the memory that the current objects take. QuotaBytes is its bound,
 	// zero if there is none. QuotaRefused counts the writes that the quota refused.
 	ObjectBytes, QuotaBytes, QuotaRefused int64
+	// SpaceRefused counts the writes that the log refused because its medium is full.
+	SpaceRefused int64
 	// GivenUp counts the revisions that were dropped because space was short.
 	GivenUp     int64
 	Collections int
@@ -40,7 +42,7 @@ func (s *Store) Stats() Stats {
 	t.CacheBytes = h.caches.Load()
 	t.HistoryAge, t.Appending = s.aging.age(t.Floor), s.measured.appending()
 	t.ObjectBytes = s.Any().bytes
-	t.QuotaBytes, t.QuotaRefused = s.quota.limit.Load(), s.quota.refused.Load()
+	t.QuotaBytes, t.QuotaRefused, t.SpaceRefused = s.quota.limit.Load(), s.quota.refused.Load(), s.room.refused.Load()
 	s.room.mu.Lock()
 	t.GivenUp = s.room.givenUp
 	s.room.mu.Unlock()

@@ -9,6 +9,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
@@ -20,6 +22,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -108,6 +111,89 @@ func TestOutage(t *testing.T) {
 			t.Errorf("the log says %d times that %s:\n%s", n, line, log)
 		}
 	}
+}
+
+// TestFull: when etcd's database has reached its quota, writes are refused, and the log, the health checks and the
+// metrics say so. Reads and deletions go on, and a server starts. Writes are accepted after the alarm was disarmed.
+func TestFull(t *testing.T) {
+	c, dir := startCluster(t, 1, func(o *embed.Config) { o.QuotaBackendBytes = 16 << 20 }), t.TempDir()
+	log := new(logged)
+	start := func() (*tidemark.Server, kubernetes.Interface) {
+		cluster := &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, UsageInterval: 100 * time.Millisecond, Path: sameFiles(t, dir), Logger: slog.New(slog.NewTextHandler(log, nil))}
+		s := &tidemark.Server{InProcess: true, Shared: cluster}
+		must(t, s.Start(t.Context()))
+		t.Cleanup(func() { must(t, s.Close()) })
+		client, err := kubernetes.NewForConfig(s.RESTConfig())
+		must(t, err)
+		return s, client
+	}
+	_, client := start()
+	get := func(path, parameter string) string {
+		t.Helper()
+		text, err := client.Discovery().RESTClient().Get().AbsPath(path).Param(parameter, "").DoRaw(t.Context())
+		must(t, err)
+		return string(text)
+	}
+	maps := client.CoreV1().ConfigMaps("default")
+	text, made := strings.Repeat("x", 700<<10), []string{}
+	for i := 0; ; i++ {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i)}, Data: map[string]string{"text": text}}
+		_, err := maps.Create(t.Context(), m, metav1.CreateOptions{})
+		if err == nil && i < 100 {
+			made = append(made, m.Name)
+			continue
+		}
+		if status := apierrors.APIStatus(nil); !errors.As(err, &status) || status.Status().Code != 507 || !strings.Contains(err.Error(), "disarm the alarm") {
+			t.Fatalf("after %d objects: %v", i, err)
+		}
+		break
+	}
+	until(t, "/readyz has the alarm", func() bool {
+		return strings.Contains(get("/readyz", "verbose"), "disk-space ok, full: etcd refuses writes, its database of ")
+	})
+	metrics := get("/metrics", "")
+	for _, want := range []string{"\ntidemark_disk_refused_writes_total ", "\ntidemark_log_limit_bytes 1.6777216e+07\n"} {
+		if !strings.Contains(metrics, want) || strings.Contains(metrics, want+"0\n") {
+			t.Errorf("the metrics lack %q", want)
+		}
+	}
+	if n := strings.Count(log.String(), "etcd refuses writes"); n != 1 {
+		t.Errorf("the log says %d times that etcd refuses writes:\n%s", n, log)
+	}
+	until(t, "no server leads", func() bool { return strings.Contains(get("/readyz", "verbose"), "paused: no server leads") })
+	second, other := start() // a restart would not make it worse
+	if _, err := other.CoreV1().ConfigMaps("default").Get(t.Context(), made[0], metav1.GetOptions{}); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+	for _, name := range made {
+		must(t, maps.Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+	_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "small"}}, metav1.CreateOptions{})
+	if err == nil {
+		t.Error("etcd has accepted a write while its alarm was raised")
+	}
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: c.servers()})
+	must(t, err)
+	defer etcd.Close()
+	head, err := etcd.Get(t.Context(), "x")
+	must(t, err)
+	_, err = etcd.Compact(t.Context(), head.Header.Revision, clientv3.WithCompactPhysical())
+	must(t, err)
+	_, err = etcd.Defragment(t.Context(), c.servers()[0])
+	must(t, err)
+	_, err = etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
+	must(t, err)
+	until(t, "etcd accepts writes", func() bool {
+		return !strings.Contains(get("/readyz", "verbose"), "etcd refuses writes")
+	})
+	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "small"}}, metav1.CreateOptions{})
+	must(t, err)
+	until(t, "a server leads, and both have a Lease", func() bool {
+		all, err := client.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=tidemark"})
+		must(t, err)
+		return len(all.Items) == 2 && !strings.Contains(get("/readyz", "verbose"), "no server leads")
+	})
+	must(t, second.Close())
 }
 
 // files writes a certificate authority, and certificates that it signs for this machine.

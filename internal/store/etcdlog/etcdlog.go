@@ -98,7 +98,7 @@ type Log struct {
 	outdated outdated
 	leaser   leaser
 	reach    reach
-	space    atomic.Int64 // Usage.TotalBytes
+	space    space
 	oldest   atomic.Int64 // the oldest revision that can be read, as far as it is known
 
 	ctx  context.Context // ends with Close

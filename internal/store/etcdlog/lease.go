@@ -8,7 +8,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // leaser gives leases to keys that end by themselves. One lease is given to all keys with the same
@@ -97,7 +96,8 @@ func (l *Log) grant(ctx context.Context, ttl time.Duration) (id int64, until tim
 		case ctx.Err() != nil:
 			return 0, until, ctx.Err()
 		case is(err, rpctypes.ErrGRPCNoSpace):
-			return 0, until, store.ErrNoSpace
+			l.setFull(true)
+			return 0, until, errFull
 		case !transient(err) || l.late(began, quick):
 			return 0, until, unavailable(err, time.Second)
 		}

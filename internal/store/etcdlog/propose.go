@@ -217,6 +217,9 @@ func (p *proposal) failed(ctx context.Context, err error, sent bool) (d store.De
 // uncertain returns the error of a transaction that ends while a try may have been made.
 func uncertain(err error) error { return fmt.Errorf("%w: %w", store.ErrUnknown, err) }
 
+// errFull is the error of writes while the alarm NOSPACE is raised.
+var errFull = fmt.Errorf("%w: the database of etcd has reached its quota: compact and defragment it, then disarm the alarm", store.ErrNoSpace)
+
 // noSpace decides a transaction that etcd answered with NOSPACE. The member that reaches the quota makes
 // the transaction and answers so nevertheless; later ones are not made.
 func (p *proposal) noSpace(ctx context.Context) (d store.Decision, done bool, err error) {
@@ -227,7 +230,8 @@ func (p *proposal) noSpace(ctx context.Context) (d store.Decision, done bool, er
 	case d.Made:
 		return d, true, nil
 	}
-	return d, false, fmt.Errorf("%w: the database of etcd has reached its quota: compact, defragment and disarm its alarm", store.ErrNoSpace)
+	p.l.setFull(true)
+	return d, false, errFull
 }
 
 // is reports whether an event is what the write makes, from the version that it replaces.
