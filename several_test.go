@@ -90,7 +90,7 @@ func want(t *testing.T, s *tidemark.Server, code int, method, path, body string)
 func leaders(t *testing.T, all []*tidemark.Server) (leading []*tidemark.Server) {
 	t.Helper()
 	for _, s := range all {
-		if _, text := call(t, s, http.MethodGet, "/readyz?verbose", ""); !strings.Contains(text, "another server leads") {
+		if _, text := call(t, s, http.MethodGet, "/readyz?verbose", ""); !strings.Contains(text, "server leads") {
 			leading = append(leading, s)
 		}
 	}

@@ -364,7 +364,7 @@ func (w *world) etcdLeader() *member {
 func (w *world) leader() *server {
 	for _, s := range w.servers {
 		code, text, err := s.do(2*time.Second, http.MethodGet, "/readyz?verbose", "", nil)
-		if err == nil && code == http.StatusOK && !bytes.Contains(text, []byte("another server leads")) {
+		if err == nil && code == http.StatusOK && !bytes.Contains(text, []byte("server leads")) {
 			return s
 		}
 	}
