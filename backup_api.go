@@ -25,7 +25,11 @@ func (r *running) serveBackup(rw http.ResponseWriter, q *http.Request) {
 	}
 	source, ok := r.root.server.Storage.(store.BackupSource)
 	if !ok {
-		fail(rw, http.StatusNotImplemented, "the server has no data directory to back up: its objects are in memory only, or in etcd, which makes its own backups")
+		why := "its objects are in memory only, or in etcd, which makes its own backups"
+		if f, ok := r.root.server.Shared.(FollowingStorage); ok {
+			why = "it follows " + f.Following() + ": use that server"
+		}
+		fail(rw, http.StatusNotImplemented, "the server has no data directory to back up: "+why)
 		return
 	}
 	s, err := source.Backup(q.Context())

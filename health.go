@@ -19,7 +19,9 @@ func (s *Server) checks(r *running) []httpapi.Check {
 	live, ready := s.Err, s.Err
 	if r.shared != nil {
 		short, long := s.Shared.ProbeTimeouts()
-		live = (&sharedCheck{server: s, log: r.shared, timeout: short}).probe
+		if !s.follows() { // a restart of a follower does not bring its server back
+			live = (&sharedCheck{server: s, log: r.shared, timeout: short}).probe
+		}
 		ready = (&sharedCheck{server: s, log: r.shared, timeout: long}).probe
 	}
 	return []httpapi.Check{

@@ -42,22 +42,18 @@ func newIdentity() string {
 }
 
 // newPeers returns the server as it is shown to the others; nil: it shares its storage with none.
-func (w *World) newPeers() (*peers.Peers, error) {
+func (w *World) newPeers(facts []peers.Fact) *peers.Peers {
 	s, r := w.server, w.running
 	if s.Shared == nil || s.follows() {
-		return nil, nil
-	}
-	facts, err := s.facts(r)
-	if err != nil {
-		return nil, err
+		return nil
 	}
 	return peers.New(peers.Config{
 		Startup:  startup.Config{Registry: w.verbs, Catalog: builtin.Catalog(), Address: r.reachedAt(), Shared: true, Now: w.now},
 		Identity: r.identity, Facts: facts, Now: w.now, Log: s.logOf(logStore),
-	}), nil
+	})
 }
 
-// facts are what the servers that share a storage must have in common.
+// facts are what the servers that share a storage must have in common, and a follower with the server that it follows.
 func (s *Server) facts(r *running) ([]peers.Fact, error) {
 	signs, verify, err := r.keys.KeyIDs()
 	if err != nil {
@@ -81,6 +77,7 @@ func (s *Server) facts(r *running) ([]peers.Fact, error) {
 	return append(all, []peers.Fact{
 		{Name: "service-account-keys", Value: signs + " " + strings.Join(verify, ","), What: "other keys of service account tokens",
 			Agree:  func(theirs string) bool { return knows(theirs, signs) && slices.Contains(verify, signer(theirs)) },
+			Show:   signer,
 			Remedy: copied + ", or use the same --service-account-signing-key-file and --service-account-key-file"},
 		{Name: "service-account-issuer", Value: append(slices.Clone(issuers), satoken.DefaultIssuer)[0],
 			What: "another issuer of service account tokens", Remedy: "use the same --service-account-issuer"},

@@ -1,10 +1,14 @@
 package tidemark
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/peers"
 	"github.com/tidemark-dev/tidemark/internal/replication"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -12,19 +16,71 @@ import (
 // replicationTime is how long a stream of changes lasts at most. A follower then asks for another one.
 const replicationTime = time.Hour
 
-// replication returns the paths for followers. A follower begins with a backup, so a server without a data directory
-// has none.
-func (w *World) replication() []httpapi.Mount {
+// replication returns the paths for followers, which must have the facts in common with the server. A follower begins
+// with a backup, so a server without a data directory has none.
+func (w *World) replication(facts map[string]string) []httpapi.Mount {
 	if _, ok := w.server.Storage.(store.BackupSource); !ok || w.server.At != 0 {
 		return nil
 	}
 	s := replication.NewServer(w.store)
-	s.Check = replication.CheckObjects
+	s.Check, s.Facts = replication.CheckObjects, facts
 	return []httpapi.Mount{
 		{Path: replication.Path + "/head", Handler: http.HandlerFunc(s.ServeHead)},
 		{Path: replication.Path + "/changes", Stream: true, Timeout: replicationTime, Handler: http.HandlerFunc(s.ServeChanges)},
 		{Path: replication.Path + "/transactions", BodyBytes: replication.MaxTransaction, Handler: http.HandlerFunc(s.ServeTransaction)},
 	}
+}
+
+// factSource is the log of a follower.
+type factSource interface {
+	Facts(context.Context) (map[string]string, error)
+}
+
+// factsPause is the pause until a follower asks a server again that it cannot reach.
+const factsPause = 5 * time.Second
+
+// checkFollowed returns an error if the server that this one follows differs in what servers must have in common. If
+// that cannot be reached, the comparison is made as soon as it can; a difference then ends this server.
+func (w *World) checkFollowed(ctx context.Context, own []peers.Fact) error {
+	s := w.server
+	log, ok := w.running.shared.(factSource)
+	if !ok {
+		return nil
+	}
+	differs, asked := followedDiffers(ctx, log, s.Shared.(FollowingStorage), own)
+	if asked || ctx.Err() != nil {
+		return errors.Join(differs, ctx.Err())
+	}
+	w.background.Go(func() {
+		for {
+			select {
+			case <-time.After(factsPause):
+			case <-w.ending.Done():
+				return
+			}
+			if differs, asked := followedDiffers(w.ending, log, s.Shared.(FollowingStorage), own); asked {
+				if differs != nil {
+					s.fail(differs)
+				}
+				return
+			}
+		}
+	})
+	return nil
+}
+
+// followedDiffers returns an error if the server that is followed differs. Asked reports whether it has answered.
+func followedDiffers(ctx context.Context, log factSource, followed FollowingStorage, own []peers.Fact) (differs error, asked bool) {
+	theirs, err := log.Facts(ctx)
+	if err != nil {
+		return nil, false
+	}
+	for _, f := range own {
+		if value, ok := theirs[f.Name]; ok && !f.Agrees(value) {
+			return fmt.Errorf("the server %s, which this one follows, has %s", followed.Following(), f.Difference(value)), true
+		}
+	}
+	return nil, true
 }
 
 // followerMetrics returns how far the server is behind the one that it follows.

@@ -202,6 +202,7 @@ type Server struct {
 	endErr  error // of closing
 
 	once    sync.Once     // makes failed
+	failing sync.Once     // closes failed
 	failed  chan struct{} // closed when the log has failed
 	failure error         // why; set before failed is closed
 }
@@ -324,7 +325,7 @@ func (s *Server) leave(r *running) {
 }
 
 // Done returns a channel that is closed when the server cannot continue because its
-// log failed; Err then returns the reason. Acknowledged writes are safe; others may
+// log failed, or because it differs from the server that it follows; Err then returns the reason. Acknowledged writes are safe; others may
 // be lost. The caller has to call Close. Close alone does not close the channel.
 func (s *Server) Done() <-chan struct{} {
 	s.once.Do(func() { s.failed = make(chan struct{}) })
@@ -341,11 +342,13 @@ func (s *Server) Err() error {
 	}
 }
 
-// fail closes Done. It is called once at most.
+// fail closes Done. The first error counts.
 func (s *Server) fail(err error) {
-	s.Done() // there is something to close
-	s.failure = err
-	close(s.failed)
+	s.failing.Do(func() {
+		s.Done() // there is something to close
+		s.failure = err
+		close(s.failed)
+	})
 }
 
 // URL returns the address of the server: "https://127.0.0.1:6443". With InProcess, it is a name that

@@ -74,14 +74,16 @@ type World struct {
 	faults     fault.Set
 	replicas   replicas
 
-	lending     sync.WaitGroup // of seats among priority levels, until stopLending is called
-	stopLending context.CancelFunc
+	background     sync.WaitGroup  // goroutines of a root world, until ending is done
+	ending         context.Context // nil: openRoot was not called
+	stopBackground context.CancelFunc
 }
 
 // openRoot opens the parts of a root world on its store. If it fails, the caller calls stop.
 func (w *World) openRoot(ctx context.Context) (err error) {
 	s, r := w.server, w.running
 	w.use = func() error { return nil }
+	w.ending, w.stopBackground = context.WithCancel(context.Background())
 	w.custom = crd.NewSet(w.store, builtin.Catalog(), s.logOf(logCustomResources))
 	w.tokens = w.accounts(r.keys)
 	w.rbac = rbac.New(w.store)
@@ -90,13 +92,20 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if w.peers, err = w.newPeers(); err != nil {
-		return err
-	}
-	if w.peers != nil {
-		if err := w.peers.Check(ctx); err != nil {
+	var facts []peers.Fact
+	if s.Shared != nil || s.Storage != nil {
+		if facts, err = s.facts(r); err != nil {
 			return err
 		}
+	}
+	switch w.peers = w.newPeers(facts); {
+	case w.peers != nil:
+		err = w.peers.Check(ctx)
+	case s.follows():
+		err = w.checkFollowed(ctx, facts)
+	}
+	if err != nil {
+		return err
 	}
 	if s.At == 0 && !s.follows() { // otherwise the state stays as it was
 		if err := w.createFirst(ctx); err != nil {
@@ -126,15 +135,13 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 		{Path: forksPath, BodyBytes: maxForkRequest, Handler: http.HandlerFunc(r.serveForks)},
 		{Path: backupPath, Timeout: cmp.Or(s.backupTime, backupTime), Handler: http.HandlerFunc(r.serveBackup)},
 	}
-	c.Mounts = append(c.Mounts, w.replication()...)
+	c.Mounts = append(c.Mounts, w.replication(peers.Values(facts))...)
 	c.Metrics = w.allMetrics
 	c.Exposed = []exposition.Source{w.store, &exposed{w: w}}
 	c.Collectors = slices.Concat(r.collectors, w.metrics.Collectors(), w.webhooks.Collectors(), []prometheus.Collector{w.durations}, w.authorizer.Collectors())
 	w.handler = httpapi.New(c)
 	w.direct = w.newDirect(r.route)
-	lending, stop := context.WithCancel(context.Background())
-	w.stopLending = stop
-	w.lending.Go(func() { w.handler.Run(lending) })
+	w.background.Go(func() { w.handler.Run(w.ending) })
 	return nil
 }
 
@@ -180,9 +187,9 @@ func (w *World) drain() {
 func (w *World) stop() error {
 	w.endCalls()
 	w.closeReplicas()
-	if w.stopLending != nil {
-		w.stopLending()
-		w.lending.Wait()
+	if w.stopBackground != nil {
+		w.stopBackground()
+		w.background.Wait()
 	}
 	if w.authorizer != nil {
 		w.authorizer.Close()

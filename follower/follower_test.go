@@ -180,6 +180,9 @@ func TestOutage(t *testing.T) {
 	if code, text := servertest.Get(t, f.RESTConfig(), "/readyz"); code == 200 {
 		t.Errorf("the follower is ready: %s", text)
 	}
+	if code, text := servertest.Get(t, f.RESTConfig(), "/livez"); code != 200 {
+		t.Errorf("a probe would restart the follower: %s", text)
+	}
 	waitFor(t, "tidemark_follower_connected 0", func() bool {
 		_, text := servertest.Get(t, f.RESTConfig(), "/metrics")
 		return strings.Contains(text, "tidemark_follower_connected 0\n")
@@ -250,6 +253,40 @@ func TestStartAlone(t *testing.T) {
 	must(t, err)
 	if a, b := state(t, p), state(t, f); a != b {
 		t.Errorf("the server has\n%s\nand the follower\n%s", a, b)
+	}
+}
+
+// TestDifferent: a follower whose settings differ from those of its server does not start. If it started while the server
+// was away, it ends when the server is back.
+func TestDifferent(t *testing.T) {
+	data, dir := t.TempDir(), t.TempDir()
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}}
+	must(t, p.Start(t.Context()))
+	config := p.RESTConfig()
+	different := func() *tidemark.Server {
+		f := following(config, dir)
+		f.ServiceClusterIPRange = "10.1.0.0/16"
+		return f
+	}
+	const want = "has another range of cluster IPs: [10.96.0.0/12] there, and [10.1.0.0/16] here"
+	f := different()
+	if err := f.Start(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a follower with another range: %v", err)
+		f.Close()
+	}
+	address := p.URL()
+	must(t, p.Close())
+	f = start(t, different())
+	port, err := strconv.Atoi(address[strings.LastIndex(address, ":")+1:])
+	must(t, err)
+	start(t, &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port})
+	select {
+	case <-f.Done():
+		if !strings.Contains(f.Err().Error(), want) {
+			t.Errorf("the follower has ended: %v", f.Err())
+		}
+	case <-time.After(time.Minute):
+		t.Error("the follower goes on")
 	}
 }
 

@@ -82,7 +82,7 @@ func TestMigrateDirectory(t *testing.T) {
 	want(exitOK, "tidemark serve --etcd-servers=", from, to)
 	want(exitFailed, "exists: name another one", from, to)
 	want(exitOK, "history begins at", from, to+"2", "--no-history")
-	want(exitFailed, "the log cannot be reached", "--from=http://127.0.0.1:1", "--to="+file("new"))
+	want(exitFailed, "connection refused", "--from=http://127.0.0.1:1", "--to="+file("new"))
 	if _, err := os.Stat(file("new")); !os.IsNotExist(err) {
 		t.Errorf("after a migration of an etcd that does not answer: %v", err)
 	}

@@ -119,6 +119,18 @@ func encodeStatus(s *metav1.Status) []byte {
 	return append(b, '\n')
 }
 
+// isFailure reports whether a Status is logged. The log of the process has one line about a full or lost storage, not
+// one for each request.
+func isFailure(s *metav1.Status) bool {
+	switch s.Code {
+	case http.StatusGatewayTimeout, http.StatusNotImplemented, http.StatusInsufficientStorage:
+		return false
+	case http.StatusServiceUnavailable:
+		return s.Details == nil || s.Details.RetryAfterSeconds == 0
+	}
+	return s.Code >= http.StatusInternalServerError
+}
+
 // fail answers with an error: a Status in a form that the client accepts, or else indented
 // JSON.
 func (q *request) fail(err error) {
@@ -141,7 +153,7 @@ func (q *request) fail(err error) {
 	if s.Code == 0 {
 		s.Code = http.StatusInternalServerError
 	}
-	if s.Code >= 500 && s.Code != http.StatusGatewayTimeout && s.Code != http.StatusNotImplemented && s.Code != http.StatusInsufficientStorage {
+	if isFailure(s) {
 		q.h.log().Error("request failed", "verb", q.loggedVerb(), "path", q.loggedPath(), "audit-ID", q.auditID[0], "err", err)
 	}
 	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {

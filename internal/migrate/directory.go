@@ -99,7 +99,7 @@ func (d *Directory) Verify(ctx context.Context, log store.Log) (*Report, error) 
 	}
 	for collection, n := range had {
 		if c := r.of(collection); c.Objects != n {
-			r.problem("there are %d %s in the directory, and %d in etcd", n, collection, c.Objects)
+			r.problem("%s: the directory has %d, and etcd %d", collection, n, c.Objects)
 		}
 	}
 	return r, r.Err()

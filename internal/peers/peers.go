@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -50,8 +49,10 @@ type Fact struct {
 	Name string
 	// Value identifies it. It is not secret.
 	Value string
-	// Agree reports whether the value of another server fits to this one; nil: if it is the same.
+	// Agree is Agrees; nil: the values must be the same.
 	Agree func(theirs string) bool
+	// Show returns a value as an error has it; nil: the value itself.
+	Show func(value string) string
 	// What says in an error what differs, and Remedy what to do.
 	What, Remedy string
 }
@@ -145,8 +146,8 @@ func (p *Peers) differences(s *store.State) (all []difference) {
 			who, theirs = "the kube-apiserver", kube
 		}
 		for _, f := range p.c.Facts {
-			if value, ok := theirs[f.Name]; ok && !f.agrees(value) {
-				err := fmt.Errorf("%s %s on the same etcd has %s: %s there, and %s here; %s", who, of(lease), f.What, value, f.Value, f.Remedy)
+			if value, ok := theirs[f.Name]; ok && !f.Agrees(value) {
+				err := fmt.Errorf("%s %s on the same etcd has %s", who, of(lease), f.Difference(value))
 				all = append(all, difference{o.Key, o.Modified, p.age(lease), err})
 				break
 			}
@@ -189,7 +190,26 @@ func (p *Peers) awaitRenewal(ctx context.Context, old []difference) error {
 	}
 }
 
-func (f *Fact) agrees(theirs string) bool {
+// Values returns the values of facts by their names.
+func Values(facts []Fact) map[string]string {
+	all := map[string]string{}
+	for _, f := range facts {
+		all[f.Name] = f.Value
+	}
+	return all
+}
+
+// Difference says how a value of another server differs from the one of this server, and what to do.
+func (f *Fact) Difference(theirs string) string {
+	own := f.Value
+	if f.Show != nil {
+		own, theirs = f.Show(own), f.Show(theirs)
+	}
+	return fmt.Sprintf("%s: %s there, and %s here; %s", f.What, theirs, own, f.Remedy)
+}
+
+// Agrees reports whether the value of another server fits to this one.
+func (f *Fact) Agrees(theirs string) bool {
 	if f.Agree != nil {
 		return f.Agree(theirs)
 	}
@@ -317,10 +337,6 @@ func (p *Peers) kind(group, name string) *resource.Type {
 
 // renew writes the Lease of this server.
 func (p *Peers) renew(ctx context.Context) error {
-	facts := map[string]string{}
-	for _, f := range p.c.Facts {
-		facts[factPrefix+f.Name] = f.Value
-	}
 	fill := func(lease *coordinationv1.Lease) {
 		now, seconds := metav1.NewMicroTime(p.c.Now()), int32(lifetime/time.Second)
 		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &p.c.Identity, LeaseDurationSeconds: &seconds, RenewTime: &now}
@@ -328,7 +344,9 @@ func (p *Peers) renew(ctx context.Context) error {
 		if lease.Annotations == nil {
 			lease.Annotations = map[string]string{}
 		}
-		maps.Copy(lease.Annotations, facts)
+		for name, value := range Values(p.c.Facts) {
+			lease.Annotations[factPrefix+name] = value
+		}
 		if a := p.c.Startup.Address; a.IsValid() {
 			lease.Annotations[addressFact] = a.String()
 		}

@@ -62,6 +62,15 @@ func Compare(ctx context.Context, c *serverclient.Client, copied store.Log, at s
 	return head.Copy, err
 }
 
+// Facts returns what the followers of the server must have in common with it.
+func (l *Log) Facts(ctx context.Context) (map[string]string, error) {
+	var head Head
+	if err := call(ctx, l.client, answerTime, http.MethodGet, "/head?facts", nil, &head); err != nil {
+		return nil, err
+	}
+	return head.Facts, nil
+}
+
 // Log is the log of a follower. It implements store.Shared on a copy of the objects of a server, which it
 // keeps up to date.
 type Log struct {
@@ -382,9 +391,14 @@ func (l *Log) Head(ctx context.Context) (store.Revision, error) {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		return 0, &store.UnavailableError{RetryAfter: time.Second, Err: err}
+		return 0, l.unavailable(err)
 	}
 	return head.Revision, nil
+}
+
+// unavailable returns the error of a request that the server did not answer, or refused.
+func (l *Log) unavailable(err error) error {
+	return &store.UnavailableError{RetryAfter: time.Second, Err: fmt.Errorf("the server %s, which this one follows: %w", l.client.URL, err)}
 }
 
 // Propose implements store.Shared. It makes one try, and none while the server does not answer.
@@ -400,17 +414,17 @@ func (l *Log) Propose(ctx context.Context, t *store.Txn) (store.Decision, error)
 	}
 	var d Decision
 	if err := call(ctx, l.client, answerTime, http.MethodPost, "/transactions", b, &d); err != nil {
-		return store.Decision{}, proposeError(ctx, t, err)
+		return store.Decision{}, l.proposeError(ctx, t, err)
 	}
 	return store.Decision{Made: d.Made, First: d.First, Revision: d.Last}, nil
 }
 
 // proposeError returns the error of a transaction that was not answered with a decision.
-func proposeError(ctx context.Context, t *store.Txn, err error) error {
+func (l *Log) proposeError(ctx context.Context, t *store.Txn, err error) error {
 	var refused apierrors.APIStatus
 	if !errors.As(err, &refused) {
 		if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
-			return &store.UnavailableError{RetryAfter: time.Second, Err: err} // it was not sent
+			return l.unavailable(err) // it was not sent
 		}
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -428,7 +442,7 @@ func proposeError(ctx context.Context, t *store.Txn, err error) error {
 	case s.Code == http.StatusTooManyRequests:
 		return store.ErrOverloaded
 	}
-	return &store.UnavailableError{RetryAfter: time.Second, Err: err} // it was refused
+	return l.unavailable(err) // it was refused
 }
 
 // Changes implements store.Shared.

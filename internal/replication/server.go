@@ -53,6 +53,8 @@ type Server struct {
 	// Check returns why a transaction is refused, apart from what the store refuses. Nil: none is. It is set before
 	// the first request.
 	Check func(*store.Txn) error
+	// Facts are what followers must have in common with the server, by name. They are set before the first request.
+	Facts map[string]string
 
 	store *store.Store
 	began store.Revision
@@ -69,6 +71,8 @@ type Head struct {
 	Revision store.Revision `json:"revision"`
 	// Copy is set if the request described a copy.
 	Copy Copy `json:"copy,omitempty"`
+	// Facts are set if the request asked for them: what a follower must have in common with the server.
+	Facts map[string]string `json:"facts,omitempty"`
 }
 
 // Copy is how a copy relates to the server.
@@ -107,6 +111,9 @@ func (s *Server) ServeHead(w http.ResponseWriter, r *http.Request) {
 			fail(w, statusOf(err))
 			return
 		}
+	}
+	if r.URL.Query().Has("facts") {
+		answer.Facts = s.Facts
 	}
 	send(w, answer)
 }

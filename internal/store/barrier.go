@@ -139,7 +139,7 @@ func (f *follower) head() (Revision, error) {
 	case s.ctx.Err() != nil:
 		return 0, ErrClosed
 	case err != nil && ctx.Err() != nil:
-		return 0, &UnavailableError{Err: fmt.Errorf("the log did not answer within %v: %w", longestHead, err)}
+		return 0, &UnavailableError{Err: fmt.Errorf("the storage did not answer within %v: %w", longestHead, err)}
 	case err == nil && r < published:
 		err = fmt.Errorf("%w: its revision is %d, and was %d before", ErrReset, r, published)
 	}

@@ -53,7 +53,7 @@ type follower struct {
 func openShared(ctx context.Context, o Options) (*Store, error) {
 	l, b, err := o.loadShared(ctx)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("load from the log: %w", err), o.Shared.Close())
+		return nil, errors.Join(fmt.Errorf("read the objects: %w", err), o.Shared.Close())
 	}
 	s := l.store(o, b)
 	s.looping.Do(func() {

@@ -61,7 +61,7 @@ func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 		if len(a.txn.Guards) == 0 {
 			if refusals++; refusals == mostRefusals {
 				w := &a.txn.Writes[0]
-				return nil, &UnavailableError{RetryAfter: time.Second, Err: fmt.Errorf("the log refuses the write of %s %q again and again, and the state does not show why", w.Collection, w.Key)}
+				return nil, &UnavailableError{RetryAfter: time.Second, Err: fmt.Errorf("the storage refuses the write of %s %q again and again, and the state does not show why", w.Collection, w.Key)}
 			}
 			continue // the state shows why, or others are faster
 		}

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 )
@@ -98,9 +97,9 @@ var (
 type UnavailableError struct {
 	// RetryAfter is when to try again; zero: not known.
 	RetryAfter time.Duration
-	// Err is the cause.
+	// Err is the cause. Its text names what cannot be reached.
 	Err error
 }
 
-func (e *UnavailableError) Error() string { return fmt.Sprintf("the log cannot be reached: %v", e.Err) }
+func (e *UnavailableError) Error() string { return e.Err.Error() }
 func (e *UnavailableError) Unwrap() error { return e.Err }

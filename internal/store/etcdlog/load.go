@@ -3,6 +3,7 @@ package etcdlog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 
@@ -24,6 +25,9 @@ const (
 // overtook it; the caller may begin again.
 func (l *Log) Load(ctx context.Context, load func(collection string, o *store.Object) error) (store.Bounds, error) {
 	head, err := l.Head(ctx)
+	if err != nil && !l.reach.ever.Load() {
+		return store.Bounds{}, fmt.Errorf("%w (%s)%s", err, l.servers(), l.hint(err))
+	}
 	if err != nil {
 		return store.Bounds{}, err
 	}

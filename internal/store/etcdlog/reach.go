@@ -2,6 +2,7 @@ package etcdlog
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,12 +29,15 @@ const (
 	// probeEvery is the pause between two looks at the connection, and idleProbe how long nothing
 	// has to be asked until a look becomes a request.
 	probeEvery = time.Second
-	idleProbe  = 4 * time.Second
+	// slowStart is how long etcd may fail to give the first answer until the log of the process has a line.
+	slowStart = 2 * time.Second
+	idleProbe = 4 * time.Second
 )
 
 // reach is whether the cluster answers.
 type reach struct {
 	lost atomic.Bool
+	ever atomic.Bool // it has answered
 
 	mu       sync.Mutex
 	answered time.Time // when the last answer came
@@ -53,6 +57,7 @@ func (r *reach) note(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !failed {
+		r.ever.Store(true)
 		r.answered, r.failing, r.last = time.Now(), time.Time{}, nil
 		return
 	}
@@ -86,6 +91,7 @@ func (l *Log) reachLoop() {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	var since time.Time // when it was lost
+	waited := false     // for the first answer
 	for {
 		select {
 		case <-ticker.C:
@@ -96,6 +102,10 @@ func (l *Log) reachLoop() {
 			l.probe()
 		}
 		failing, _, why := l.reach.state()
+		if !waited && failing >= slowStart && !l.reach.ever.Load() {
+			waited = true
+			l.log.Warn("etcd does not answer; waiting", "servers", l.servers(), "err", message(why)+l.hint(why))
+		}
 		switch lost := l.reach.lost.Load(); {
 		case l.ctx.Err() != nil:
 			return
@@ -138,8 +148,34 @@ func (f *failure) Unwrap() error { return f.err }
 
 // message returns the text of an error, without the name of its code if it is one of gRPC.
 func message(err error) string {
-	if s, ok := status.FromError(err); ok {
+	s, ok := status.FromError(err)
+	switch {
+	case err == nil:
+		return "it did not answer in time"
+	case ok && s.Message() == "":
+		return s.Code().String()
+	case ok:
 		return s.Message()
 	}
 	return err.Error()
+}
+
+// hint returns what the configuration may lack, if the error of a first connection suggests something.
+func (l *Log) hint(err error) string {
+	text := err.Error()
+	says := func(parts ...string) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
+	}
+	secure := slices.ContainsFunc(l.o.Servers, func(url string) bool { return strings.HasPrefix(url, "https:") })
+	switch ended := says("EOF", "broken pipe", "connection reset", "certificate required", "bad certificate"); {
+	case says("unknown authority"):
+		return "; name the certificate authority of etcd with --etcd-cafile"
+	case !secure && ended:
+		return "; if etcd serves TLS, its URL begins with https://"
+	case secure && says("handshake failed: EOF", "does not look like a TLS handshake"):
+		return "; if etcd does not serve TLS, its URL begins with http://"
+	case secure && ended && l.o.CertFile == "":
+		return "; if etcd wants a client certificate, name it with --etcd-certfile and --etcd-keyfile"
+	}
+	return ""
 }
