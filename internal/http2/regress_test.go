@@ -244,7 +244,7 @@ func TestDeclared(t *testing.T) {
 
 // TestTwoWriters: all who write to an answer learn that it is broken off.
 func TestTwoWriters(t *testing.T) {
-	wrote := make(chan error, 3)
+	wrote, done := make(chan error, 3), make(chan bool)
 	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for range cap(wrote) {
 			go func() {
@@ -258,7 +258,7 @@ func TestTwoWriters(t *testing.T) {
 				t.Error("all was written")
 			}
 		}
-		wrote <- nil
+		close(done)
 	}))
 	p := dial(t, ts)
 	p.ask(1, true, "GET", "/")
@@ -266,7 +266,7 @@ func TestTwoWriters(t *testing.T) {
 		p.until("data", func(f h2.Frame) bool { d, ok := f.(*h2.DataFrame); got += len(data(d)); return ok })
 	}
 	p.WriteRSTStream(1, h2.ErrCodeCancel)
-	<-wrote
+	<-done
 }
 
 // TestSettings: there are not so many.
