@@ -206,7 +206,24 @@ func (w *World) stop() error {
 	if w.addresses != nil {
 		w.addresses.Close()
 	}
+	w.leaveCopy()
 	return w.store.Close()
+}
+
+// copyTime is how long a server that stops may write the copy of its objects for the next start.
+const copyTime = 2 * time.Second
+
+// leaveCopy leaves a copy of the objects for the next start, if the storage has a place for it.
+func (w *World) leaveCopy() {
+	k, ok := w.running.shared.(store.Keeper)
+	if !ok || w.fork != nil || w.direct == nil || w.server.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), copyTime)
+	defer cancel()
+	if err := k.Keep(ctx, w.store.Any()); err != nil {
+		w.server.logOf(logStore).Info("the next start reads all objects from etcd", "err", err)
+	}
 }
 
 // Name returns the name of a fork; empty: the world is the root world of the server.

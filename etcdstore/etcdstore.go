@@ -62,6 +62,9 @@ const (
 	addressCollection = "masterleases"
 )
 
+// copyFile has the objects in Path, while no server runs.
+const copyFile = "objects.copy"
+
 // Dir returns Path.
 func (c *Cluster) Dir() string { return c.Path }
 
@@ -150,7 +153,17 @@ func (c *Cluster) OpenShared(_ context.Context, set *encryption.Set) (store.Shar
 			return nil, nil, errors.Join(fmt.Errorf("the directory of the server: %w", err), o.Close())
 		}
 	}
-	l, err := etcdlog.Open(c.options(set))
+	options := c.options(set)
+	switch file := filepath.Join(c.Path, copyFile); {
+	case c.Path == "":
+	case set.Empty():
+		options.Copy = file
+	default: // the file would have what is encrypted in etcd
+		if err := etcdlog.RemoveCopy(file); err != nil {
+			return nil, nil, errors.Join(err, o.Close())
+		}
+	}
+	l, err := etcdlog.Open(options)
 	if err != nil {
 		return nil, nil, errors.Join(err, o.Close())
 	}

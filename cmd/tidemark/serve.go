@@ -75,7 +75,8 @@ const (
 )
 
 const serveLong = `Serve runs the API server until SIGINT or SIGTERM. It then ends watches, completes
-requests, syncs its log, and exits with 0 within a second. A second signal stops it
+requests, syncs its log, and exits with 0 within a second, or within three with objects in
+etcd. A second signal stops it
 immediately.
 
 The first start creates everything in the data directory: a certificate authority, a

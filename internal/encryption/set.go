@@ -166,6 +166,9 @@ func (s *Set) Close() {
 	}
 }
 
+// Empty reports whether there is no configuration: all values are plain.
+func (s *Set) Empty() bool { return len(s.rules) == 0 }
+
 // rule returns the rule of a collection, nil if there is none: its values are plain.
 func (s *Set) rule(collection string) *rule {
 	if len(s.rules) == 0 {

@@ -93,6 +93,12 @@ var (
 	ErrUnknown = errors.New("the outcome of the write is not known")
 )
 
+// Keeper is a Shared that can leave a copy of its state for the next Load, which then starts sooner.
+type Keeper interface {
+	// Keep leaves the copy. It has until the end of the context.
+	Keep(ctx context.Context, s *State) error
+}
+
 // UnavailableError: the log cannot be reached, and nothing was written.
 type UnavailableError struct {
 	// RetryAfter is when to try again; zero: not known.

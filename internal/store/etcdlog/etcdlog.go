@@ -64,6 +64,10 @@ type Options struct {
 	// UsageInterval is the pause between polls of Usage; zero: 30 seconds.
 	UsageInterval time.Duration
 
+	// Copy is a file in which Keep leaves the objects for the next start; empty: it leaves none. One log at a time has
+	// the file.
+	Copy string
+
 	// MaxTxnOps is the limit of etcd's --max-txn-ops; zero: 128, which is etcd's default.
 	MaxTxnOps int
 

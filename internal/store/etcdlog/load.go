@@ -31,6 +31,9 @@ func (l *Log) Load(ctx context.Context, load func(collection string, o *store.Ob
 	if err != nil {
 		return store.Bounds{}, err
 	}
+	if b, ok, err := l.loadCopy(ctx, head, load); ok || err != nil {
+		return b, err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	fail := func(err error) {
