@@ -49,7 +49,9 @@ func (k *copying) leave(t *testing.T) {
 }
 
 // used reports whether the store was loaded from the copy.
-func (k *copying) used() bool { return strings.Contains(k.said.String(), "read the objects from the copy") }
+func (k *copying) used() bool {
+	return strings.Contains(k.said.String(), "read the objects from the copy")
+}
 
 func (k *copying) put(t *testing.T, collection, key, text string) {
 	t.Helper()
