@@ -2,11 +2,16 @@ package follower_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +19,8 @@ import (
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestDiverged restores an earlier state of the server under a running follower, with the history and the resource
@@ -58,6 +65,98 @@ func TestDiverged(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Errorf("a minute has passed, and the follower goes on with\n%s", state(t, f))
 	}
+}
+
+// TestRestoredSince: a server was restored from a backup and written to, and the follower, which has no stream from it yet,
+// knows another version of an object with the same revision. Neither a write nor a read of the most recent state
+// mistakes one for the other.
+func TestRestoredSince(t *testing.T) {
+	p := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}, Controllers: []string{"-*"}})
+	object, err := maps(p)(t.Context(), "x", "first")
+	must(t, err)
+	backup := new(bytes.Buffer)
+	r, err := servertest.Client(t, p.RESTConfig()).Get(p.URL() + "/backup")
+	must(t, err)
+	_, err = backup.ReadFrom(r.Body)
+	must(t, errors.Join(err, r.Body.Close()))
+	restored := t.TempDir()
+	_, err = (&datadir.Dir{Path: restored}).Restore(t.Context(), backup, datadir.RestoreOptions{KeepHistory: true})
+	must(t, err)
+	next := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: restored}, Controllers: []string{"-*"}})
+
+	var switched atomic.Bool
+	var streams sync.WaitGroup
+	cut := make(chan struct{})
+	to := proxy(t, next, func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(w, r) })
+	there := httputil.NewSingleHostReverseProxy(must1(url.Parse(to.Host)))
+	c := proxy(t, p, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		stream := strings.HasSuffix(r.URL.Path, "/changes")
+		switch {
+		case stream && switched.Load():
+			http.Error(w, "later", http.StatusServiceUnavailable)
+		case switched.Load():
+			there.ServeHTTP(w, r)
+		case stream:
+			streams.Add(1)
+			defer streams.Done()
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			go func() { <-cut; cancel() }()
+			next.ServeHTTP(w, r.WithContext(ctx))
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+	f := start(t, following(c, t.TempDir()))
+	update := func(s *tidemark.Server, value string) (*corev1.ConfigMap, error) {
+		o := object.DeepCopy()
+		o.Data = map[string]string{"v": value}
+		return clients(s).CoreV1().ConfigMaps("default").Update(t.Context(), o, metav1.UpdateOptions{})
+	}
+	a, err := update(p, "of the first server")
+	must(t, err)
+	b, err := update(next, "of the restored one")
+	must(t, err)
+	if a.ResourceVersion != b.ResourceVersion {
+		t.Fatalf("the versions are %s and %s", a.ResourceVersion, b.ResourceVersion)
+	}
+	if got := state(t, f); !strings.Contains(got, " x ") {
+		t.Fatalf("the follower has %s", got)
+	}
+	switched.Store(true)
+	close(cut)
+	streams.Wait()
+	object = a
+	short := servertest.Client(t, f.RESTConfig())
+	for _, request := range []func() (*http.Response, error){
+		func() (*http.Response, error) {
+			return short.Get(f.URL() + "/api/v1/namespaces/default/configmaps/x")
+		},
+		func() (*http.Response, error) {
+			body := fmt.Sprintf(`{"metadata":{"name":"x","resourceVersion":%q},"data":{"v":"of the follower"}}`, a.ResourceVersion)
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodPut, f.URL()+"/api/v1/namespaces/default/configmaps/x", strings.NewReader(body))
+			must(t, err)
+			q.Header.Set("Content-Type", "application/json")
+			return short.Do(q)
+		},
+	} {
+		r, err := request()
+		must(t, err)
+		if r.Body.Close(); r.StatusCode < 500 {
+			t.Errorf("%s through the follower: %d", r.Request.Method, r.StatusCode)
+		}
+	}
+	got, err := clients(next).CoreV1().ConfigMaps("default").Get(t.Context(), "x", metav1.GetOptions{})
+	if must(t, err); got.Data["v"] != "of the restored one" {
+		t.Errorf("the restored server has %v", got.Data)
+	}
+}
+
+func must1[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 // TestOtherCluster: the copy of a server that has no history left is not continued from another server which is

@@ -2,6 +2,7 @@ package follower_test
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -20,6 +21,10 @@ func TestGarbage(t *testing.T) {
 	t.Cleanup(func() { p.Close() })
 	f := start(t, following(p.RESTConfig(), t.TempDir()))
 	client := servertest.Client(t, p.RESTConfig())
+	var head struct{ Run string }
+	_, text := servertest.Get(t, p.RESTConfig(), "/replication/v1/head")
+	must(t, json.Unmarshal([]byte(text), &head))
+	run := head.Run
 	// send sends a creation. The resource version is where the value has the first "".
 	send := func(code int, collection, key, value string) {
 		t.Helper()
@@ -30,12 +35,15 @@ func TestGarbage(t *testing.T) {
 		}
 		body = binary.AppendUvarint(append(body, 1, 0), uint64(at))
 		body = append(binary.AppendUvarint(body, uint64(len(value))), value...)
-		r, err := client.Post(p.URL()+"/replication/v1/transactions", "application/octet-stream", strings.NewReader(string(body)+"\x00\x00"))
+		r, err := client.Post(p.URL()+"/replication/v1/transactions?run="+run, "application/octet-stream", strings.NewReader(string(body)+"\x00\x00"))
 		must(t, err)
 		if r.Body.Close(); r.StatusCode != code {
 			t.Errorf("%s %q %q: %d, want %d", collection, key, value, r.StatusCode, code)
 		}
 	}
+	run = "another"
+	send(409, "configmaps", "default/a", `{"metadata":{"name":"a","namespace":"default","resourceVersion":""}}`)
+	run = head.Run
 	before := state(t, p)
 	for _, value := range []string{
 		"", "x", "[]", "null", "3", "{}", `{"metadata":{"resourceVersion":""}}`, `{"metadata":{"name":"a"}}`, `{"metadata":{"name":"a","resourceVersion":"1"}}`,

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-dev/tidemark/etcdstore"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/migrate"
+	"github.com/tidemark-dev/tidemark/internal/peers"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -377,7 +378,7 @@ func (m *migration) withDirectory(ctx context.Context, f func(*migrate.Directory
 	}
 	d := &migrate.Directory{Export: e, Progress: m.steps.at}
 	if !m.live && !m.verify && !m.dryRun {
-		err = d.Idle(ctx)
+		err = d.Idle(ctx, &migrate.Servers{Collection: peers.Leases, Prefix: peers.LeasePrefix, Name: peers.ServerOf, Renewal: peers.LongestRenewal})
 	}
 	var at store.Revision
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ const (
 	warnPause = time.Minute
 	// loadPatience is how long Load waits for changes of the server.
 	loadPatience = 10 * time.Second
+	// runPatience is how long a request waits for a stream of another run of the server.
+	runPatience = 2 * time.Second
 	// maxAnswer limits an answer that is no stream.
 	maxAnswer = 1 << 20
 )
@@ -88,12 +91,14 @@ type Log struct {
 	head     store.Revision // the newest revision of the server that is known
 	caughtUp time.Time      // when the copy last had all that the server had
 	lost     error          // why there is no stream; nil: there is one
+	run      string         // of the server, as of the newest stream; empty: there was none
+	began    chan struct{}  // closed when a stream begins
 	warned   time.Time      // when the log of the process named the reason
 }
 
 // NewLog returns a log on a copy that ends with a revision, and can be continued. It owns the copy.
 func NewLog(c *serverclient.Client, copied store.Log, head store.Revision, log *slog.Logger) *Log {
-	l := &Log{client: c, copied: copied, log: log, through: head, head: head, floors: make(chan store.Revision, 1), caughtUp: time.Now(), lost: errors.New("not connected yet")}
+	l := &Log{client: c, copied: copied, log: log, through: head, head: head, floors: make(chan store.Revision, 1), began: make(chan struct{}), caughtUp: time.Now(), lost: errors.New("not connected yet")}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.compacting.Go(l.compact)
 	return l
@@ -122,7 +127,7 @@ func (l *Log) Lag() Lag {
 
 // Load implements store.Shared. It first takes over what the server has acknowledged, if the server can be reached.
 func (l *Log) Load(ctx context.Context, load func(string, *store.Object) error) (store.Bounds, error) {
-	head, err := l.Head(ctx)
+	head, err := l.anyHead(ctx, func(Head) error { return nil }) // a stream begins with a comparison
 	if err != nil && !errors.As(err, new(*store.UnavailableError)) {
 		return store.Bounds{}, err
 	}
@@ -233,6 +238,7 @@ func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(stor
 		return true, err
 	}
 	defer answer.Body.Close()
+	l.noteRun(answer.Header.Get(runHeader))
 	r := bufio.NewReaderSize(readerFunc(func(b []byte) (int, error) {
 		n, err := answer.Body.Read(b)
 		if n > 0 { // a part of a message counts, on a slow line
@@ -267,6 +273,44 @@ func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(stor
 		}
 	}
 }
+
+// noteRun records the run of the server with which a stream begins.
+func (l *Log) noteRun(run string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.run = run
+	close(l.began)
+	l.began = make(chan struct{})
+}
+
+// inRun calls a function with the run of the newest stream. If the server is in another run, nothing was done: inRun waits
+// for a stream of that, for a moment, and calls the function again.
+func (l *Log) inRun(ctx context.Context, f func(run string) error) error {
+	ctx, cancel := context.WithTimeout(ctx, runPatience)
+	defer cancel()
+	for {
+		l.mu.Lock()
+		run, began := l.run, l.began
+		l.mu.Unlock()
+		err := errOtherRun
+		if run != "" {
+			err = f(run)
+		}
+		if !isOtherRun(err) {
+			return err
+		}
+		select {
+		case <-began:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// errOtherRun: the server is in another run than the stream, or there was no stream yet.
+var errOtherRun error = newStatus(http.StatusConflict, reasonOtherRun, "it was restarted, and does not send its changes yet")
+
+func isOtherRun(err error) bool { return err != nil && apierrors.ReasonForError(err) == reasonOtherRun }
 
 // readerFunc is an io.Reader.
 type readerFunc func([]byte) (int, error)
@@ -380,8 +424,25 @@ func (l *Log) isLost() bool {
 	return l.lost != nil
 }
 
-// Head implements store.Shared.
-func (l *Log) Head(ctx context.Context) (store.Revision, error) {
+// Head implements store.Shared. The revision is one in the run of the stream.
+func (l *Log) Head(ctx context.Context) (head store.Revision, err error) {
+	err = l.inRun(ctx, func(run string) (err error) {
+		head, err = l.anyHead(ctx, func(h Head) error {
+			if h.Run != run {
+				return errOtherRun
+			}
+			return nil
+		})
+		return err
+	})
+	if isOtherRun(err) {
+		err = l.unavailable(err)
+	}
+	return head, err
+}
+
+// anyHead returns the newest revision of the server, if its answer passes a check.
+func (l *Log) anyHead(ctx context.Context, check func(Head) error) (store.Revision, error) {
 	limit := headTime
 	if l.isLost() {
 		limit = lostTime
@@ -393,7 +454,7 @@ func (l *Log) Head(ctx context.Context) (store.Revision, error) {
 		}
 		return 0, l.unavailable(err)
 	}
-	return head.Revision, nil
+	return head.Revision, check(head)
 }
 
 // unavailable returns the error of a request that the server did not answer, or refused.
@@ -413,7 +474,10 @@ func (l *Log) Propose(ctx context.Context, t *store.Txn) (store.Decision, error)
 		}
 	}
 	var d Decision
-	if err := call(ctx, l.client, answerTime, http.MethodPost, "/transactions", b, &d); err != nil {
+	send := func(run string) error {
+		return call(ctx, l.client, answerTime, http.MethodPost, "/transactions?run="+url.QueryEscape(run), b, &d)
+	}
+	if err := l.inRun(ctx, send); err != nil {
 		return store.Decision{}, l.proposeError(ctx, t, err)
 	}
 	return store.Decision{Made: d.Made, First: d.First, Revision: d.Last}, nil

@@ -102,8 +102,14 @@ func TestNotSealed(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	var code atomic.Int64
 	l := follow(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet { // the server can be reached
-			_, _ = io.WriteString(w, `{"revision":1}`)
+		if strings.HasSuffix(r.URL.Path, "/changes") { // the server can be reached
+			w.Header().Set("Tidemark-Run", "run")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, `{"revision":1,"run":"run"}`)
 			return
 		}
 		if own := code.Load(); own < 0 { // as the server itself answers
@@ -113,6 +119,14 @@ func TestAnswers(t *testing.T) {
 		}
 		w.WriteHeader(int(code.Load()))
 	}), emptyLog(t), slog.New(slog.DiscardHandler))
+	following := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(following)
+		for range l.Follow(ctx, 0) {
+		}
+	}()
+	defer func() { cancel(); <-following }()
 	for answer, unknown := range map[int]bool{
 		400: false, 401: false, 403: false, 404: false, 405: false, 413: false, -503: false,
 		200: true, 500: true, 502: true, 503: true, 504: true, 507: true, 520: true,

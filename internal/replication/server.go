@@ -14,6 +14,7 @@ package replication
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -58,17 +59,20 @@ type Server struct {
 
 	store *store.Store
 	began store.Revision
+	run   string // identifies this run of the server
 	slots chan struct{}
 }
 
 // NewServer returns a server for a store that was just opened.
 func NewServer(s *store.Store) *Server {
-	return &Server{store: s, began: s.Any().Revision(), slots: make(chan struct{}, MaxFollowers)}
+	return &Server{store: s, began: s.Any().Revision(), run: rand.Text(), slots: make(chan struct{}, MaxFollowers)}
 }
 
 // Head is the answer to a request for the newest revision.
 type Head struct {
 	Revision store.Revision `json:"revision"`
+	// Run identifies the run of the server: the time between a start and a stop.
+	Run string `json:"run"`
 	// Copy is set if the request described a copy.
 	Copy Copy `json:"copy,omitempty"`
 	// Facts are set if the request asked for them: what a follower must have in common with the server.
@@ -100,7 +104,7 @@ func (s *Server) ServeHead(w http.ResponseWriter, r *http.Request) {
 		fail(w, newStatus(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the path wants another method than "+r.Method))
 		return
 	}
-	answer := Head{Revision: s.store.Any().Revision()}
+	answer := Head{Revision: s.store.Any().Revision(), Run: s.run}
 	if text := r.URL.Query().Get("revision"); text != "" {
 		at, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -242,6 +246,7 @@ func (s *Server) ServeChanges(w http.ResponseWriter, r *http.Request) {
 	defer feed.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set(runHeader, s.run)
 	w.WriteHeader(http.StatusOK)
 	c := http.NewResponseController(w)
 	if c.Flush() != nil {
@@ -357,6 +362,10 @@ func (s *Server) ServeTransaction(w http.ResponseWriter, r *http.Request) {
 		fail(w, apierrors.NewBadRequest("the transaction: "+err.Error()))
 		return
 	}
+	if r.URL.Query().Get("run") != s.run {
+		fail(w, newStatus(http.StatusConflict, reasonOtherRun, "the transaction is for another run of the server: the stream of changes has to begin again first"))
+		return
+	}
 	answer, err := s.decide(r.Context(), t)
 	if err != nil {
 		fail(w, statusOf(err))
@@ -400,7 +409,14 @@ const (
 	reasonNoSpace = "NoSpace"
 	reasonUnfit   = "Unfit"
 	reasonQuota   = "StorageQuota"
+
+	reasonOtherRun = "OtherRun"
 )
+
+// runHeader has the run of the server in the answer to a request for changes. A transaction names it. A server that was
+// restored from a backup meanwhile may have another history, in which the revisions of a transaction stand for other
+// versions. A stream begins with a comparison. So what a follower knows holds in the run of its stream alone.
+const runHeader = "Tidemark-Run"
 
 // statusOf returns the answer for an error of the store.
 func statusOf(err error) *apierrors.StatusError {
