@@ -67,7 +67,10 @@ func TestControllerManager(t *testing.T) {
 			return count(s, "/apis/discovery.k8s.io/v1/namespaces/apps/endpointslices") == 3
 		})
 	}
-	c.until("the default account is there", func() bool { code, _ := k.send("GET", in+"/serviceaccounts/default", nil); return code == http.StatusOK })
+	c.until("the default account is there", func() bool {
+		code, _ := k.send("GET", in+"/serviceaccounts/default", nil)
+		return code == http.StatusOK
+	})
 
 	// The owner goes at one server, and its dependents at all.
 	a.want(http.StatusOK, "DELETE", "/apis/apps/v1/namespaces/apps/deployments/d0", object(`{"propagationPolicy":"Foreground"}`))
