@@ -52,14 +52,24 @@ type Change struct {
 
 // String describes the change: "revision 12: create pods default/web by web-operator (system:admin)".
 func (c Change) String() string {
-	return fmt.Sprintf("revision %d: %s %s %s by %s", c.Revision, c.Verb, c.Collection, c.Key, c.Actor)
+	return fmt.Sprintf("revision %d: %s by %s", c.Revision, c.what(), c.Actor)
+}
+
+// what returns the verb, the resource with the subresource, and the key.
+func (c *Change) what() string {
+	resource := c.Collection
+	if c.Actor != nil && c.Actor.Subresource != "" {
+		resource += "/" + c.Actor.Subresource
+	}
+	return c.Verb + " " + resource + " " + c.Key
 }
 
 // A Match selects changes. Empty fields select all.
 type Match struct {
 	// Verb is that of the request.
 	Verb string
-	// Resource is a resource, with its group or without: "deployments.apps", "deployments".
+	// Resource is a resource, with its group or without: "deployments.apps", "deployments". With a subresource, as
+	// in "pods/status", it selects the changes by requests for that; without one, all changes.
 	Resource string
 	// Name is a name, or a namespace, a slash and a name.
 	Name string
@@ -69,8 +79,10 @@ type Match struct {
 
 // matches reports whether a change is selected.
 func (m Match) matches(c *Change) bool {
+	resource, subresource, isSub := strings.Cut(m.Resource, "/")
 	return (m.Verb == "" || m.Verb == c.Verb) &&
-		(m.Resource == "" || m.Resource == c.Collection || strings.HasPrefix(c.Collection, m.Resource+".")) &&
+		(resource == "" || resource == c.Collection || strings.HasPrefix(c.Collection, resource+".")) &&
+		(!isSub || c.Actor != nil && c.Actor.Subresource == subresource) &&
 		(m.Name == "" || m.Name == c.Key || strings.HasSuffix(c.Key, "/"+m.Name)) &&
 		(m.By == "" || c.Actor.has(m.By))
 }
@@ -211,9 +223,6 @@ func (c Changes) checkMatch(m Match) error {
 	}
 	ctx, cancel := callContext()
 	defer cancel()
-	if name, _, isSub := strings.Cut(m.Resource, "/"); isSub {
-		return fmt.Errorf("%q: changes have the resource alone: want %q", m.Resource, name)
-	}
 	return c.env.checkResource(ctx, m.Resource)
 }
 

@@ -137,7 +137,9 @@ func (e *Env) seenBy(token, kubeconfig string) *Env {
 	}
 }
 
-// Apply creates or updates the objects of manifests, as YAML documents or JSON.
+// Apply creates the objects of manifests, YAML documents or JSON, or replaces them. Unlike kubectl apply, it keeps nothing
+// of an object that the manifest lacks but the status: finalizers and fields that others have set are gone. To change
+// a part of an object, patch or update it with a client.
 func (e *Env) Apply(t TB, manifests ...string) {
 	t.Helper()
 	ctx, cancel := callContext()

@@ -17,7 +17,7 @@ import (
 // The methods return a changed copy. docs/how-to/faults.md describes the faults.
 type Fault struct {
 	rule     faultRule
-	conflict error // two methods that exclude each other were called
+	conflict error // of methods that exclude each other, or of a wrong argument
 }
 
 // faultRule is a fault in the control API.
@@ -62,6 +62,9 @@ func (f Fault) Named(name string) Fault {
 	namespace, rest, ok := strings.Cut(name, "/")
 	if !ok {
 		namespace, rest = "", name
+	}
+	if strings.Contains(rest, "/") && f.conflict == nil {
+		f.conflict = fmt.Errorf("Named(%q): want a name, or a namespace, a slash and a name", name)
 	}
 	f.rule.Namespace, f.rule.Name = namespace, rest
 	return f
@@ -119,6 +122,9 @@ func (f Fault) Drop() Fault { return f.kind("drop") }
 
 // DropAfter breaks the connections of watches after a number of events.
 func (f Fault) DropAfter(events uint64) Fault {
+	if verbs := f.rule.Verbs; len(verbs) > 0 && verbs[0] != "watch" && f.conflict == nil {
+		f.conflict = fmt.Errorf("DropAfter is for watches: want On(\"watch\", ...)")
+	}
 	f.rule.Verbs, f.rule.Events = []string{"watch"}, events
 	return f.kind("drop")
 }
@@ -143,6 +149,12 @@ func (f Fault) selection() string {
 		if word != "" {
 			words = append(words, word)
 		}
+	}
+	if f.rule.User != "" {
+		words = append(words, "by the user "+f.rule.User)
+	}
+	if f.rule.UserAgent != "" {
+		words = append(words, "by the user agent "+f.rule.UserAgent)
 	}
 	return strings.Join(words, " ")
 }
@@ -181,6 +193,12 @@ func (e *Env) Fault(t TB, f Fault) *ActiveFault {
 	ctx, cancel := callContext()
 	defer cancel()
 	err := f.conflict
+	if err == nil && f.rule.Fault == "" {
+		err = errors.New("it has no effect: call Conflict, Latency, Status, Gone, Drop, DropAfter, LostAnswer or WebhookTimeout")
+	}
+	if err == nil && f.rule.Fault == "latency" && f.rule.DelayMilliseconds <= 0 {
+		err = errors.New("Latency wants at least a millisecond")
+	}
 	if err == nil {
 		err = e.checkResource(ctx, f.rule.resource())
 	}

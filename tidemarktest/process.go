@@ -118,7 +118,10 @@ func launch(ctx context.Context, program, logFile string) (string, error) {
 		return "", fmt.Errorf("the server does not start: %w; is %s the program tidemark?", err, program)
 	}
 	defer stdout.Close()
-	defer context.AfterFunc(ctx, func() { cmd.Process.Kill() })()
+	defer context.AfterFunc(ctx, func() {
+		cmd.Process.Kill()
+		stdout.Close() // a child of the program may keep the other end open
+	})()
 	line, err := bufio.NewReader(stdout).ReadBytes('\n')
 	var ready struct{ Control string }
 	if err == nil {

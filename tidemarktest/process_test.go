@@ -2,6 +2,7 @@ package tidemarktest
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -161,6 +163,22 @@ func TestOtherProgram(t *testing.T) {
 		if _, err := launch(t.Context(), program, filepath.Join(t.TempDir(), "log")); err == nil || !strings.Contains(err.Error(), program) || !strings.HasSuffix(err.Error(), "the program tidemark?") {
 			t.Errorf("%s: %v", program, err)
 		}
+	}
+}
+
+// TestHangingProgram: a program that says nothing, and whose child keeps its output open, does not hang the test.
+func TestHangingProgram(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no shell")
+	}
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nsleep 20\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := launch(ctx, script, filepath.Join(t.TempDir(), "log")); err == nil || !strings.Contains(err.Error(), "it is not ready") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -23,8 +23,10 @@ const (
 // findProgram returns the path of the server's program, and builds it if there is none.
 func findProgram(cache string) (string, error) {
 	if path := os.Getenv("TIDEMARK_BINARY"); path != "" {
-		_, err := os.Stat(path)
+		info, err := os.Stat(path)
 		switch {
+		case err == nil && info.IsDir():
+			return "", fmt.Errorf("TIDEMARK_BINARY: %s is a directory: want the program tidemark", path)
 		case err != nil && !filepath.IsAbs(path):
 			return "", fmt.Errorf("TIDEMARK_BINARY: %w: go test runs in the directory of the package, so use an absolute path", err)
 		case err != nil:

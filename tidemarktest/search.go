@@ -29,10 +29,12 @@ import (
 // A run whose checks fail goes on until there were no writes for three seconds, and is then checked again, so that a
 // slow machine does not fail the test. A controller that waits longer, for example between retries, needs a
 // shorter delay in tests. A run that fails while the machine is overloaded, or that does not settle in time, is
-// repeated after the others, when no other run of the search is under way, and the second time counts.
+// repeated after the others, when no other run of the search is under way, and the second time counts. The test fails
+// if there is no time to repeat it.
 type Search struct {
-	// Budget limits the time in which runs begin. If it is too short for all of them, the runs that are made are
-	// spread evenly, and the test log has the number of those that were left out. Zero: one minute.
+	// Budget limits the time in which runs begin; repetitions begin within twice that time. If it is too short for all
+	// of them, the runs that are made are spread evenly, and the test log has the number of those that were left out. The
+	// test fails if there is time for none. Zero: one minute.
 	Budget time.Duration
 	// Parallel is how many runs happen at a time; zero: twenty for each CPU, as most of the time of a run is the
 	// wait for its end. All searches of a process together have at most 32 for each CPU.
@@ -178,6 +180,7 @@ type search struct {
 
 	recorded []request // of the first run, if records is true
 	records  bool
+	doubt    bool // the first run failed while the machine was overloaded
 }
 
 // outcome is the result of a run.
@@ -188,6 +191,7 @@ type outcome struct {
 	err    error
 	hint   string // how to see the end
 	doubt  bool   // it failed while the machine was overloaded, or was too slow
+	open   bool   // it failed in doubt, and there was no time to repeat it
 }
 
 // do makes the first run, and then one with each disturbance that points returns.
@@ -202,7 +206,12 @@ func (s *search) do(env *Env, points func() []disturbance) {
 	}
 	s.begin = time.Now()
 	s.Budget, s.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, runsPerCPU*runtime.GOMAXPROCS(0))
-	if err := s.runFirst(env); err != nil {
+	err := s.runFirst(env)
+	if s.doubt {
+		s.t.Logf("tidemarktest: %s: the first run failed while the machine was overloaded, and is repeated: %v", s.name, err)
+		err = s.runFirst(env)
+	}
+	if err != nil {
 		s.t.Fatalf("tidemarktest: %s: the first run: %v", s.name, err)
 		return
 	}
@@ -227,9 +236,14 @@ func (s *search) runFirst(env *Env) (err error) {
 	}
 	defer func() {
 		if err != nil {
+			s.doubt = ctx.Err() != nil && s.origin.session.overloaded()
+			if busiest := s.origin.busiest(); busiest != "" { // it would not settle on any machine
+				s.doubt, err = false, fmt.Errorf("%w%s", err, busiest)
+			}
 			s.origin.discard()
 		}
 	}()
+	s.doubt = false
 	if s.records {
 		if err := s.origin.record(ctx); err != nil {
 			return err
@@ -338,7 +352,7 @@ func (s *search) runAll(all []disturbance) []outcome {
 
 // repeat makes the runs again whose failures are in doubt, one after the other, until twice the budget has passed. A
 // failure that comes again counts for all runs with that failure. Repeat begins no run after one without a
-// disturbance has failed. A failure that remains in doubt does not count: its run is one that was not made.
+// disturbance has failed. What is not repeated for lack of time stays open.
 func (s *search) repeat(all []disturbance, outcomes []outcome) {
 	s.t.Helper()
 	doubts, repeated := 0, 0
@@ -351,8 +365,10 @@ func (s *search) repeat(all []disturbance, outcomes []outcome) {
 		doubts++
 		switch {
 		case certain[o.err.Error()]:
-		case i > 0 && outcomes[0].err != nil, time.Since(s.begin) > 2*s.Budget:
+		case i > 0 && outcomes[0].err != nil:
 			*o = outcome{index: i}
+		case time.Since(s.begin) > 2*s.Budget:
+			o.open = true
 		default:
 			runSlots <- struct{}{}
 			*o = s.runWith(&all[i], true)
@@ -472,13 +488,15 @@ func (s *search) check(r *Run) error {
 // error, since one bug has many.
 func (s *search) report(all []disturbance, outcomes []outcome) {
 	s.t.Helper()
-	left, missed, failed := 0, 0, 0
+	left, missed, failed, open := 0, 0, 0, 0
 	same := map[string][]int{} // the outcomes with an error
 	var ways []string          // the errors, in the order of their first outcomes
 	for i, o := range outcomes {
 		switch d := &all[i]; {
 		case !o.tried:
 			left++
+		case o.open:
+			open++
 		case o.err == nil && o.missed:
 			missed++
 		case o.err == nil:
@@ -503,7 +521,13 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 	if missed > 0 {
 		s.t.Logf("tidemarktest: %s: %d of %d disturbances did not happen, because those runs sent other requests", s.name, missed, len(all)-1)
 	}
-	if left > 0 {
+	if open > 0 {
+		s.t.Errorf("tidemarktest: %s: %d of %d runs failed while the machine was overloaded, or were too slow, and %v left no time to repeat them: "+
+			"they prove nothing. Set a larger Search.Budget, or run fewer tests at a time", s.name, open, len(all), 2*s.Budget)
+	}
+	if left >= len(all)-1 && len(all) > 1 {
+		s.t.Errorf("tidemarktest: %s: the budget of %v ended before a run with a disturbance began: set a larger Search.Budget", s.name, s.Budget)
+	} else if left > 0 {
 		s.t.Logf("tidemarktest: %s: the budget of %v ended before %d of %d runs began; Search.Budget sets a larger one", s.name, s.Budget, left, len(all))
 	}
 }

@@ -359,6 +359,54 @@ func TestSearchOverloaded(t *testing.T) {
 	}
 }
 
+// TestSearchWithoutTime: a search that judges nothing fails the test: one whose failures could not be repeated, and one that
+// had no time for a disturbance.
+func TestSearchWithoutTime(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		search tidemarktest.Search
+		want   string
+	}{
+		"no repetition": {tidemarktest.Search{Parallel: 8, Budget: 1500 * time.Millisecond}, "arger Search.Budget"},
+		"no run":        {tidemarktest.Search{Budget: 1}, "arger Search.Budget"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &tidemarktest.World{Host: slowHost{tidemarktest.Start(t).Host()}}
+			r := &recording{TB: t}
+			var runs atomic.Int64
+			row.search.EveryPrefix(r, w.Fork(t), func(ctx context.Context, e *tidemarktest.Env) {
+				wrong := runs.Add(1) > 2
+				levelTriggered(ctx, e)
+				if wrong {
+					for begin := time.Now(); time.Since(begin) < 1500*time.Millisecond; time.Sleep(10 * time.Millisecond) {
+						send(ctx, e, "GET", configMaps+"/"+steps[0], "") // the run goes on past the time for repetitions
+					}
+					send(ctx, e, "DELETE", configMaps+"/"+steps[0], "")
+				}
+			})
+			if len(r.errors) != 1 || !strings.Contains(r.errors[0], row.want) {
+				t.Errorf("the errors are %q, want one with %q\n%s", r.errors, row.want, &r.log)
+			}
+		})
+	}
+}
+
+// TestSearchHotLoop: if the first run does not settle because of a hot loop, the error names who writes what.
+func TestSearchHotLoop(t *testing.T) {
+	t.Parallel()
+	r := &fatal{&recording{TB: t}}
+	tidemarktest.EveryPrefix(r, tidemarktest.Start(t), func(ctx context.Context, e *tidemarktest.Env) {
+		create(ctx, e, "hot")
+		for i := 0; ctx.Err() == nil; i++ {
+			send(ctx, e, "PUT", configMaps+"/hot", fmt.Sprintf(`{"metadata":{"name":"hot"},"data":{"n":"%d"}}`, i))
+		}
+	})
+	if len(r.errors) != 1 || !strings.Contains(r.errors[0], " times: update configmaps default/hot by ") {
+		t.Errorf("the errors are %q", r.errors)
+	}
+}
+
 // TestSearchOnReplica: the runs of a search are on copies of the cluster, which have no replicas.
 func TestSearchOnReplica(t *testing.T) {
 	t.Parallel()
@@ -472,7 +520,7 @@ func TestChanges(t *testing.T) {
 		`no resource "confgmaps"`:      {Resource: "confgmaps"},
 		`the verb "remove" is not one`: {Verb: "remove"},
 		`no resource "pods.apps"`:      {Resource: "pods.apps"},
-		`want "pods"`:                  {Resource: "pods/status"},
+		`"pods" has no subresource`:    {Resource: "pods/stats"},
 	} {
 		r := &fatal{&recording{TB: t}}
 		env.Changes(r).Never(m)
@@ -481,6 +529,7 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	env.Changes(t).Never(tidemarktest.Match{Verb: "deletecollection", Resource: "deployments"}) // which the server has
+	env.Changes(t).Never(tidemarktest.Match{Resource: "pods/status"})
 	env.Golden(t, "testdata/golden/steps.yaml")
 	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "1")
 	written := filepath.Join(t.TempDir(), "new", "steps.yaml")

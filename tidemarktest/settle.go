@@ -103,7 +103,12 @@ const (
 func (e *Env) busiest() string {
 	ctx, cancel := callContext()
 	defer cancel()
-	changes, err := e.history(ctx, e.world.Revision, 0)
+	var now worldInfo
+	if err := e.session.control.call(ctx, "GET", worldPath(e.world.Name), nil, &now); err != nil {
+		return ""
+	}
+	// A hot loop makes more changes than a history may have.
+	changes, err := e.history(ctx, max(e.world.Revision, now.Revision-min(now.Revision, busyChanges)), 0)
 	if err != nil {
 		return ""
 	}
@@ -114,7 +119,7 @@ func (e *Env) busiest() string {
 	writes := map[writer]int{}
 	for i := range changes {
 		c := &changes[i]
-		writes[writer{c.Verb + " " + c.id(), c.Actor.String()}]++
+		writes[writer{c.what(), c.Actor.String()}]++
 	}
 	all := slices.SortedFunc(maps.Keys(writes), func(a, b writer) int {
 		return cmp.Or(cmp.Compare(writes[b], writes[a]), cmp.Compare(a.what, b.what), cmp.Compare(a.actor, b.actor))

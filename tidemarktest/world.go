@@ -129,7 +129,7 @@ func (w *World) complete(ctx context.Context, env *Env) error {
 	}
 	definitions, _, err := readPaths(w.CRDDirectoryPaths, w.ErrorIfCRDPathMissing)
 	if err != nil {
-		return err
+		return fmt.Errorf("CRDDirectoryPaths: %w", err)
 	}
 	if env.webhook, err = w.Webhooks.server(ctx, w.host.control); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (w *World) prepare(ctx context.Context) error {
 	defer cancel()
 	definitions, missing, err := readPaths(w.CRDDirectoryPaths, w.ErrorIfCRDPathMissing)
 	if err != nil {
-		return err
+		return fmt.Errorf("CRDDirectoryPaths: %w", err)
 	}
 	fixtures, err := readFixtures(w.Fixtures)
 	if err != nil {
