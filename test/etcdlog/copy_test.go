@@ -267,7 +267,17 @@ func TestServerCopy(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the copy: %v, %v", info, err)
 	}
+	other := &tidemark.Server{InProcess: true, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
+	must(t, other.Start(t.Context()))
+	theirs, err := kubernetes.NewForConfig(other.RESTConfig())
+	must(t, err)
+	_, err = theirs.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "meanwhile"}}, metav1.CreateOptions{})
+	must(t, err)
+	must(t, other.Close())
 	s, client, log := start("")
+	if _, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "meanwhile", metav1.GetOptions{ResourceVersion: "0"}); err != nil {
+		t.Errorf("a server that has started lacks what was there before: %v", err)
+	}
 	if !strings.Contains(log.String(), "read the objects from the copy") {
 		t.Errorf("the copy was not used:\n%s", log)
 	}
