@@ -147,8 +147,8 @@ func (w *World) storageChecks() []httpapi.Check {
 		}, Note: func() string {
 			u := w.store.Stats().Log
 			switch {
-			case u.Full: // of all servers alike, which answer reads, and deletions
-				return fmt.Sprintf(", full: etcd refuses writes, its database of %d bytes has reached the quota of %d", u.TotalBytes, u.LimitBytes)
+			case u.Full: // All servers are full alike, and still answer reads and deletions: the check passes.
+				return fmt.Sprintf(", full: etcd refuses writes, its database of %d bytes has reached its quota", u.TotalBytes)
 			case u.LimitBytes > 0 && u.TotalBytes >= u.LimitBytes/5*4:
 				return fmt.Sprintf(", nearly full: etcd's database has %d of %d bytes", u.TotalBytes, u.LimitBytes)
 			case u.FreeBytes < 2*u.NeededBytes:

@@ -49,7 +49,7 @@ func (w *World) newPeers(facts []peers.Fact) *peers.Peers {
 	}
 	return peers.New(peers.Config{
 		Startup:  startup.Config{Registry: w.verbs, Catalog: builtin.Catalog(), Address: r.reachedAt(), Shared: true, Now: w.now},
-		Identity: r.identity, Facts: facts, Now: w.now, Log: s.logOf(logStore),
+		Identity: r.identity, Facts: facts, Fail: s.fail, Now: w.now, Log: s.logOf(logStore),
 	})
 }
 

@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/peers"
 	"github.com/tidemark-dev/tidemark/internal/replication"
@@ -72,8 +75,11 @@ func (w *World) checkFollowed(ctx context.Context, own []peers.Fact) error {
 // followedDiffers returns an error if the server that is followed differs. Asked reports whether it has answered.
 func followedDiffers(ctx context.Context, log factSource, followed FollowingStorage, own []peers.Fact) (differs error, asked bool) {
 	theirs, err := log.Facts(ctx)
+	if apierrors.ReasonForError(err) == metav1.StatusReasonForbidden {
+		return fmt.Errorf("the server %s, which this one follows: %w", followed.Following(), err), true
+	}
 	if err != nil {
-		return nil, false
+		return nil, false // the log of the follower has the reason
 	}
 	for _, f := range own {
 		if value, ok := theirs[f.Name]; ok && !f.Agrees(value) {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -155,7 +156,7 @@ func (c *Cluster) OpenShared(_ context.Context, set *encryption.Set) (store.Shar
 	}
 	options := c.options(set)
 	switch file := filepath.Join(c.Path, copyFile); {
-	case c.Path == "":
+	case c.Path == "", runtime.GOOS == "windows": // there an open file cannot be removed
 	case set.Empty():
 		options.Copy = file
 	default: // the file would have what is encrypted in etcd

@@ -38,6 +38,8 @@ type Config struct {
 	// Facts are what all servers must have in common, by what they are, with what to do if they
 	// differ.
 	Facts []Fact
+	// Fail ends the server: it must not run beside one that was not seen when it joined.
+	Fail func(error)
 	// Now is the wall clock; nil: time.Now.
 	Now func() time.Time
 	Log *slog.Logger
@@ -85,6 +87,7 @@ type Peers struct {
 	c     Config
 	ended map[string]store.Revision // Leases that were not renewed, by key
 	shows bool                      // the Lease may exist
+	blind bool                      // it joined while etcd was full, when no server can renew its Lease
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 }
@@ -94,6 +97,9 @@ func New(c Config) *Peers {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Fail == nil {
+		c.Fail = func(error) {}
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -102,7 +108,7 @@ func New(c Config) *Peers {
 
 // Check returns an error if a server that lives differs from this one in what all must have in common. A
 // Lease that is not current by the clock of this server can be that of a server with another clock: Check
-// waits for a renewal if that one differs.
+// waits for a renewal if that one differs. It deletes the Lease if there is none, unless etcd is full.
 func (p *Peers) Check(ctx context.Context) error {
 	state, err := p.c.Startup.Registry.Store.MostRecent(ctx)
 	if err != nil {
@@ -179,6 +185,9 @@ func (p *Peers) awaitRenewal(ctx context.Context, old []difference) error {
 		case <-end.C:
 			for _, d := range old {
 				p.ended[d.key] = d.modified
+				if p.c.Startup.Registry.Store.Stats().Log.Full { // a server that lives cannot renew it
+					continue
+				}
 				if err := p.remove(ctx, d.key, d.modified); err != nil {
 					p.c.Log.Warn("the Lease of a server that has ended could not be deleted", "lease", d.key, "err", err)
 				}
@@ -273,13 +282,32 @@ func (p *Peers) Join(ctx context.Context) error {
 }
 
 // unlessFull returns the error of a write, but not that etcd is full: a server that cannot be shown to the others
-// answers reads, and deletes what fills etcd. It is shown as soon as there is space.
+// answers reads, and deletes what fills etcd. It is shown as soon as there is space, and compared then.
 func (p *Peers) unlessFull(err error) error {
-	if !errors.Is(err, store.ErrNoSpace) && apierrors.ReasonForError(err) != "InsufficientStorage" {
+	if !isFull(err) {
 		return err
 	}
+	p.blind = true
 	p.c.Log.Warn("this server is not shown to the others", "err", err)
 	return nil
+}
+
+func isFull(err error) bool {
+	return errors.Is(err, store.ErrNoSpace) || apierrors.ReasonForError(err) == "InsufficientStorage"
+}
+
+// look compares the server with the others, after it joined while they could not renew their Leases. It waits until
+// those that live have done so.
+func (p *Peers) look(ctx context.Context) {
+	select {
+	case <-time.After(LongestRenewal):
+	case <-ctx.Done():
+		return
+	}
+	if err := p.Check(ctx); err != nil && ctx.Err() == nil {
+		p.c.Fail(err)
+	}
+	p.blind = false
 }
 
 func (p *Peers) run(ctx context.Context) {
@@ -292,9 +320,13 @@ func (p *Peers) run(ctx context.Context) {
 			return
 		}
 		round, cancel := context.WithTimeout(ctx, renewal)
-		err := errors.Join(p.renew(round), p.publish(round), p.forget(round))
+		renewed := p.renew(round)
+		err := errors.Join(renewed, p.publish(round), p.forget(round))
 		cancel()
-		if err != nil && ctx.Err() == nil {
+		if renewed == nil && p.blind {
+			p.look(ctx)
+		}
+		if err != nil && ctx.Err() == nil && !isFull(err) { // the log of the storage has a line about that
 			p.c.Log.Warn("this server is not shown to the others", "err", err)
 		}
 	}

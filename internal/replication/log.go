@@ -98,7 +98,7 @@ type Log struct {
 
 // NewLog returns a log on a copy that ends with a revision, and can be continued. It owns the copy.
 func NewLog(c *serverclient.Client, copied store.Log, head store.Revision, log *slog.Logger) *Log {
-	l := &Log{client: c, copied: copied, log: log, through: head, head: head, floors: make(chan store.Revision, 1), began: make(chan struct{}), caughtUp: time.Now(), lost: errors.New("not connected yet")}
+	l := &Log{client: c, copied: copied, log: log, through: head, head: head, floors: make(chan store.Revision, 1), began: make(chan struct{}), caughtUp: time.Now(), lost: errNoStream}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.compacting.Go(l.compact)
 	return l
@@ -284,28 +284,41 @@ func (l *Log) noteRun(run string) {
 }
 
 // inRun calls a function with the run of the newest stream. If the server is in another run, nothing was done: inRun waits
-// for a stream of that, for a moment, and calls the function again.
+// for a stream of that, for a moment, and calls the function again. The error is a *notDone if the function was not
+// called, or did nothing.
 func (l *Log) inRun(ctx context.Context, f func(run string) error) error {
-	ctx, cancel := context.WithTimeout(ctx, runPatience)
-	defer cancel()
+	patience := time.NewTimer(runPatience)
+	defer patience.Stop()
 	for {
 		l.mu.Lock()
-		run, began := l.run, l.began
+		run, began, lost := l.run, l.began, l.lost
 		l.mu.Unlock()
-		err := errOtherRun
-		if run != "" {
-			err = f(run)
-		}
-		if !isOtherRun(err) {
-			return err
+		switch {
+		case run != "":
+			if err := f(run); !isOtherRun(err) {
+				return err
+			}
+		case lost != nil && lost != errNoStream: //nolint:errorlint // it is set as it is
+			return &notDone{l.unavailable(lost)} // there was no stream at all
 		}
 		select {
 		case <-began:
+		case <-patience.C:
+			return &notDone{l.unavailable(errOtherRun)}
 		case <-ctx.Done():
-			return err
+			return &notDone{ctx.Err()}
 		}
 	}
 }
+
+// notDone is the error of a request that the server did not get, or refused as one for another run.
+type notDone struct{ err error }
+
+func (e *notDone) Error() string { return e.err.Error() }
+func (e *notDone) Unwrap() error { return e.err }
+
+// errNoStream is Log.lost before the first try.
+var errNoStream = errors.New("not connected yet")
 
 // errOtherRun: the server is in another run than the stream, or there was no stream yet.
 var errOtherRun error = newStatus(http.StatusConflict, reasonOtherRun, "it was restarted, and does not send its changes yet")
@@ -435,8 +448,8 @@ func (l *Log) Head(ctx context.Context) (head store.Revision, err error) {
 		})
 		return err
 	})
-	if isOtherRun(err) {
-		err = l.unavailable(err)
+	if refused := (*notDone)(nil); errors.As(err, &refused) {
+		err = refused.err
 	}
 	return head, err
 }
@@ -477,7 +490,11 @@ func (l *Log) Propose(ctx context.Context, t *store.Txn) (store.Decision, error)
 	send := func(run string) error {
 		return call(ctx, l.client, answerTime, http.MethodPost, "/transactions?run="+url.QueryEscape(run), b, &d)
 	}
-	if err := l.inRun(ctx, send); err != nil {
+	err := l.inRun(ctx, send)
+	if refused := (*notDone)(nil); errors.As(err, &refused) {
+		return store.Decision{}, refused.err
+	}
+	if err != nil {
 		return store.Decision{}, l.proposeError(ctx, t, err)
 	}
 	return store.Decision{Made: d.Made, First: d.First, Revision: d.Last}, nil

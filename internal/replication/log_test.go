@@ -139,6 +139,34 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestAway: a follower that has never reached its server says why, and does not wait for a stream.
+func TestAway(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	client := &serverclient.Client{HTTP: s.Client(), URL: s.URL}
+	s.Close()
+	l := replication.NewLog(client, emptyLog(t), 0, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	following := make(chan struct{})
+	go func() {
+		defer close(following)
+		for range l.Follow(ctx, 0) {
+		}
+	}()
+	defer func() { cancel(); <-following }()
+	for {
+		_, err := l.Head(t.Context())
+		if down := (*store.UnavailableError)(nil); !errors.As(err, &down) {
+			t.Fatalf("got %v", err)
+		}
+		if strings.Contains(err.Error(), "connection refused") {
+			break
+		}
+	}
+	if _, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{{Collection: "pods", Key: "ns/b", Value: []byte(`""`), RevisionAt: 1}}}); errors.Is(err, store.ErrUnknown) || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("a transaction: %v", err)
+	}
+}
+
 // TestEnd: the server ends each stream some time. The follower goes on with another one, and stays connected.
 func TestEnd(t *testing.T) {
 	s := stored(t)

@@ -21,9 +21,9 @@ import (
 // Close is called once, after all other calls have returned.
 type Shared interface {
 	// Load calls load once for each object as of one revision, and returns what the log holds.
-	// The revision is not older than any that was acknowledged before the call. Load calls the
-	// function from several goroutines; the objects come in any order. *ExpiredError: compaction
-	// overtook it, and the caller may begin again.
+	// The revision may be one of before the call: Follow catches up, and Head says how far. Load
+	// calls the function from several goroutines; the objects come in any order. *ExpiredError:
+	// compaction overtook it, and the caller may begin again.
 	Load(ctx context.Context, load func(collection string, o *Object) error) (Bounds, error)
 
 	// Follow yields all changes after a revision, by any server, in order. A batch holds whole

@@ -196,6 +196,64 @@ func TestFull(t *testing.T) {
 	must(t, second.Close())
 }
 
+// TestDifferentWhileFull: while etcd is full, servers cannot renew their Leases, and look as if they had ended. A server with
+// other settings that starts then ends when there is space again, and the one that was there goes on.
+func TestDifferentWhileFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for Leases")
+	}
+	t.Parallel()
+	c, dir := startCluster(t, 1, func(o *embed.Config) { o.QuotaBackendBytes = 16 << 20 }), t.TempDir()
+	start := func(ports string) (*tidemark.Server, kubernetes.Interface) {
+		s := &tidemark.Server{InProcess: true, ServiceNodePortRange: ports, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, UsageInterval: 100 * time.Millisecond, Path: sameFiles(t, dir)}}
+		must(t, s.Start(t.Context()))
+		t.Cleanup(func() { s.Close() })
+		client, err := kubernetes.NewForConfig(s.RESTConfig())
+		must(t, err)
+		return s, client
+	}
+	first, client := start("")
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: c.servers()})
+	must(t, err)
+	defer etcd.Close()
+	for i := 0; ; i++ {
+		if _, err := etcd.Put(t.Context(), fmt.Sprint("other", i), strings.Repeat("x", 1<<20)); err != nil {
+			break
+		}
+	}
+	lease := func() metav1.MicroTime {
+		all, err := client.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=tidemark", ResourceVersion: "0"})
+		must(t, err)
+		if len(all.Items) != 1 {
+			t.Fatalf("the Leases: %v", all.Items)
+		}
+		return *all.Items[0].Spec.RenewTime
+	}
+	until(t, "the Lease has expired", func() bool { return time.Since(lease().Time) > 41*time.Second })
+	second, _ := start("31000-31100")
+	lease() // is there
+	_, err = etcd.Delete(t.Context(), "other", clientv3.WithPrefix())
+	must(t, err)
+	head, err := etcd.Get(t.Context(), "x")
+	must(t, err)
+	_, err = etcd.Compact(t.Context(), head.Header.Revision, clientv3.WithCompactPhysical())
+	must(t, err)
+	_, err = etcd.Defragment(t.Context(), c.servers()[0])
+	must(t, err)
+	_, err = etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
+	must(t, err)
+	select {
+	case <-second.Done():
+		if !strings.Contains(second.Err().Error(), "another range of node ports") {
+			t.Errorf("the second server has ended: %v", second.Err())
+		}
+	case <-first.Done():
+		t.Errorf("the first server has ended: %v", first.Err())
+	case <-time.After(2 * time.Minute):
+		t.Error("the second server goes on")
+	}
+}
+
 // files writes a certificate authority, and certificates that it signs for this machine.
 func files(t *testing.T, names ...string) (dir string) {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -30,9 +30,10 @@ import (
 //
 //   - its checksums hold, and this program wrote it: another one may read values in another way;
 //   - the cluster and the prefix are the same, and the history of the cluster reaches back to the revision;
-//   - at that revision the cluster has the newest object of the file, as it is there: after the restore of a
-//     backup, the same revision is another state. Leases change every few seconds, so the newest object is
-//     never much older than the revision.
+//   - at that revision the cluster has the newest object of the file with the same content, and as many keys: after
+//     the restore of a backup, the same revision is another state. Leases change every few seconds, so the newest
+//     object is a few revisions older at most. There is no copy of a state in which it is older than that: then
+//     something deletes, and nothing writes.
 //
 // A start removes the file. So it is used once, and never grows old beside a server.
 //
@@ -48,9 +49,12 @@ const (
 	// is read: objects have at most a few MiB.
 	copyBlock     = 512 << 10
 	mostCopyBlock = 64 << 20
-	// mostBehind is how many revisions the cluster may be ahead of the copy, beyond one for each object. Following
-	// more takes longer than reading all objects.
-	mostBehind = 10_000
+	// The cluster may be ahead of the copy by leastBehind revisions and one for each behindShare objects, at most by
+	// mostBehind. A revision takes up to twice as long to follow as an object to read, and a server that starts
+	// waits for ten seconds at most until it has followed all.
+	leastBehind, behindShare, mostBehind = 1_000, 4, 20_000
+	// newestAge is how many revisions older than the copy its newest object may be.
+	newestAge = 10
 )
 
 // copyHeader describes a copy.
@@ -60,23 +64,35 @@ type copyHeader struct {
 	Prefix   string         `json:"prefix"`
 	Revision store.Revision `json:"revision"`
 	Objects  int            `json:"objects"`
+	Keys     int64          `json:"keys"` // of the cluster below the prefix, at the revision
 	Blocks   int            `json:"blocks"`
 	// Collection and Key are those of the newest object.
 	Collection string `json:"collection"`
 	Key        string `json:"key"`
 }
 
-// program identifies the file of this program; empty: it is not known.
+// program identifies the file of this program; empty: it is not known. Open calls it first: later another file may
+// have its name.
 var program = sync.OnceValue(func() string {
-	path, err := os.Executable()
-	if err != nil {
-		return ""
-	}
+	path := "/proc/self/exe" // of Linux: the file that runs
 	info, err := os.Stat(path)
 	if err != nil {
+		if path, err = os.Executable(); err == nil {
+			info, err = os.Stat(path)
+		}
+	}
+	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, %d bytes of %d", filepath.Base(path), info.Size(), info.ModTime().UnixNano())
+	revision := ""
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range build.Settings {
+			if s.Key == "vcs.revision" {
+				revision = s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("%d bytes of %d, revision %s", info.Size(), info.ModTime().UnixNano(), revision)
 })
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -119,10 +135,17 @@ func (l *Log) keep(ctx context.Context, s *store.State) error {
 			newest, h.Collection, h.Key = o, collection, o.Key
 		}
 	}
-	if newest == nil {
+	if newest == nil || h.Revision-newest.Modified > newestAge {
 		return nil
 	}
-	f, err := os.OpenFile(part(l.o.Copy), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	var err error
+	if h.Keys, err = l.countAt(ctx, h.Revision); err != nil {
+		return err
+	}
+	if err := RemoveCopy(l.o.Copy); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(part(l.o.Copy), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -140,6 +163,16 @@ func (l *Log) keep(ctx context.Context, s *store.State) error {
 		return err
 	}
 	return os.Rename(part(l.o.Copy), l.o.Copy) // without a sync: the checksums show what a power loss took
+}
+
+// countAt returns how many keys the cluster had below the prefix at a revision.
+func (l *Log) countAt(ctx context.Context, at store.Revision) (int64, error) {
+	prefix := l.o.Prefix + "/"
+	answer, err := l.read(ctx, &pb.RangeRequest{Key: []byte(prefix), RangeEnd: []byte(rangeEnd(prefix)), Revision: int64(at), CountOnly: true}, quick)
+	if err != nil {
+		return 0, err
+	}
+	return answer.Count, nil
 }
 
 // writeBlocks writes the objects of a state, on all processors.
@@ -234,6 +267,9 @@ func (l *Log) loadCopy(ctx context.Context, head store.Revision, load func(strin
 		return b, false, nil
 	}
 	f, err := os.Open(l.o.Copy)
+	if err == nil {
+		defer f.Close()
+	}
 	if removed := RemoveCopy(l.o.Copy); removed != nil {
 		err = errors.Join(err, removed)
 	}
@@ -243,7 +279,6 @@ func (l *Log) loadCopy(ctx context.Context, head store.Revision, load func(strin
 		}
 		return b, false, nil
 	}
-	defer f.Close()
 	began := time.Now()
 	h, floor, err := l.checkCopy(ctx, f, head)
 	if ctx.Err() != nil {
@@ -254,7 +289,10 @@ func (l *Log) loadCopy(ctx context.Context, head store.Revision, load func(strin
 		return b, false, nil
 	}
 	if err := l.readCopy(ctx, f, load); err != nil {
-		l.log.Warn("the copy of the objects changed while it was read", "err", err)
+		if ctx.Err() != nil {
+			return b, false, ctx.Err()
+		}
+		l.log.Warn("the copy of the objects could not be read; all are read from etcd", "err", err)
 		return b, false, &store.ExpiredError{Revision: head, Floor: head + 1}
 	}
 	l.log.Info("read the objects from the copy", "objects", h.Objects, "revision", h.Revision, "behind", head-h.Revision, "took", time.Since(began).Round(time.Millisecond))
@@ -274,7 +312,7 @@ func (l *Log) checkCopy(ctx context.Context, f *os.File, head store.Revision) (h
 		return h, 0, errors.New("it is of another cluster")
 	case h.Revision > head:
 		return h, 0, fmt.Errorf("it is of revision %d, and the cluster is at %d", h.Revision, head)
-	case head-h.Revision > store.Revision(h.Objects+mostBehind):
+	case head-h.Revision > store.Revision(min(leastBehind+h.Objects/behindShare, mostBehind)):
 		return h, 0, fmt.Errorf("the cluster is %d revisions ahead", head-h.Revision)
 	}
 	objects := 0
@@ -310,8 +348,16 @@ func (l *Log) checkCopy(ctx context.Context, f *os.File, head store.Revision) (h
 	return h, floor, l.claim(ctx, &h, newest)
 }
 
-// claim returns an error unless the cluster had an object of the copy at the revision of that.
+// claim returns an error unless the cluster had the newest object of a copy, and as many keys, at the revision of the
+// copy.
 func (l *Log) claim(ctx context.Context, h *copyHeader, o *store.Object) error {
+	keys, err := l.countAt(ctx, h.Revision)
+	if err != nil {
+		return err
+	}
+	if keys != h.Keys {
+		return fmt.Errorf("at revision %d the cluster had %d keys, and not %d: it was restored from a backup", h.Revision, keys, h.Keys)
+	}
 	key, err := l.etcdKey(h.Collection, h.Key)
 	if err != nil {
 		return err
@@ -461,7 +507,7 @@ func (r *frames) next() ([]byte, error) {
 	return r.payload, nil
 }
 
-// copied is an object of a block, in the memory of that.
+// copied is an object of a block. Its bytes are those of the block.
 type copied struct {
 	key, value        []byte
 	created, modified store.Revision
@@ -473,7 +519,7 @@ func (c *copied) object() *store.Object {
 	return &store.Object{Key: string(c.key), Held: bytes.Clone(c.value), Created: c.created, Modified: c.modified, RevisionAt: c.revisionAt}
 }
 
-// decompress returns the block of a payload, in a buffer if that is large enough.
+// decompress returns the block of a payload. It uses the buffer if the block fits into it.
 func decompress(buffer, payload []byte) ([]byte, error) {
 	if n, err := s2.DecodedLen(payload); err != nil || n > mostCopyBlock {
 		return nil, errBadCopy

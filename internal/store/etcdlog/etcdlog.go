@@ -124,6 +124,9 @@ func Open(o Options) (*Log, error) {
 	o.CompactionInterval = cmp.Or(o.CompactionInterval, DefaultCompactionInterval)
 	o.UsageInterval = cmp.Or(o.UsageInterval, DefaultUsageInterval)
 	o.MaxTxnOps = cmp.Or(o.MaxTxnOps, DefaultMaxTxnOps)
+	if o.Copy != "" {
+		program()
+	}
 	if o.Prefix == "/" {
 		return nil, errors.New("etcd: the prefix of keys is empty")
 	}

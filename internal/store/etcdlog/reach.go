@@ -26,12 +26,12 @@ import (
 const (
 	// lostAfter is how long etcd may fail to answer before it counts as lost.
 	lostAfter = 10 * time.Second
+	// slowStart is how long etcd may fail to give the first answer until the log of the process has a line.
+	slowStart = 2 * time.Second
 	// probeEvery is the pause between two looks at the connection, and idleProbe how long nothing
 	// has to be asked until a look becomes a request.
 	probeEvery = time.Second
-	// slowStart is how long etcd may fail to give the first answer until the log of the process has a line.
-	slowStart = 2 * time.Second
-	idleProbe = 4 * time.Second
+	idleProbe  = 4 * time.Second
 )
 
 // reach is whether the cluster answers.
