@@ -294,7 +294,8 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 // Close stops the server: it accepts no more requests, ends watches cleanly, lets
-// requests finish for a moment, syncs and closes the log, all within a second. If an audit
+// requests finish for a moment, syncs and closes the log, all within a second. On etcd it may take two seconds
+// longer, to leave a copy of the objects for the next start. If an audit
 // webhook does not answer, it waits up to five seconds longer for the last events to be sent. It
 // is idempotent, and does nothing for a server that was not started. It returns the error
 // of closing the log. With ShutdownDelay, all this begins after the delay.

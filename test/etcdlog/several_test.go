@@ -139,7 +139,7 @@ func TestSeveral(t *testing.T) {
 }
 
 // TestDirectoryInUse: each server has a directory of its own for its other files. A second server in the same one
-// does not start, and leaves it as it was.
+// does not start.
 func TestDirectoryInUse(t *testing.T) {
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	server := func() *tidemark.Server {
