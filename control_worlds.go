@@ -44,7 +44,7 @@ func (w worlds) find(name string) (*World, error) {
 	if f != nil {
 		return f, nil
 	}
-	return nil, fmt.Errorf("the world %q: %w", name, control.ErrNotFound)
+	return nil, fmt.Errorf("the world %q: %w: it was closed, or its test has ended", name, control.ErrNotFound)
 }
 
 // Create implements control.Worlds.

@@ -24,6 +24,10 @@ func (c Clock) Now(t TB) time.Time {
 // that clock.
 func (c Clock) Advance(t TB, d time.Duration) {
 	t.Helper()
+	if d < time.Millisecond {
+		t.Fatalf("tidemarktest: Advance(%v): want a millisecond or more: a clock does not go back", d)
+		return
+	}
 	c.call(t, "POST", map[string]int64{"milliseconds": d.Milliseconds()}, "clock/advance")
 }
 

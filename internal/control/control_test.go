@@ -330,6 +330,8 @@ func TestErrors(t *testing.T) {
 		{"GET", "/control/v1/worlds/root/state?revision=9000000000000000000", "", 404, "9000000000000000000"},
 		{"GET", "/control/v1/worlds/root/history?after=1", "", 410, "1"},
 		{"POST", "/control/v1/worlds/root/users", `{}`, 400, "name"},
+		{"POST", "/control/v1/worlds/root/users", `{"name":"a\nb"}`, 400, "control character"},
+		{"POST", "/control/v1/worlds/root/users", `{"name":"a","groups":[""]}`, 400, "groups"},
 		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"kind: A"}]}`, 400, "a.yaml: the document has no apiVersion"},
 		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"apiVersion: v1\nkind: A"}]}`, 400, "metadata.name"},
 		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"a: 1\na: 2"}]}`, 400, "a.yaml"},

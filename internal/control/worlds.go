@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -123,6 +126,10 @@ func (h *handler) addUser(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case u.Name == "":
 		return badRequest("the user has no name")
+	case strings.ContainsFunc(u.Name, unicode.IsControl):
+		return badRequest("the user's name %q has a control character", u.Name)
+	case slices.ContainsFunc(u.Groups, func(g string) bool { return g == "" || strings.ContainsFunc(g, unicode.IsControl) }):
+		return badRequest("the groups %q: want names without control characters", u.Groups)
 	case len(u.Groups) > maxGroups:
 		return badRequest("the user has %d groups: at most %d", len(u.Groups), maxGroups)
 	}
