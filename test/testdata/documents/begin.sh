@@ -21,10 +21,11 @@ tidemark() {
 		return
 	fi
 	stop
+	rm -f serve.out # the one of the server before says "Ready", too
 	command tidemark "$@" --secure-port=0 >serve.out 2>&1 &
 	server=$!
 	for _ in $(seq 1200); do
-		if grep -q '^Ready in' serve.out; then
+		if grep -q '^Ready in' serve.out 2>/dev/null; then
 			export KUBECONFIG=$(sed -n 's/^ *export KUBECONFIG=//p' serve.out)
 			URL=$(sed -n 's/^ *address  //p' serve.out)
 			return
