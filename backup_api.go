@@ -32,6 +32,11 @@ func (r *running) serveBackup(rw http.ResponseWriter, q *http.Request) {
 		fail(rw, http.StatusNotImplemented, "the server has no data directory to back up: "+why)
 		return
 	}
+	// The key of service account tokens is made when it is needed first: a copy must have the same one.
+	if _, _, err := r.keys.KeyIDs(); err != nil {
+		fail(rw, http.StatusInternalServerError, err.Error())
+		return
+	}
 	s, err := source.Backup(q.Context())
 	switch {
 	case errors.Is(err, store.ErrBackupRunning):

@@ -2,6 +2,7 @@ package tidemark
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -41,16 +42,22 @@ func newIdentity() string {
 	return strings.Trim(name[:min(len(name), 63)], "-") + "-" + hex.EncodeToString(random[:])
 }
 
-// newPeers returns the server as it is shown to the others; nil: it shares its storage with none.
-func (w *World) newPeers(facts []peers.Fact) *peers.Peers {
+// compare returns an error if the server must not run beside those that share its storage, or follow the one that it
+// follows. It sets peers.
+func (w *World) compare(ctx context.Context) error {
 	s, r := w.server, w.running
-	if s.Shared == nil || s.follows() {
-		return nil
+	facts, err := s.facts(r)
+	if err != nil {
+		return err
 	}
-	return peers.New(peers.Config{
+	if s.follows() {
+		return w.checkFollowed(ctx, facts)
+	}
+	w.peers = peers.New(peers.Config{
 		Startup:  startup.Config{Registry: w.verbs, Catalog: builtin.Catalog(), Address: r.reachedAt(), Shared: true, Now: w.now},
 		Identity: r.identity, Facts: facts, Fail: s.fail, Now: w.now, Log: s.logOf(logStore),
 	})
+	return w.peers.Check(ctx)
 }
 
 // facts are what the servers that share a storage must have in common, and a follower with the server that it follows.

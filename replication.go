@@ -19,14 +19,18 @@ import (
 // replicationTime is how long a stream of changes lasts at most. A follower then asks for another one.
 const replicationTime = time.Hour
 
-// replication returns the paths for followers, which must have the facts in common with the server. A follower begins
-// with a backup, so a server without a data directory has none.
-func (w *World) replication(facts map[string]string) []httpapi.Mount {
+// replication returns the paths for followers. A follower begins with a backup, so a server without a data directory
+// has none.
+func (w *World) replication() []httpapi.Mount {
 	if _, ok := w.server.Storage.(store.BackupSource); !ok || w.server.At != 0 {
 		return nil
 	}
 	s := replication.NewServer(w.store)
-	s.Check, s.Facts = replication.CheckObjects, facts
+	s.Check = replication.CheckObjects
+	s.Facts = func() (map[string]string, error) {
+		facts, err := w.server.facts(w.running)
+		return peers.Values(facts), err
+	}
 	return []httpapi.Mount{
 		{Path: replication.Path + "/head", Handler: http.HandlerFunc(s.ServeHead)},
 		{Path: replication.Path + "/changes", Stream: true, Timeout: replicationTime, Handler: http.HandlerFunc(s.ServeChanges)},

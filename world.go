@@ -92,20 +92,10 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	var facts []peers.Fact
-	if s.Shared != nil || s.Storage != nil {
-		if facts, err = s.facts(r); err != nil {
+	if s.Shared != nil {
+		if err := w.compare(ctx); err != nil {
 			return err
 		}
-	}
-	switch w.peers = w.newPeers(facts); {
-	case w.peers != nil:
-		err = w.peers.Check(ctx)
-	case s.follows():
-		err = w.checkFollowed(ctx, facts)
-	}
-	if err != nil {
-		return err
 	}
 	if s.At == 0 && !s.follows() { // otherwise the state stays as it was
 		if err := w.createFirst(ctx); err != nil {
@@ -135,7 +125,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 		{Path: forksPath, BodyBytes: maxForkRequest, Handler: http.HandlerFunc(r.serveForks)},
 		{Path: backupPath, Timeout: cmp.Or(s.backupTime, backupTime), Handler: http.HandlerFunc(r.serveBackup)},
 	}
-	c.Mounts = append(c.Mounts, w.replication(peers.Values(facts))...)
+	c.Mounts = append(c.Mounts, w.replication()...)
 	c.Metrics = w.allMetrics
 	c.Exposed = []exposition.Source{w.store, &exposed{w: w}}
 	c.Collectors = slices.Concat(r.collectors, w.metrics.Collectors(), w.webhooks.Collectors(), []prometheus.Collector{w.durations}, w.authorizer.Collectors())

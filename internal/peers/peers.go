@@ -77,7 +77,7 @@ const (
 
 	leaseName   = "tidemark-"
 	factPrefix  = "tidemark.dev/"
-	addressFact = "tidemark.dev/address" // of the server, IP:port
+	addressFact = factPrefix + "address" // of the server, IP:port
 	label       = "apiserver.kubernetes.io/identity"
 	labelValue  = "tidemark" // kube-apiserver sends requests to servers with its own name here
 )
@@ -126,6 +126,11 @@ func (p *Peers) Check(ctx context.Context) error {
 	return p.awaitRenewal(ctx, old)
 }
 
+// differsError says that a server has not all in common with this one.
+type differsError struct{ text string }
+
+func (e *differsError) Error() string { return e.text }
+
 // A difference is what a Lease shows of a server that has not all in common with this one.
 type difference struct {
 	key      string // of the Lease
@@ -153,7 +158,7 @@ func (p *Peers) differences(s *store.State) (all []difference) {
 		}
 		for _, f := range p.c.Facts {
 			if value, ok := theirs[f.Name]; ok && !f.Agrees(value) {
-				err := fmt.Errorf("%s %s on the same etcd has %s", who, of(lease), f.Difference(value))
+				err := &differsError{fmt.Sprintf("%s %s on the same etcd has %s", who, of(lease), f.Difference(value))}
 				all = append(all, difference{o.Key, o.Modified, p.age(lease), err})
 				break
 			}
@@ -304,10 +309,11 @@ func (p *Peers) look(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if err := p.Check(ctx); err != nil && ctx.Err() == nil {
+	err := p.Check(ctx)
+	if errors.As(err, new(*differsError)) {
 		p.c.Fail(err)
 	}
-	p.blind = false
+	p.blind = err != nil // it looks again after the next renewal
 }
 
 func (p *Peers) run(ctx context.Context) {

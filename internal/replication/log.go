@@ -127,15 +127,15 @@ func (l *Log) Lag() Lag {
 
 // Load implements store.Shared. It first takes over what the server has acknowledged, if the server can be reached.
 func (l *Log) Load(ctx context.Context, load func(string, *store.Object) error) (store.Bounds, error) {
-	head, err := l.anyHead(ctx, func(Head) error { return nil }) // a stream begins with a comparison
+	newest, err := l.anyHead(ctx) // a stream begins with a comparison
 	if err != nil && !errors.As(err, new(*store.UnavailableError)) {
 		return store.Bounds{}, err
 	}
 	l.mu.Lock()
 	after := l.through
 	l.mu.Unlock()
-	if after < head {
-		if err := l.catchUp(ctx, after, head); err != nil {
+	if after < newest.Revision {
+		if err := l.catchUp(ctx, after, newest.Revision); err != nil {
 			return store.Bounds{}, err
 		}
 	}
@@ -287,8 +287,7 @@ func (l *Log) noteRun(run string) {
 // for a stream of that, for a moment, and calls the function again. The error is a *notDone if the function was not
 // called, or did nothing.
 func (l *Log) inRun(ctx context.Context, f func(run string) error) error {
-	patience := time.NewTimer(runPatience)
-	defer patience.Stop()
+	var patience <-chan time.Time // nil: it has not waited yet
 	for {
 		l.mu.Lock()
 		run, began, lost := l.run, l.began, l.lost
@@ -301,9 +300,12 @@ func (l *Log) inRun(ctx context.Context, f func(run string) error) error {
 		case lost != nil && lost != errNoStream: //nolint:errorlint // it is set as it is
 			return &notDone{l.unavailable(lost)} // there was no stream at all
 		}
+		if patience == nil {
+			patience = time.After(runPatience)
+		}
 		select {
 		case <-began:
-		case <-patience.C:
+		case <-patience:
 			return &notDone{l.unavailable(errOtherRun)}
 		case <-ctx.Done():
 			return &notDone{ctx.Err()}
@@ -438,36 +440,34 @@ func (l *Log) isLost() bool {
 }
 
 // Head implements store.Shared. The revision is one in the run of the stream.
-func (l *Log) Head(ctx context.Context) (head store.Revision, err error) {
-	err = l.inRun(ctx, func(run string) (err error) {
-		head, err = l.anyHead(ctx, func(h Head) error {
-			if h.Run != run {
-				return errOtherRun
-			}
-			return nil
-		})
+func (l *Log) Head(ctx context.Context) (store.Revision, error) {
+	var head Head
+	err := l.inRun(ctx, func(run string) (err error) {
+		if head, err = l.anyHead(ctx); err == nil && head.Run != run {
+			err = errOtherRun
+		}
 		return err
 	})
 	if refused := (*notDone)(nil); errors.As(err, &refused) {
 		err = refused.err
 	}
-	return head, err
+	return head.Revision, err
 }
 
-// anyHead returns the newest revision of the server, if its answer passes a check.
-func (l *Log) anyHead(ctx context.Context, check func(Head) error) (store.Revision, error) {
+// anyHead returns the newest revision of the server in its run.
+func (l *Log) anyHead(ctx context.Context) (head Head, err error) {
 	limit := headTime
 	if l.isLost() {
 		limit = lostTime
 	}
-	var head Head
-	if err := call(ctx, l.client, limit, http.MethodGet, "/head", nil, &head); err != nil {
-		if ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
-		return 0, l.unavailable(err)
+	err = call(ctx, l.client, limit, http.MethodGet, "/head", nil, &head)
+	if err != nil && ctx.Err() != nil {
+		return head, ctx.Err()
 	}
-	return head.Revision, check(head)
+	if err != nil {
+		return head, l.unavailable(err)
+	}
+	return head, nil
 }
 
 // unavailable returns the error of a request that the server did not answer, or refused.

@@ -54,8 +54,9 @@ type Server struct {
 	// Check returns why a transaction is refused, apart from what the store refuses. Nil: none is. It is set before
 	// the first request.
 	Check func(*store.Txn) error
-	// Facts are what followers must have in common with the server, by name. They are set before the first request.
-	Facts map[string]string
+	// Facts returns what followers must have in common with the server, by name; nil: nothing. It is set before the
+	// first request.
+	Facts func() (map[string]string, error)
 
 	store *store.Store
 	began store.Revision
@@ -116,8 +117,12 @@ func (s *Server) ServeHead(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if r.URL.Query().Has("facts") {
-		answer.Facts = s.Facts
+	if r.URL.Query().Has("facts") && s.Facts != nil {
+		var err error
+		if answer.Facts, err = s.Facts(); err != nil {
+			fail(w, statusOf(err))
+			return
+		}
 	}
 	send(w, answer)
 }

@@ -113,6 +113,19 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// makeSpace does what an operator does after something was deleted: etcd accepts writes again.
+func makeSpace(t *testing.T, c *cluster, etcd *clientv3.Client) {
+	t.Helper()
+	head, err := etcd.Get(t.Context(), "x")
+	must(t, err)
+	_, err = etcd.Compact(t.Context(), head.Header.Revision, clientv3.WithCompactPhysical())
+	must(t, err)
+	_, err = etcd.Defragment(t.Context(), c.servers()[0])
+	must(t, err)
+	_, err = etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
+	must(t, err)
+}
+
 // TestFull: when etcd's database has reached its quota, writes are refused, and the log, the health checks and the
 // metrics say so. Reads and deletions go on, and a server starts. Writes are accepted after the alarm was disarmed.
 func TestFull(t *testing.T) {
@@ -121,11 +134,7 @@ func TestFull(t *testing.T) {
 	start := func() (*tidemark.Server, kubernetes.Interface) {
 		cluster := &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, UsageInterval: 100 * time.Millisecond, Path: sameFiles(t, dir), Logger: slog.New(slog.NewTextHandler(log, nil))}
 		s := &tidemark.Server{InProcess: true, Shared: cluster}
-		must(t, s.Start(t.Context()))
-		t.Cleanup(func() { must(t, s.Close()) })
-		client, err := kubernetes.NewForConfig(s.RESTConfig())
-		must(t, err)
-		return s, client
+		return s, begin(t, s)
 	}
 	_, client := start()
 	get := func(path, parameter string) string {
@@ -175,14 +184,7 @@ func TestFull(t *testing.T) {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: c.servers()})
 	must(t, err)
 	defer etcd.Close()
-	head, err := etcd.Get(t.Context(), "x")
-	must(t, err)
-	_, err = etcd.Compact(t.Context(), head.Header.Revision, clientv3.WithCompactPhysical())
-	must(t, err)
-	_, err = etcd.Defragment(t.Context(), c.servers()[0])
-	must(t, err)
-	_, err = etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
-	must(t, err)
+	makeSpace(t, c, etcd)
 	until(t, "etcd accepts writes", func() bool {
 		return !strings.Contains(get("/readyz", "verbose"), "etcd refuses writes")
 	})
@@ -206,11 +208,7 @@ func TestDifferentWhileFull(t *testing.T) {
 	c, dir := startCluster(t, 1, func(o *embed.Config) { o.QuotaBackendBytes = 16 << 20 }), t.TempDir()
 	start := func(ports string) (*tidemark.Server, kubernetes.Interface) {
 		s := &tidemark.Server{InProcess: true, ServiceNodePortRange: ports, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, UsageInterval: 100 * time.Millisecond, Path: sameFiles(t, dir)}}
-		must(t, s.Start(t.Context()))
-		t.Cleanup(func() { s.Close() })
-		client, err := kubernetes.NewForConfig(s.RESTConfig())
-		must(t, err)
-		return s, client
+		return s, begin(t, s)
 	}
 	first, client := start("")
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: c.servers()})
@@ -234,14 +232,7 @@ func TestDifferentWhileFull(t *testing.T) {
 	lease() // is there
 	_, err = etcd.Delete(t.Context(), "other", clientv3.WithPrefix())
 	must(t, err)
-	head, err := etcd.Get(t.Context(), "x")
-	must(t, err)
-	_, err = etcd.Compact(t.Context(), head.Header.Revision, clientv3.WithCompactPhysical())
-	must(t, err)
-	_, err = etcd.Defragment(t.Context(), c.servers()[0])
-	must(t, err)
-	_, err = etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
-	must(t, err)
+	makeSpace(t, c, etcd)
 	select {
 	case <-second.Done():
 		if !strings.Contains(second.Err().Error(), "another range of node ports") {

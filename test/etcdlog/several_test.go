@@ -30,6 +30,16 @@ import (
 	"github.com/tidemark-dev/tidemark/etcdstore"
 )
 
+// begin starts a server, which the test closes, and returns a client of it.
+func begin(t *testing.T, s *tidemark.Server) kubernetes.Interface {
+	t.Helper()
+	must(t, s.Start(t.Context()))
+	t.Cleanup(func() { must(t, s.Close()) })
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	must(t, err)
+	return client
+}
+
 // sameFiles returns a directory for a further server with the keys of the first one: dir itself for that.
 func sameFiles(t *testing.T, dir string) string {
 	t.Helper()
@@ -49,11 +59,7 @@ func severalServers(t *testing.T, c *cluster, n int) (all []*tidemark.Server, cl
 	dir := t.TempDir()
 	for range n {
 		s := &tidemark.Server{InProcess: true, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
-		must(t, s.Start(t.Context()))
-		t.Cleanup(func() { must(t, s.Close()) })
-		client, err := kubernetes.NewForConfig(s.RESTConfig())
-		must(t, err)
-		all, clients = append(all, s), append(clients, client)
+		all, clients = append(all, s), append(clients, begin(t, s))
 	}
 	return all, clients
 }
@@ -164,11 +170,7 @@ func TestDeadLease(t *testing.T) {
 	log := new(logged)
 	start := func() (*tidemark.Server, kubernetes.Interface) {
 		s := &tidemark.Server{InProcess: true, Logger: slog.New(slog.NewTextHandler(log, nil)), Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir}}
-		must(t, s.Start(t.Context()))
-		t.Cleanup(func() { must(t, s.Close()) })
-		client, err := kubernetes.NewForConfig(s.RESTConfig())
-		must(t, err)
-		return s, client
+		return s, begin(t, s)
 	}
 	s, client := start()
 	renewed := metav1.NewMicroTime(time.Now().Add(-time.Minute))

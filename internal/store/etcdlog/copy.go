@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/s2"
@@ -38,8 +39,9 @@ import (
 // A start removes the file. So it is used once, and never grows old beside a server.
 //
 // The file is a line with its name and version, then frames: the length of the payload, its CRC-32C, both of
-// four bytes, the low one first, and the payload. The first payload is a copyHeader, the others are compressed blocks
-// of objects of one collection, in any order. Numbers in blocks are uvarints, and strings have their length in front:
+// four bytes, the low one first, and the payload. The first payload is a copyHeader, the second one a block with the
+// newest object alone. The others are compressed blocks of objects of one collection, in any order. Numbers in blocks
+// are uvarints, and strings have their length in front:
 //
 //	collection, and for each object: key, created, modified, revisionAt, 1 if it is outdated, the bytes
 
@@ -66,9 +68,6 @@ type copyHeader struct {
 	Objects  int            `json:"objects"`
 	Keys     int64          `json:"keys"` // of the cluster below the prefix, at the revision
 	Blocks   int            `json:"blocks"`
-	// Collection and Key are those of the newest object.
-	Collection string `json:"collection"`
-	Key        string `json:"key"`
 }
 
 // program identifies the file of this program; empty: it is not known. Open calls it first: later another file may
@@ -127,12 +126,13 @@ func RemoveCopy(path string) error {
 func (l *Log) keep(ctx context.Context, s *store.State) error {
 	h := copyHeader{Program: program(), Cluster: l.seen.cluster.Load(), Prefix: l.o.Prefix, Revision: s.Revision()}
 	var newest *store.Object
+	of := ""
 	for collection, o := range s.All() {
 		if o.Unreadable() != "" {
 			return nil // its bytes are not here
 		}
 		if h.Objects++; newest == nil || o.Modified > newest.Modified {
-			newest, h.Collection, h.Key = o, collection, o.Key
+			newest, of = o, collection
 		}
 	}
 	if newest == nil || h.Revision-newest.Modified > newestAge {
@@ -152,7 +152,8 @@ func (l *Log) keep(ctx context.Context, s *store.State) error {
 	// The number of blocks is known at the end: the header then takes the place of one of the same length.
 	h.Blocks = 1 << 30
 	length := h.length()
-	_, err = f.Write(append([]byte(copyMagic), h.frame(length)...))
+	begin := append([]byte(copyMagic), h.frame(length)...)
+	_, err = f.Write(append(begin, frame(appendObject(appendString(nil, of), newest, false))...))
 	if err == nil {
 		h.Blocks, err = l.writeBlocks(ctx, f, s)
 	}
@@ -315,29 +316,18 @@ func (l *Log) checkCopy(ctx context.Context, f *os.File, head store.Revision) (h
 	case head-h.Revision > store.Revision(min(leastBehind+h.Objects/behindShare, mostBehind)):
 		return h, 0, fmt.Errorf("the cluster is %d revisions ahead", head-h.Revision)
 	}
-	objects := 0
-	var newest *store.Object
-	var block []byte
+	newest, err := r.next()
+	if err != nil {
+		return h, 0, err
+	}
+	newest = bytes.Clone(newest)
 	for range h.Blocks {
-		payload, err := r.next()
-		if err == nil {
-			block, err = decompress(block, payload)
-		}
-		if err != nil {
-			return h, 0, err
-		}
-		err = eachOf(block, func(collection []byte, c *copied) {
-			if string(c.key) == h.Key && string(collection) == h.Collection {
-				newest = c.object()
-			}
-			objects++
-		})
-		if err != nil {
+		if _, err := r.next(); err != nil {
 			return h, 0, err
 		}
 	}
-	if _, err := r.next(); err != io.EOF || objects != h.Objects || newest == nil {
-		return h, 0, fmt.Errorf("%w: there are %d objects of %d", errBadCopy, objects, h.Objects)
+	if _, err := r.next(); err != io.EOF {
+		return h, 0, errBadCopy
 	}
 	if floor, err = l.findFloor(ctx, head); err != nil {
 		return h, 0, err
@@ -350,7 +340,7 @@ func (l *Log) checkCopy(ctx context.Context, f *os.File, head store.Revision) (h
 
 // claim returns an error unless the cluster had the newest object of a copy, and as many keys, at the revision of the
 // copy.
-func (l *Log) claim(ctx context.Context, h *copyHeader, o *store.Object) error {
+func (l *Log) claim(ctx context.Context, h *copyHeader, newest []byte) error {
 	keys, err := l.countAt(ctx, h.Revision)
 	if err != nil {
 		return err
@@ -358,7 +348,12 @@ func (l *Log) claim(ctx context.Context, h *copyHeader, o *store.Object) error {
 	if keys != h.Keys {
 		return fmt.Errorf("at revision %d the cluster had %d keys, and not %d: it was restored from a backup", h.Revision, keys, h.Keys)
 	}
-	key, err := l.etcdKey(h.Collection, h.Key)
+	var of, name string
+	var o *store.Object
+	if err := eachOf(newest, func(collection []byte, c *copied) { of, name, o = string(collection), string(c.key), c.object() }); err != nil || o == nil {
+		return errBadCopy
+	}
+	key, err := l.etcdKey(of, name)
 	if err != nil {
 		return err
 	}
@@ -367,7 +362,7 @@ func (l *Log) claim(ctx context.Context, h *copyHeader, o *store.Object) error {
 		return err
 	}
 	if len(answer.Kvs) == 1 {
-		there, err := l.decode(ctx, versionOf(h.Collection, h.Key, answer.Kvs[0]))
+		there, err := l.decode(ctx, versionOf(of, name, answer.Kvs[0]))
 		if err != nil {
 			return err
 		}
@@ -375,7 +370,7 @@ func (l *Log) claim(ctx context.Context, h *copyHeader, o *store.Object) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("at revision %d the cluster had another %s %s: it was restored from a backup", h.Revision, h.Collection, h.Key)
+	return fmt.Errorf("at revision %d the cluster had another %s %s: it was restored from a backup", h.Revision, of, name)
 }
 
 // readCopy loads the objects of a copy that was checked, on all processors.
@@ -390,6 +385,10 @@ func (l *Log) readCopy(ctx context.Context, f *os.File, load func(string, *store
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if _, err := r.next(); err != nil { // the newest object, which is in its block, too
+		return err
+	}
+	var objects atomic.Int64
 	payloads := make(chan []byte, runtime.GOMAXPROCS(0))
 	var decoding sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -398,7 +397,10 @@ func (l *Log) readCopy(ctx context.Context, f *os.File, load func(string, *store
 			for payload := range payloads {
 				var err error
 				if block, err = decompress(block, payload); err == nil {
-					err = l.loadBlock(block, load)
+					err = l.loadBlock(block, func(collection string, o *store.Object) error {
+						objects.Add(1)
+						return load(collection, o)
+					})
 				}
 				if err != nil {
 					cancel(err)
@@ -420,6 +422,9 @@ func (l *Log) readCopy(ctx context.Context, f *os.File, load func(string, *store
 	decoding.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return err
+	}
+	if n := objects.Load(); n != int64(h.Objects) {
+		return fmt.Errorf("%w: there are %d objects of %d", errBadCopy, n, h.Objects)
 	}
 	return l.loadFences(ctx)
 }
