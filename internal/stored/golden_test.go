@@ -175,18 +175,7 @@ func TestGoldenSparse(t *testing.T) {
 
 // unread are the versions of earlier releases that kube-apiserver reads and this package does not.
 var unread = map[string]bool{
-	"certificatesigningrequests.certificates.k8s.io v1beta1":                  true,
-	"clusterrolebindings.rbac.authorization.k8s.io v1alpha1":                  true,
-	"clusterroles.rbac.authorization.k8s.io v1alpha1":                         true,
-	"deployments.apps v1beta1":                                                true,
-	"deviceclasses.resource.k8s.io v1beta1":                                   true,
-	"mutatingadmissionpolicies.admissionregistration.k8s.io v1alpha1":         true,
-	"mutatingadmissionpolicybindings.admissionregistration.k8s.io v1alpha1":   true,
-	"rolebindings.rbac.authorization.k8s.io v1alpha1":                         true,
-	"roles.rbac.authorization.k8s.io v1alpha1":                                true,
-	"statefulsets.apps v1beta1":                                               true,
-	"validatingadmissionpolicies.admissionregistration.k8s.io v1alpha1":       true,
-	"validatingadmissionpolicybindings.admissionregistration.k8s.io v1alpha1": true,
+	"certificatesigningrequests.certificates.k8s.io v1beta1": true,
 }
 
 // differs are versions that are not shown as by kube-apiserver, and why.

@@ -2,13 +2,18 @@ package stored
 
 import (
 	"iter"
+	"maps"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -42,6 +47,68 @@ var olderVersions = map[schema.GroupVersionKind]older{
 	{Group: "networking.k8s.io", Version: "v1beta1", Kind: "Ingress"}:                               {read: readIngress},
 	{Group: "extensions", Version: "v1beta1", Kind: "Ingress"}:                                      {read: readIngress},
 	{Group: "discovery.k8s.io", Version: "v1beta1", Kind: "EndpointSlice"}:                          {read: readEndpointSlice},
+	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "Role"}:                         {read: rewritten[rbacv1.Role](newRule, 2)},
+	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "ClusterRole"}:                  {read: rewritten[rbacv1.ClusterRole](newRule, 2)},
+	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "RoleBinding"}:                  {read: rewritten[rbacv1.RoleBinding](newSubject, 2)},
+	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "ClusterRoleBinding"}:           {read: rewritten[rbacv1.ClusterRoleBinding](newSubject, 2)},
+	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaim"}:                           {read: rewritten[resourcev1.ResourceClaim](newDeviceRequest, 2, 1, 1)},            // spec.devices.requests
+	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaimTemplate"}:                   {read: rewritten[resourcev1.ResourceClaimTemplate](newDeviceRequest, 2, 2, 1, 1)}, // spec.spec.devices.requests
+	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceSlice"}:                           {read: readResourceSlice},
+	{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "MutatingAdmissionPolicyBinding"}: {inText: true, read: sameFields(func(o *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+		denyWithoutParams(o.Spec.ParamRef)
+	})},
+	{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "ValidatingAdmissionPolicyBinding"}: {inText: true, read: sameFields(func(o *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+		denyWithoutParams(o.Spec.ParamRef)
+	})},
+	{Group: "apps", Version: "v1beta1", Kind: "Deployment"}: {inText: true, read: sameFields(func(o *appsv1.Deployment) {
+		selectTemplate(&o.ObjectMeta, &o.Spec.Selector, &o.Spec.Template)
+		setDefault(&o.Spec.RevisionHistoryLimit, 2)
+	})},
+	{Group: "apps", Version: "v1beta1", Kind: "StatefulSet"}: {inText: true, read: sameFields(func(o *appsv1.StatefulSet) {
+		selectTemplate(&o.ObjectMeta, &o.Spec.Selector, &o.Spec.Template)
+		if o.Spec.UpdateStrategy.Type == "" {
+			o.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+		}
+	})},
+}
+
+// selectTemplate makes the labels and the selector of an object those of its template if it has none.
+func selectTemplate(o *metav1.ObjectMeta, selector **metav1.LabelSelector, template *corev1.PodTemplateSpec) {
+	if len(template.Labels) == 0 {
+		return
+	}
+	if len(o.Labels) == 0 {
+		o.Labels = maps.Clone(template.Labels)
+	}
+	if *selector == nil {
+		*selector = &metav1.LabelSelector{MatchLabels: maps.Clone(template.Labels)}
+	}
+}
+
+// denyWithoutParams sets what a binding of a policy does if the object is missing that it refers to.
+func denyWithoutParams(r *admissionregistrationv1.ParamRef) {
+	if r != nil {
+		setDefault(&r.ParameterNotFoundAction, admissionregistrationv1.DenyAction)
+	}
+}
+
+// rewritten reads a value of T after the messages that the numbers of fields lead to were replaced.
+func rewritten[T any, P interface {
+	*T
+	runtime.Object
+	Unmarshal([]byte) error
+}](replace func([]byte) ([]byte, error), path ...protowire.Number) func(source) (runtime.Object, error) {
+	return func(s source) (runtime.Object, error) {
+		message, err := rewrite(s.message, replace, path...)
+		if err != nil {
+			return nil, err
+		}
+		o := P(new(T))
+		if err := o.Unmarshal(message); err != nil {
+			return nil, err
+		}
+		return o, nil
+	}
 }
 
 // sameFields reads a value whose fields are those of T, and sets the defaults of its version.
@@ -171,18 +238,109 @@ func readEndpointSlice(s source) (runtime.Object, error) {
 }
 
 // moveHints gives the hints of an endpoint their new number.
-func moveHints(old []byte) (e []byte, err error) {
+func moveHints(old []byte) ([]byte, error) {
+	return renumber(old, map[protowire.Number]protowire.Number{1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 8})
+}
+
+// newRule renumbers the fields of a rule of RBAC.
+func newRule(old []byte) ([]byte, error) {
+	return renumber(old, map[protowire.Number]protowire.Number{1: 1, 3: 2, 4: 3, 5: 4, 6: 5})
+}
+
+// newSubject makes the group of a subject of RBAC from its API version (2). The user "*" was all users.
+func newSubject(old []byte) ([]byte, error) {
+	var o rbacv1.Subject
+	if err := o.Unmarshal(old); err != nil {
+		return nil, err
+	}
+	o.APIGroup = schema.FromAPIVersionAndKind(o.APIGroup, o.Kind).Group
+	switch {
+	case o.Kind == rbacv1.UserKind && o.Name == "*":
+		o.Kind, o.Name, o.APIGroup = rbacv1.GroupKind, "system:authenticated", rbacv1.GroupName
+	case o.Kind == rbacv1.UserKind, o.Kind == rbacv1.GroupKind:
+		o.APIGroup = rbacv1.GroupName
+	}
+	return o.Marshal()
+}
+
+// readResourceSlice reads a ResourceSlice whose devices have a message for everything but their names.
+func readResourceSlice(s source) (runtime.Object, error) {
+	read, err := rewritten[resourcev1.ResourceSlice](newDevice, 2, 6)(s) // spec.devices
+	if err != nil {
+		return nil, err
+	}
+	spec := &read.(*resourcev1.ResourceSlice).Spec
+	if spec.NodeName != nil && *spec.NodeName == "" { // fields without a value are always there
+		spec.NodeName = nil
+	}
+	if spec.AllNodes != nil && !*spec.AllNodes {
+		spec.AllNodes = nil
+	}
+	return read, nil
+}
+
+// newDevice moves the fields of a device's message (2) into the device.
+func newDevice(old []byte) (d []byte, err error) {
+	for f, err := range fields(old) {
+		if err != nil {
+			return nil, err
+		}
+		if f.number != 2 {
+			d = append(d, f.whole...)
+			continue
+		}
+		for f, err := range fields(f.value) {
+			if err != nil {
+				return nil, err
+			}
+			d = f.appendAs(d, f.number+1)
+		}
+	}
+	return d, nil
+}
+
+// newDeviceRequest moves the fields of a request for devices that describe exactly one kind of them into a message (2).
+func newDeviceRequest(old []byte) (r []byte, err error) {
+	var exactly []byte
 	for f, err := range fields(old) {
 		switch {
 		case err != nil:
 			return nil, err
-		case f.number == 7:
-			e = appendMessage(e, 8, f.value)
-		case f.number < 7:
-			e = append(e, f.whole...)
+		case f.number == 1:
+			r = append(r, f.whole...)
+		case f.number == 7: // firstAvailable
+			alternative, err := renumber(f.value, map[protowire.Number]protowire.Number{1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 7: 6, 8: 7})
+			if err != nil {
+				return nil, err
+			}
+			r = appendMessage(r, 3, alternative)
+		case f.empty() && (f.number == 2 || f.number == 4 || f.number == 5): // they are always there
+		default:
+			if number, ok := exactFields[f.number]; ok {
+				exactly = f.appendAs(exactly, number)
+			}
 		}
 	}
-	return e, nil
+	if len(exactly) > 0 {
+		r = appendMessage(r, 2, exactly)
+	}
+	return r, nil
+}
+
+// exactFields are the new numbers of the fields of a request for devices of one kind.
+var exactFields = map[protowire.Number]protowire.Number{2: 1, 3: 2, 4: 3, 5: 4, 6: 5, 8: 6, 9: 7}
+
+// renumber gives the fields of a message new numbers. Fields without one are dropped.
+func renumber(message []byte, numbers map[protowire.Number]protowire.Number) (renumbered []byte, err error) {
+	for f, err := range fields(message) {
+		if err != nil {
+			return nil, err
+		}
+		if number, ok := numbers[f.number]; ok {
+			renumbered = f.appendAs(renumbered, number)
+		}
+	}
+	return renumbered, nil
 }
 
 // rewrite replaces the messages in a message that the numbers of fields lead to.
@@ -213,6 +371,15 @@ type field struct {
 	whole  []byte // with its tag
 	value  []byte // of a message, bytes or text; nil for numbers
 }
+
+// appendAs appends the field under another number.
+func (f *field) appendAs(to []byte, number protowire.Number) []byte {
+	_, kind, tag := protowire.ConsumeTag(f.whole)
+	return append(protowire.AppendTag(to, number, kind), f.whole[tag:]...)
+}
+
+// empty reports whether the value is zero, or has no bytes.
+func (f *field) empty() bool { return f.whole[len(f.whole)-1] == 0 && len(f.value) == 0 }
 
 // fields yields the fields of a message.
 func fields(message []byte) iter.Seq2[field, error] {

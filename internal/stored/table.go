@@ -61,7 +61,7 @@ var rows = map[string]row{
 	"customresourcedefinitions.apiextensions.k8s.io": {path: "apiextensions.k8s.io/customresourcedefinitions", version: "v1beta1", form: inDefinition},
 
 	// v1 is new in 1.36: kube-apiserver stores what 1.35 can read.
-	"mutatingadmissionpolicies.admissionregistration.k8s.io":       {version: "v1beta1", alike: []string{"v1"}},
+	"mutatingadmissionpolicies.admissionregistration.k8s.io":       {version: "v1beta1", alike: []string{"v1", "v1alpha1"}},
 	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": {version: "v1beta1", alike: []string{"v1"}},
 
 	"controllerrevisions.apps":                                       {alike: []string{"v1beta1", "v1beta2"}},
@@ -82,7 +82,7 @@ var rows = map[string]row{
 	"runtimeclasses.node.k8s.io":                                     {alike: []string{"v1beta1"}},
 	"servicecidrs.networking.k8s.io":                                 {alike: []string{"v1beta1"}},
 	"storageclasses.storage.k8s.io":                                  {alike: []string{"v1beta1"}},
-	"validatingadmissionpolicies.admissionregistration.k8s.io":       {alike: []string{"v1beta1"}},
+	"validatingadmissionpolicies.admissionregistration.k8s.io":       {alike: []string{"v1beta1", "v1alpha1"}},
 	"validatingadmissionpolicybindings.admissionregistration.k8s.io": {alike: []string{"v1beta1"}},
 	"volumeattachments.storage.k8s.io":                               {alike: []string{"v1beta1", "v1alpha1"}},
 	"volumeattributesclasses.storage.k8s.io":                         {alike: []string{"v1beta1", "v1alpha1"}},
@@ -92,7 +92,7 @@ var rows = map[string]row{
 	"deployments.apps":                                               {alike: []string{"v1beta2"}},
 	"replicasets.apps":                                               {alike: []string{"v1beta2"}},
 	"statefulsets.apps":                                              {alike: []string{"v1beta2"}},
-	"deviceclasses.resource.k8s.io":                                  {alike: []string{"v1beta2"}},
+	"deviceclasses.resource.k8s.io":                                  {alike: []string{"v1beta2", "v1beta1"}},
 	"resourceclaims.resource.k8s.io":                                 {alike: []string{"v1beta2"}},
 	"resourceclaimtemplates.resource.k8s.io":                         {alike: []string{"v1beta2"}},
 	"resourceslices.resource.k8s.io":                                 {alike: []string{"v1beta2"}},

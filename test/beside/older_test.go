@@ -11,6 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
+	rbacv1alpha1 "k8s.io/api/rbac/v1alpha1"
+	resourcev1beta1 "k8s.io/api/resource/v1beta1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// TestOlderVersions: values that releases before v1.22 have written are shown alike.
+// TestOlderVersions: values that earlier releases have written are shown alike.
 func TestOlderVersions(t *testing.T) {
 	c := newCluster(t)
 	exact, node, other, yes := networkingv1beta1.PathTypeExact, "n", "m", true
@@ -58,7 +61,9 @@ func TestOlderVersions(t *testing.T) {
 		name := fmt.Sprint("older-", len(values))
 		m := o.(metav1.Object)
 		m.SetName(name)
-		m.SetNamespace("default")
+		if strings.Contains(path, "/namespaces/") {
+			m.SetNamespace("default")
+		}
 		m.SetUID("aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee")
 		m.SetCreationTimestamp(metav1.Unix(1600000000, 0))
 		o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
@@ -77,9 +82,22 @@ func TestOlderVersions(t *testing.T) {
 	put(&networkingv1beta1.Ingress{}, "networking.k8s.io/v1beta1", "Ingress", "/registry/ingress/default/", ingresses)
 	before := ingress.DeepCopy()
 	put(before, "extensions/v1beta1", "Ingress", "/registry/ingress/default/", ingresses) // the same messages
+	firstSlice := len(values)
 	for range 2 {
 		put(&slice, "discovery.k8s.io/v1beta1", "EndpointSlice", "/registry/endpointslices/default/", slices)
 	}
+	for _, o := range olderDevices() {
+		plural := strings.ToLower(reflect.TypeOf(o).Elem().Name()) + "s"
+		if plural == "resourceslices" {
+			put(o, "resource.k8s.io/v1beta1", "ResourceSlice", "/registry/resourceslices/", "/apis/resource.k8s.io/v1/resourceslices/")
+			continue
+		}
+		put(o, "resource.k8s.io/v1beta1", reflect.TypeOf(o).Elem().Name(), "/registry/"+plural+"/default/", "/apis/resource.k8s.io/v1/namespaces/default/"+plural+"/")
+	}
+	put(&rbacv1alpha1.RoleBinding{RoleRef: rbacv1alpha1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "r"}, Subjects: []rbacv1alpha1.Subject{
+		{Kind: "User", Name: "*"}, {Kind: "User", Name: "u"}, {Kind: "Group", APIVersion: "rbac.authorization.k8s.io/v1alpha1", Name: "g"},
+		{Kind: "ServiceAccount", APIVersion: "v1", Name: "s", Namespace: "default"}, {Kind: "ServiceAccount", Name: "*", Namespace: "default"},
+	}}, "rbac.authorization.k8s.io/v1alpha1", "RoleBinding", "/registry/rolebindings/default/", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/")
 	k, td := c.serve(kube, "192.0.2.1"), c.serve(tidemark, "192.0.2.2")
 	for at, key := range values {
 		same(t, k, td, at)
@@ -97,13 +115,64 @@ func TestOlderVersions(t *testing.T) {
 	// A change of the endpoints drops what is left of their topology.
 	var changed []any
 	for i, s := range []*server{k, td} {
-		o := s.want(http.StatusOK, "GET", fmt.Sprint(slices, "older-", len(values)-2+i), nil)
+		o := s.want(http.StatusOK, "GET", fmt.Sprint(slices, "older-", firstSlice+i), nil)
 		endpoints := o["endpoints"].([]any)
 		endpoints[0].(map[string]any)["hostname"] = "changed"
-		o = s.want(http.StatusOK, "PUT", fmt.Sprint(slices, "older-", len(values)-2+i), o)
+		o = s.want(http.StatusOK, "PUT", fmt.Sprint(slices, "older-", firstSlice+i), o)
 		changed = append(changed, o["endpoints"])
 	}
 	if !reflect.DeepEqual(changed[0], changed[1]) || strings.Contains(fmt.Sprint(changed), "deprecatedTopology") || !strings.Contains(fmt.Sprint(changed[0]), "nodeName:m") {
 		t.Errorf("changed endpoints: %v by kube-apiserver, %v by tidemark", changed[0], changed[1])
 	}
+}
+
+// olderDevices returns claims, templates and slices as v1.32 and v1.33 stored them.
+func olderDevices() []runtime.Object {
+	yes, node := true, "n"
+	selectors := []resourcev1beta1.DeviceSelector{{CEL: &resourcev1beta1.CELDeviceSelector{Expression: "true"}}}
+	tolerations := []resourcev1beta1.DeviceToleration{{Key: "a", Operator: "Exists", Effect: "NoExecute"}}
+	size := map[resourcev1beta1.QualifiedName]resource.Quantity{"memory": resource.MustParse("10Gi")}
+	requests := [][]resourcev1beta1.DeviceRequest{
+		{{Name: "all", DeviceClassName: "c", AllocationMode: "All", Selectors: selectors}},
+		{{Name: "two", DeviceClassName: "c", AllocationMode: "ExactCount", Count: 2}, {Name: "admin", DeviceClassName: "c", AllocationMode: "ExactCount", Count: 1, AdminAccess: new(bool), Tolerations: tolerations}},
+		{{Name: "sparse", DeviceClassName: "c"}},
+		{{Name: "large", DeviceClassName: "c", AllocationMode: "ExactCount", Count: 1, Capacity: &resourcev1beta1.CapacityRequirements{Requests: size}}},
+		{{Name: "first", FirstAvailable: []resourcev1beta1.DeviceSubRequest{
+			{Name: "a", DeviceClassName: "c", AllocationMode: "ExactCount", Count: 3, Selectors: selectors, Tolerations: tolerations, Capacity: &resourcev1beta1.CapacityRequirements{Requests: size}},
+			{Name: "b", DeviceClassName: "d"},
+		}}},
+	}
+	var all []runtime.Object
+	for _, r := range requests {
+		spec := resourcev1beta1.ResourceClaimSpec{Devices: resourcev1beta1.DeviceClaim{
+			Requests:    r,
+			Constraints: []resourcev1beta1.DeviceConstraint{{Requests: []string{r[0].Name}, MatchAttribute: new(resourcev1beta1.FullyQualifiedName("d.example.com/a"))}},
+			Config:      []resourcev1beta1.DeviceClaimConfiguration{{DeviceConfiguration: resourcev1beta1.DeviceConfiguration{Opaque: &resourcev1beta1.OpaqueDeviceConfiguration{Driver: "d.example.com", Parameters: runtime.RawExtension{Raw: []byte(`{"a":1}`)}}}}},
+		}}
+		claim := &resourcev1beta1.ResourceClaim{Spec: spec}
+		claim.Status.Allocation = &resourcev1beta1.AllocationResult{Devices: resourcev1beta1.DeviceAllocationResult{Results: []resourcev1beta1.DeviceRequestAllocationResult{
+			{Request: r[0].Name, Driver: "d.example.com", Pool: "p", Device: "x", AdminAccess: &yes, Tolerations: tolerations},
+		}}}
+		claim.Status.Devices = []resourcev1beta1.AllocatedDeviceStatus{{Driver: "d.example.com", Pool: "p", Device: "x", NetworkData: &resourcev1beta1.NetworkDeviceData{InterfaceName: "eth0", IPs: []string{"192.0.2.1/24"}}}}
+		all = append(all, claim, &resourcev1beta1.ResourceClaimTemplate{Spec: resourcev1beta1.ResourceClaimTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: spec}})
+	}
+	text := "t"
+	device := resourcev1beta1.Device{Name: "x", Basic: &resourcev1beta1.BasicDevice{
+		Attributes: map[resourcev1beta1.QualifiedName]resourcev1beta1.DeviceAttribute{"a": {StringValue: &text}, "d.example.com/b": {BoolValue: &yes}},
+		Capacity:   map[resourcev1beta1.QualifiedName]resourcev1beta1.DeviceCapacity{"memory": {Value: resource.MustParse("40Gi")}},
+	}}
+	shared := *device.DeepCopy()
+	shared.Name, shared.Basic.NodeName = "y", &node
+	shared.Basic.ConsumesCounters = []resourcev1beta1.DeviceCounterConsumption{{CounterSet: "s", Counters: map[string]resourcev1beta1.Counter{"memory": {Value: resource.MustParse("1Gi")}}}}
+	shared.Basic.Taints = []resourcev1beta1.DeviceTaint{{Key: "a", Effect: "NoSchedule", TimeAdded: new(metav1.Unix(1600000000, 0))}}
+	pool := resourcev1beta1.ResourcePool{Name: "p", Generation: 1, ResourceSliceCount: 1}
+	for _, spec := range []resourcev1beta1.ResourceSliceSpec{
+		{Driver: "d.example.com", Pool: pool, NodeName: node, Devices: []resourcev1beta1.Device{device, {Name: "none"}}},
+		{Driver: "d.example.com", Pool: pool, AllNodes: true, Devices: []resourcev1beta1.Device{device}},
+		{Driver: "d.example.com", Pool: pool, PerDeviceNodeSelection: &yes, Devices: []resourcev1beta1.Device{shared}},
+		{Driver: "d.example.com", Pool: pool, AllNodes: true, SharedCounters: []resourcev1beta1.CounterSet{{Name: "s", Counters: map[string]resourcev1beta1.Counter{"memory": {Value: resource.MustParse("80Gi")}}}}},
+	} {
+		all = append(all, &resourcev1beta1.ResourceSlice{Spec: spec})
+	}
+	return all
 }
