@@ -36,6 +36,7 @@ var importRules = []importRule{
 	{"internal/derived", "internal/store", "derived values follow the changes of stored objects"},
 	{"internal/expression", "", "expressions of admission depend on values alone"},
 	{"internal/testrand", "", "random test input depends on no other package"},
+	{"internal/freeport", "", "a port depends on no other package"},
 	{"internal/servertest", "", "tests use a server as other programs do"},
 	{"internal/integration", "", "features are tested through the API"},
 	{"internal/testkinds", "", "the objects of tests are embedded files"},

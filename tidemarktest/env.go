@@ -137,9 +137,9 @@ func (e *Env) seenBy(token, kubeconfig string) *Env {
 	}
 }
 
-// Apply creates the objects of manifests, YAML documents or JSON, or replaces them. Unlike kubectl apply, it keeps nothing
-// of an object that the manifest lacks but the status: finalizers and fields that others have set are gone. To change
-// a part of an object, patch or update it with a client.
+// Apply applies the objects of manifests, YAML documents or JSON, as kubectl apply --server-side --force-conflicts does:
+// fields and finalizers that others have set stay, and what a former Apply has set and the manifest lacks goes. The
+// status is set, too. Webhook configurations and definitions are replaced. In the history, the verb is "apply", also of a creation.
 func (e *Env) Apply(t TB, manifests ...string) {
 	t.Helper()
 	ctx, cancel := callContext()

@@ -179,7 +179,7 @@ func TestDump(t *testing.T) {
 		for _, c := range f.cleanups {
 			c()
 		}
-		if variable == "" && !strings.Contains(f.log.String(), "create  configmaps default/seen") {
+		if variable == "" && !strings.Contains(f.log.String(), "apply   configmaps default/seen") {
 			t.Errorf("the log lacks the change:\n%s", &f.log)
 		}
 	}
@@ -199,7 +199,7 @@ func TestErrors(t *testing.T) {
 		"bad.yaml":                   {Fixtures: fstest.MapFS{"bad.yaml": {Data: []byte("kind: [")}}},
 		"no kind Widget":             {Fixtures: fstest.MapFS{"w.yaml": {Data: []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: a}}")}}},
 		"do not exist: config/crds)": {CRDDirectoryPaths: []string{"config/crds"}, Fixtures: fstest.MapFS{"w.yaml": {Data: []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: a}}")}}},
-		`unknown field "datta"`:      {Fixtures: fstest.MapFS{"c.yaml": {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, datta: {}}")}}},
+		".datta: field not declared": {Fixtures: fstest.MapFS{"c.yaml": {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, datta: {}}")}}},
 		"there is no controller ":    {Controllers: []string{"none"}},
 	} {
 		if _, err := w.Open(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

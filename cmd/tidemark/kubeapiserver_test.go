@@ -28,6 +28,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -94,17 +95,6 @@ func (b *background) terminate(t *testing.T) {
 	if code := b.ProcessState.ExitCode(); code != exitOK {
 		t.Errorf("%s ended with %d\n%s", b.Args[0], code, b.stderr.String())
 	}
-}
-
-// freePort returns a port that was free a moment ago, as harnesses find one.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // anonymous is a client without credentials, which verifies nothing: that of a readiness check.
@@ -237,11 +227,11 @@ func likeEnvtest(t *testing.T, env []string, more ...string) *plane {
 	write(t, filepath.Join(dir, "sa-signer.key"), signerKey)
 	write(t, filepath.Join(dir, "client-cert-auth-ca.crt"), clients.pem)
 
-	etcdURL := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	etcdURL := fmt.Sprintf("http://127.0.0.1:%d", freeport.Find(t))
 	etcd := start(t, called(t, asEtcd, nil, "--advertise-client-urls="+etcdURL, "--data-dir="+filepath.Join(dir, "etcd"),
 		"--listen-client-urls="+etcdURL, "--listen-peer-urls=http://127.0.0.1:0", "--unsafe-no-fsync=true"))
 	until(t, etcd, etcdURL+"/health")
-	port := freePort(t)
+	port := freeport.Find(t)
 	server := start(t, called(t, asAPIServer, env, append([]string{
 		"--allow-privileged=true", "--authorization-mode=RBAC", "--bind-address=127.0.0.1", "--cert-dir=" + dir,
 		"--client-ca-file=" + dir + "/client-cert-auth-ca.crt", "--disable-admission-plugins=ServiceAccount", "--etcd-servers=" + etcdURL,
@@ -312,12 +302,12 @@ func TestControllersVariable(t *testing.T) {
 // TestAdmissionControl: --admission-control has the only plugins that are enabled, none if it is empty, as kwokctl passes
 // it. In the default set, ServiceAccount refuses a Pod in a namespace without ServiceAccounts.
 func TestAdmissionControl(t *testing.T) {
-	etcdURL := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	etcdURL := fmt.Sprintf("http://127.0.0.1:%d", freeport.Find(t))
 	until(t, start(t, called(t, asEtcd, nil, "--listen-client-urls="+etcdURL)), etcdURL+"/health")
 	tokens := write(t, filepath.Join(t.TempDir(), "tokens"), []byte("secret,admin,1,system:masters\n"))
 	for flag, want := range map[string]int{"": http.StatusForbidden, "--admission-control=": http.StatusCreated, "--admission-control=NamespaceLifecycle": http.StatusCreated,
 		"--admission-control=ServiceAccount,Priority": http.StatusForbidden} {
-		port := freePort(t)
+		port := freeport.Find(t)
 		args := []string{"--bind-address=127.0.0.1", "--etcd-servers=" + etcdURL, fmt.Sprintf("--secure-port=%d", port), "--token-auth-file=" + tokens, "--authorization-mode=RBAC"}
 		if flag != "" {
 			args = append(args, flag)
@@ -369,7 +359,7 @@ func orphans(t *testing.T, env string, script string) (shell *exec.Cmd, etcd, se
 		t.Cleanup(func() { read.Close() })
 		ends, files = append(ends, read), append(files, write)
 	}
-	etcdURL, port := fmt.Sprintf("http://127.0.0.1:%d", freePort(t)), freePort(t)
+	etcdURL, port := fmt.Sprintf("http://127.0.0.1:%d", freeport.Find(t)), freeport.Find(t)
 	start := fmt.Sprintf(`"$0/etcd" --listen-client-urls=%s 4>&- & a=$!
 "$0/kube-apiserver" --authorization-mode=RBAC --etcd-servers=%s --bind-address=127.0.0.1 --secure-port=%d 3>&- & b=$!
 `, etcdURL, etcdURL, port)
@@ -460,7 +450,7 @@ func TestLikeJava(t *testing.T) {
 	}
 	file := write(t, filepath.Join(dir, "key.pem"), pemOf("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)))
 	ca := write(t, filepath.Join(dir, "ca.crt"), newAuthority(t).pem)
-	etcdPort, peers, port := freePort(t), "http://localhost:1", freePort(t)
+	etcdPort, peers, port := freeport.Find(t), "http://localhost:1", freeport.Find(t)
 	etcdURL := fmt.Sprintf("http://0.0.0.0:%d", etcdPort)
 	server := start(t, called(t, asAPIServer, nil, "--cert-dir", filepath.Join(dir, "certs"), "--secure-port", fmt.Sprint(port), "--etcd-servers", etcdURL,
 		"--authorization-mode", "RBAC", "--service-account-issuer", "https://localhost", "--service-account-signing-key-file", file,
@@ -513,7 +503,7 @@ func TestRefusedAsAPIServer(t *testing.T) {
 	}
 	go real.Serve(l)
 	defer real.Close()
-	stubURL := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	stubURL := fmt.Sprintf("http://127.0.0.1:%d", freeport.Find(t))
 	stub := start(t, called(t, asEtcd, nil, "--listen-client-urls="+stubURL))
 	until(t, stub, stubURL+"/health")
 	key := write(t, filepath.Join(t.TempDir(), "key"), []byte("unread"))

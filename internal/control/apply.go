@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,53 +114,60 @@ const manager = "tidemark-control"
 
 // call sends a request and decodes the answer into out, which may be nil.
 func (c *client) call(ctx context.Context, method, path string, body any, out any) error {
-	return c.send(ctx, method, path, "application/json", body, out)
+	_, err := c.send(ctx, method, path, "application/json", body, out)
+	return err
 }
 
 // get reads the answer with a media type into out.
 func (c *client) get(ctx context.Context, path, accept string, out any) error {
-	return c.send(ctx, http.MethodGet, path, accept, nil, out)
+	_, err := c.send(ctx, http.MethodGet, path, accept, nil, out)
+	return err
 }
 
-func (c *client) send(ctx context.Context, method, path, accept string, body any, out any) error {
+// send sends a request. A patch is an apply.
+func (c *client) send(ctx context.Context, method, path, accept string, body any, out any) (code int, err error) {
 	var content io.Reader = http.NoBody
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		content = bytes.NewReader(text)
 	}
 	r, err := http.NewRequestWithContext(ctx, method, "https://control"+path, content)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	r.RequestURI = r.URL.RequestURI() // as servers see it
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	r.Header.Set("Accept", accept)
 	r.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		r.Header.Set("Content-Type", "application/apply-patch+yaml")
+	}
 	r.Header.Set("User-Agent", manager)
 	answer := &buffer{header: http.Header{}}
 	c.api.ServeHTTP(answer, r)
 	if answer.code/100 == 2 {
 		if out == nil {
-			return nil
+			return answer.code, nil
 		}
-		return json.Unmarshal(answer.body, out)
+		return answer.code, json.Unmarshal(answer.body, out)
 	}
 	var status metav1.Status
 	if json.Unmarshal(answer.body, &status) != nil || status.Message == "" {
 		status.Message = fmt.Sprintf("%s %s is answered %d: %s", method, path, answer.code, bytes.TrimSpace(answer.body))
 	}
-	return &apiError{answer.code, status.Reason, status.Message}
+	return answer.code, &apiError{answer.code, status.Reason, status.Message}
 }
 
 // maxTries limits how often an update is repeated because another writer was faster.
 const maxTries = 10
 
-// apply creates the object, or replaces the one that is there.
+// apply creates the object, or changes the one that is there: by server-side apply, so that what others have set stays.
+// Definitions and webhook configurations are replaced, and what has no name or cannot be applied is created.
 func (c *client) apply(ctx context.Context, o *object) (applied, error) {
-	collection, status, err := c.paths(ctx, o)
+	k, err := c.kind(ctx, o)
 	if err != nil {
 		return applied{}, err
 	}
@@ -168,15 +176,46 @@ func (c *client) apply(ctx context.Context, o *object) (applied, error) {
 		Name: o.text("metadata", "name"), Result: "created",
 	}
 	var written map[string]any
+	if result.Name == "" || !k.patched || o.isDefinition() || o.isWebhook() {
+		written, err = c.replace(ctx, k, o, &result)
+	} else {
+		written, err = c.patch(ctx, k, o, &result)
+	}
+	if err != nil {
+		return applied{}, err
+	}
+	result.Name = (&object{fields: written}).text("metadata", "name")
+	if given, ok := o.fields["status"]; ok && k.status && !o.isDefinition() {
+		written["status"] = given
+		err = c.call(ctx, http.MethodPut, k.collection+"/"+url.PathEscape(result.Name)+"/status?fieldManager="+manager, written, nil)
+	}
+	return result, err
+}
+
+// patch applies the object.
+func (c *client) patch(ctx context.Context, k kind, o *object, result *applied) (written map[string]any, err error) {
+	delete(o.metadata(), "managedFields") // of an object that was read
+	code, err := c.send(ctx, http.MethodPatch, k.collection+"/"+url.PathEscape(result.Name)+"?force=true&fieldValidation=Strict&fieldManager="+manager, "application/json", o.fields, &written)
+	switch {
+	case err == nil && code == http.StatusOK:
+		result.Result = "updated"
+	case code == http.StatusInternalServerError && strings.Contains(err.Error(), "field not declared in schema"): // as kube-apiserver answers
+		return nil, badRequest("%s", answerOf(err).message)
+	}
+	return written, err
+}
+
+// replace creates the object, or replaces the one that is there.
+func (c *client) replace(ctx context.Context, k kind, o *object, result *applied) (written map[string]any, err error) {
 	query := "?fieldManager=" + manager
 	if !o.isDefinition() { // as kubectl does; generated definitions may have fields of newer servers
 		query += "&fieldValidation=Strict"
 	}
-	err = c.call(ctx, http.MethodPost, collection+query, o.fields, &written)
-	named := collection + "/" + url.PathEscape(result.Name)
+	err = c.call(ctx, http.MethodPost, k.collection+query, o.fields, &written)
+	named := k.collection + "/" + url.PathEscape(result.Name)
 	for try := 1; isReason(err, metav1.StatusReasonAlreadyExists) || isReason(err, metav1.StatusReasonConflict); try++ {
 		if try > maxTries || result.Name == "" {
-			return applied{}, err
+			return nil, err
 		}
 		result.Result = "updated"
 		written = nil
@@ -187,24 +226,22 @@ func (c *client) apply(ctx context.Context, o *object) (applied, error) {
 		o.metadata()["resourceVersion"] = current.text("metadata", "resourceVersion")
 		err = c.call(ctx, http.MethodPut, named+query, o.fields, &written)
 	}
-	if err != nil {
-		return applied{}, err
-	}
-	result.Name = (&object{fields: written}).text("metadata", "name")
-	if given, ok := o.fields["status"]; ok && status && !o.isDefinition() {
-		written["status"] = given
-		err = c.call(ctx, http.MethodPut, collection+"/"+url.PathEscape(result.Name)+"/status?fieldManager="+manager, written, nil)
-	}
-	return result, err
+	return written, err
 }
 
 func isReason(err error, reason metav1.StatusReason) bool {
 	return err != nil && answerOf(err).reason == reason
 }
 
-// paths returns the path of the object's collection, and whether its kind has a status that is
-// written apart. It sets the namespace of an object that has none to "default".
-func (c *client) paths(ctx context.Context, o *object) (collection string, status bool, err error) {
+// kind is how objects of a kind are written.
+type kind struct {
+	collection string // the path
+	status     bool   // it is written apart
+	patched    bool   // objects can be patched
+}
+
+// kind returns that of an object. It sets the namespace of an object that has none to "default".
+func (c *client) kind(ctx context.Context, o *object) (k kind, err error) {
 	version := o.text("apiVersion")
 	base := "/apis/" + version
 	if !strings.Contains(version, "/") {
@@ -215,7 +252,7 @@ func (c *client) paths(ctx context.Context, o *object) (collection string, statu
 		kinds = new(metav1.APIResourceList)
 		err := c.call(ctx, http.MethodGet, base, nil, kinds)
 		if err != nil && answerOf(err).code != http.StatusNotFound {
-			return "", false, err
+			return k, err
 		}
 		c.kinds[version] = kinds
 	}
@@ -226,20 +263,22 @@ func (c *client) paths(ctx context.Context, o *object) (collection string, statu
 		}
 	}
 	if found == nil {
-		return "", false, badRequest("the server has no kind %s in %s: is its definition among the manifests?", o.text("kind"), version)
+		return k, badRequest("the server has no kind %s in %s: is its definition among the manifests?", o.text("kind"), version)
 	}
-	for _, k := range kinds.APIResources {
-		status = status || k.Name == found.Name+"/status"
+	k.patched = slices.Contains(found.Verbs, "patch")
+	for _, other := range kinds.APIResources {
+		k.status = k.status || other.Name == found.Name+"/status"
 	}
-	if !found.Namespaced {
-		return base + "/" + found.Name, status, nil
+	if k.collection = base + "/" + found.Name; !found.Namespaced {
+		return k, nil
 	}
 	namespace := o.text("metadata", "namespace")
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 		o.metadata()["namespace"] = namespace
 	}
-	return base + "/namespaces/" + url.PathEscape(namespace) + "/" + found.Name, status, nil
+	k.collection = base + "/namespaces/" + url.PathEscape(namespace) + "/" + found.Name
+	return k, nil
 }
 
 const (

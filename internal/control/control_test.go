@@ -260,6 +260,46 @@ items:
 	}
 }
 
+// TestApplyKeeps: what others have set stays, and what the manifest lacks goes.
+func TestApplyKeeps(t *testing.T) {
+	a := start(t)
+	world := a.create(`{"controllers":["-*"]}`)
+	a.applyYAML(world.Name, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {mine: x}}, data: {a: first, b: first}}")
+	c, err := clientcmd.RESTConfigFromKubeConfig([]byte(world.Kubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := strings.NewReader(`{"metadata":{"finalizers":["example.com/other"],"labels":{"other":"y"}},"data":{"a":"other"}}`)
+	r, err := http.NewRequest("PATCH", world.URL+"/api/v1/namespaces/default/configmaps/c", other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/merge-patch+json")
+	answer, err := servertest.Client(t, c).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Body.Close(); answer.StatusCode != http.StatusOK {
+		t.Fatal(answer.Status)
+	}
+	a.applyYAML(world.Name, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {new: z}, managedFields: [{manager: read}]}, data: {a: second}}")
+	_, state := a.send("GET", "/control/v1/worlds/"+world.Name+"/state", "", "")
+	at := strings.Index(state, "# configmaps default/c\n")
+	for _, want := range []string{"- example.com/other\n", "    new: z\n    other: \"y\"\n", "data:\n  a: second\n"} {
+		if !strings.Contains(state[at:], want) {
+			t.Errorf("the object lacks %q", want)
+		}
+	}
+	for _, gone := range []string{"    mine: x", "  b: first"} {
+		if strings.Contains(state, gone) {
+			t.Errorf("the object still has %q", gone)
+		}
+	}
+	if t.Failed() {
+		t.Log(state[at:])
+	}
+}
+
 // TestHistory: the changes after a revision, in order, and the state between them.
 func TestHistory(t *testing.T) {
 	a := start(t)
@@ -291,7 +331,7 @@ func TestHistory(t *testing.T) {
 		}
 		got = append(got, fmt.Sprint(c))
 	}
-	want := "[{create configmaps default/c {map[]} {map[a:first]}} {update configmaps default/c {map[a:first]} {map[a:second]}}]"
+	want := "[{apply configmaps default/c {map[]} {map[a:first]}} {apply configmaps default/c {map[a:first]} {map[a:second]}}]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("the history is %v, want %s", got, want)
 	}
@@ -337,6 +377,7 @@ func TestErrors(t *testing.T) {
 		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"a: 1\na: 2"}]}`, 400, "a.yaml"},
 		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"{apiVersion: v1, kind: Nothing, metadata: {name: a}}"}]}`, 400, "no kind Nothing in v1"},
 		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"{apiVersion: v1, kind: Pod, metadata: {name: a}}"}]}`, 422, "a.yaml: Pod default/a: Pod"},
+		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, datta: {}}"}]}`, 400, "a.yaml: ConfigMap default/a: failed to create typed patch object (default/a; /v1, Kind=ConfigMap): .datta: field not declared in schema"},
 		{"POST", "/control/v1/worlds/root/apply", `{"webhooks":{"url":"ftp://a"}}`, 400, `"ftp://a"`},
 		{"PUT", "/control/v1/worlds", `{}`, 405, "GET"},
 		{"GET", "/other", "", 404, "/control/v1"},

@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 )
 
 // manager is a kube-controller-manager of a server. It is not tested without the program.
@@ -28,7 +30,7 @@ func (c *cluster) manager(s *server) *process {
 	config.CurrentContext = "x"
 	c.must(clientcmd.WriteToFile(*config, kubeconfig))
 	return c.start(exec.Command(program, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", freePort(c.T)), "--cert-dir="+filepath.Join(c.dir, "manager"), "--use-service-account-credentials",
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", freeport.Find(c.T)), "--cert-dir="+filepath.Join(c.dir, "manager"), "--use-service-account-credentials",
 		"--service-account-private-key-file="+filepath.Join(c.dir, "accounts.key"), "--root-ca-file="+filepath.Join(c.dir, "server.crt"),
 		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms", "--concurrent-namespace-syncs=5"))
 }

@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 )
 
 // programs names, in the environment, the folder of the programs etcd and kube-apiserver.
@@ -70,8 +72,8 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{T: t, dir: t.TempDir(), programs: map[string]string{kube: filepath.Join(folder, "kube-apiserver")}}
 	c.build()
 	c.certificates()
-	c.etcd = fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
-	peers := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	c.etcd = fmt.Sprintf("http://127.0.0.1:%d", freeport.Find(t))
+	peers := fmt.Sprintf("http://127.0.0.1:%d", freeport.Find(t))
 	c.start(exec.Command(filepath.Join(folder, "etcd"), "--data-dir="+filepath.Join(c.dir, "etcd"), "--log-level=error", "--unsafe-no-fsync",
 		"--listen-client-urls="+c.etcd, "--advertise-client-urls="+c.etcd, "--listen-peer-urls="+peers, "--initial-advertise-peer-urls="+peers, "--initial-cluster=default="+peers))
 	db, err := clientv3.New(clientv3.Config{Endpoints: []string{c.etcd}, DialTimeout: time.Minute})
@@ -133,17 +135,6 @@ func (c *cluster) must(err error) {
 	}
 }
 
-// freePort returns a port that was free a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // start starts a program. It ends with the test.
 func (c *cluster) start(cmd *exec.Cmd) *process {
 	c.Helper()
@@ -180,7 +171,7 @@ func (p *process) stop() {
 // Both kinds get the same flags, and more of them.
 func (c *cluster) serve(kind, address string, more ...string) *server {
 	c.Helper()
-	port, file := freePort(c.T), func(name string) string { return filepath.Join(c.dir, name) }
+	port, file := freeport.Find(c.T), func(name string) string { return filepath.Join(c.dir, name) }
 	cmd := exec.Command(c.programs[kind], append(more, "--etcd-servers="+c.etcd, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--advertise-address="+address,
 		"--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"), "--client-ca-file="+file("server.crt"), "--token-auth-file="+file("tokens"),
 		"--authorization-mode=Node,RBAC", "--service-account-key-file="+file("accounts.key"), "--service-account-signing-key-file="+file("accounts.key"),

@@ -3,7 +3,6 @@ package dropin
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,17 +35,6 @@ func kubectlProgram(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// freePort returns a port that was free a moment ago, as harnesses find one.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // built has the programs, written once for all tests.

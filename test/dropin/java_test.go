@@ -26,6 +26,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 )
 
 // javaHarness does what kube-api-test of fabric8's kubernetes-client does (jenvtest in former versions, with the same
@@ -95,9 +97,9 @@ type javaServer struct {
 // start starts etcd and, at once, kube-apiserver.
 func (h *javaHarness) start(t *testing.T) *javaServer {
 	t.Helper()
-	client, peer := freePort(t), freePort(t)
+	client, peer := freeport.Find(t), freeport.Find(t)
 	at, peers := fmt.Sprintf("http://0.0.0.0:%d", client), fmt.Sprintf("http://localhost:%d", peer)
-	s := &javaServer{port: freePort(t)}
+	s := &javaServer{port: freeport.Find(t)}
 	s.url = fmt.Sprintf("https://127.0.0.1:%d", s.port)
 	s.etcd = exec.Command(filepath.Join(h.programs, "etcd"), "-data-dir", t.TempDir(), "-wal-dir", t.TempDir(),
 		"--listen-client-urls", at, "--advertise-client-urls", at,

@@ -76,7 +76,8 @@ var suites = []suite{
 		module: "sigs.k8s.io/cluster-api@v1.14.2",
 		nested: map[string]string{"api": "sigs.k8s.io/cluster-api/api@v1.14.2"},
 		packages: []string{
-			"bootstrap/kubeadm/reconcilers/kubeadmconfig", "controllers/clustercache", "controllers/crdmigrator", "controlplane/kubeadm/pkg", "core/reconcilers/cluster", "core/reconcilers/clusterclass",
+			"bootstrap/kubeadm/reconcilers/kubeadmconfig", "controllers/clustercache", "controllers/crdmigrator", "controlplane/kubeadm/pkg",
+			"controlplane/kubeadm/reconcilers/kubeadmcontrolplane", "core/reconcilers/cluster", "core/reconcilers/clusterclass",
 			"core/reconcilers/clusterresourceset", "core/reconcilers/extensionconfig", "core/reconcilers/machine", "core/reconcilers/machinedeployment",
 			"core/reconcilers/machinehealthcheck", "core/reconcilers/machinepool", "core/reconcilers/machineset", "core/reconcilers/topology/cluster",
 			"core/reconcilers/topology/cluster/structuredmerge", "core/webhooks/admission/test", "internal/topology/upgrade", "internal/util/ssa/test",

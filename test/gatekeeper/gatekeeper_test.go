@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -30,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	yamls "sigs.k8s.io/yaml"
 
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -82,17 +82,6 @@ type warnings struct{ all []string }
 
 // HandleWarningHeader implements rest.WarningHandler.
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.all = append(w.all, text) }
-
-// port returns a free port.
-func port(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
-}
 
 func (g *gatekeeper) must(err error) {
 	g.t.Helper()
@@ -192,7 +181,7 @@ func (g *gatekeeper) start() {
 	g.must(g.c.Create(g.ctx, pod))
 	kubeconfig := filepath.Join(g.t.TempDir(), "kubeconfig")
 	g.must(clientcmd.WriteToFile(*g.server.Kubeconfig, kubeconfig))
-	health := "127.0.0.1:" + port(g.t)
+	health := freeport.Address(g.t)
 	cmd := exec.Command(g.program, "--kubeconfig="+kubeconfig, "--host="+hooks.LocalServingHost, fmt.Sprintf("--port=%d", hooks.LocalServingPort),
 		"--cert-dir="+hooks.LocalServingCertDir, "--disable-cert-rotation", "--tls-min-version=1.2", "--health-addr="+health, "--metrics-backend=opentelemetry", "--otlp-endpoint=127.0.0.1:1",
 		"--exempt-namespace="+system, "--operation=webhook", "--operation=mutation-webhook", "--operation=status", "--operation=mutation-status",

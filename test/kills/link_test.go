@@ -39,17 +39,6 @@ func newLink(t testing.TB, to string, raft bool) *link {
 
 func (l *link) address() string { return l.listener.Addr().String() }
 
-// freeAddress returns an address that nothing listens on.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 func (l *link) run() {
 	for {
 		in, err := l.listener.Accept()

@@ -22,6 +22,8 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 )
 
 // asMember has, in the environment, the configuration of a member of etcd that this program runs.
@@ -222,7 +224,7 @@ func (w *world) addMembers(o options) {
 	var cluster []string
 	for i := range three {
 		name := fmt.Sprint("member", i)
-		m := &member{config: memberConfig{Name: name, Dir: filepath.Join(w.dir, name), Clients: freeAddress(w.t), Peers: freeAddress(w.t), State: "new", Quota: o.quota}}
+		m := &member{config: memberConfig{Name: name, Dir: filepath.Join(w.dir, name), Clients: freeport.Address(w.t), Peers: freeport.Address(w.t), State: "new", Quota: o.quota}}
 		m.peers = newLink(w.t, m.config.Peers, true)
 		m.config.AdvertiseClients, m.config.AdvertisePeers = m.config.Clients, m.peers.address()
 		m.name, m.log = name, filepath.Join(w.dir, name+".log")
@@ -242,7 +244,7 @@ func (w *world) addMembers(o options) {
 }
 
 func (w *world) addServer(i int, o options) *server {
-	s := &server{address: freeAddress(w.t)}
+	s := &server{address: freeport.Address(w.t)}
 	s.name = fmt.Sprint("server", i)
 	s.log = filepath.Join(w.dir, s.name+".log")
 	var urls []string

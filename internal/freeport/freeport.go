@@ -1,0 +1,35 @@
+// Package freeport finds ports for programs that tests start.
+package freeport
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"testing"
+)
+
+// The ports are below those that systems give to connections, which begin with 32768 on Linux. So a connection cannot
+// take a port before the program listens on it, or while the program starts again.
+const first, last = 10_000, 32_767
+
+// Find returns a port that nothing listens on.
+func Find(t testing.TB) int {
+	t.Helper()
+	for range 1000 {
+		port := first + rand.IntN(last-first)
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)) // all addresses
+		if err != nil {
+			continue
+		}
+		l.Close()
+		return port
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
+// Address returns an address of the loopback interface with a port that nothing listens on.
+func Address(t testing.TB) string {
+	t.Helper()
+	return fmt.Sprintf("127.0.0.1:%d", Find(t))
+}
