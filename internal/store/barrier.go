@@ -17,14 +17,17 @@ import (
 //
 // A call costs many times what a read does. Of clients that read again as soon as they have their
 // answers, the first one would begin a call, and all others would have to wait for the next one.
-// So after a call for several readers the next one begins after a pause, in which they come
-// together. It is as long as two calls. A reader that is alone waits for it only right after such a call.
+// So after a call for several readers the next one begins when most of them have come together
+// again, at the latest after a pause. A reader that is alone waits for it only right after such a call.
 type barrier struct {
 	mu      sync.Mutex
 	closed  bool
 	calling bool      // a goroutine makes calls
 	next    *headCall // has not begun; nil: no reader waits for it
-	notYet  time.Time // when the next call may begin
+	// The next call begins when it has enough readers, or when the pause ends.
+	enough   int
+	pauseEnd time.Time
+	together chan struct{} // has an item if there may be enough
 }
 
 // headCall is a call of Head.
@@ -36,10 +39,10 @@ type headCall struct {
 }
 
 const (
-	// manyReaders is the number of readers of a call after which the next one waits.
+	// manyReaders is the number of readers from which on they come together.
 	manyReaders = 4
 	// callsPerPause is the length of the pause, in calls, and longestPause its limit.
-	callsPerPause = 2
+	callsPerPause = 4
 	longestPause  = 2 * time.Millisecond
 	// longestHead bounds a call of Head, so that one that hangs does not hold up all reads.
 	longestHead = 10 * time.Second
@@ -79,7 +82,12 @@ func (f *follower) join() (*headCall, error) {
 		b.calling = true
 		f.store.loop.Go(f.heads)
 	}
-	b.next.readers++
+	if b.next.readers++; b.next.readers == b.enough {
+		select {
+		case b.together <- struct{}{}:
+		default:
+		}
+	}
 	return b.next, nil
 }
 
@@ -88,17 +96,17 @@ func (f *follower) heads() {
 	b := &f.barrier
 	for {
 		b.mu.Lock()
-		pause := time.Until(b.notYet)
-		if f.store.ctx.Err() != nil {
-			pause = 0
-		}
 		c := b.next
-		switch {
-		case c == nil:
+		if c == nil {
 			b.calling = false
 			b.mu.Unlock()
 			return
-		case pause <= 0:
+		}
+		pause := time.Until(b.pauseEnd)
+		if c.readers >= b.enough || f.store.ctx.Err() != nil {
+			pause = 0
+		}
+		if pause <= 0 {
 			b.next = nil
 		}
 		b.mu.Unlock()
@@ -110,20 +118,32 @@ func (f *follower) heads() {
 		c.revision, c.err = f.head()
 		took := time.Since(began)
 		close(c.done)
-		if c.readers >= manyReaders && c.err == nil {
-			b.mu.Lock()
-			b.notYet = time.Now().Add(min(callsPerPause*took, longestPause))
-			b.mu.Unlock()
-		}
+		b.mu.Lock()
+		b.plan(c, took)
+		b.mu.Unlock()
 	}
 }
 
-// pause waits, but not longer than the store is open.
+// plan determines when the call after this one begins. Readers are those of this call, who may come again, and those
+// who have come meanwhile.
+func (b *barrier) plan(last *headCall, took time.Duration) {
+	readers := last.readers
+	if b.next != nil {
+		readers += b.next.readers
+	}
+	b.enough, b.pauseEnd = 1, time.Time{}
+	if readers >= manyReaders && last.err == nil {
+		b.enough, b.pauseEnd = readers-readers/8, time.Now().Add(min(callsPerPause*took, longestPause))
+	}
+}
+
+// pause waits until enough readers have come together, but not longer than the store is open.
 func (f *follower) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-f.barrier.together:
 	case <-f.store.ctx.Done():
 	}
 }

@@ -79,7 +79,7 @@ func (o *Options) loadShared(ctx context.Context) (l *loader, b Bounds, err erro
 }
 
 func newFollower(s *Store, log Shared, floor Revision) *follower {
-	f := &follower{store: s, log: log, failed: make(chan struct{})}
+	f := &follower{store: s, log: log, failed: make(chan struct{}), barrier: barrier{together: make(chan struct{}, 1)}}
 	f.floor.Store(uint64(floor))
 	f.ctx, f.stop = context.WithCancel(s.ctx)
 	return f

@@ -38,6 +38,8 @@ const (
 	dialTimeout = 3 * time.Second
 	// mostMessage limits an answer, in bytes. Pages are far smaller, unless single values are large.
 	mostMessage = 1 << 30
+	// A member sends that much, in bytes, before it is read: of one answer or watch, and of all on a connection.
+	streamWindow, connWindow = 4 << 20, 16 << 20
 )
 
 func newMembers(o *Options) (*members, error) {
@@ -79,6 +81,8 @@ func newMembers(o *Options) (*members, error) {
 			MinConnectTimeout: dialTimeout,
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostMessage)),
+		// With windows of a given size, gRPC measures no bandwidth: it would send a PING with almost each answer.
+		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(connWindow),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),

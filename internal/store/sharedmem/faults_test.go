@@ -171,7 +171,7 @@ func TestBarrierPause(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		const clients, together = 16, 10
+		const clients, together = 16, 12
 		if heads, _ := run(t, clients); heads > clients*reads/together {
 			t.Errorf("%d clients made %d calls for %d reads, want %d reads in each", clients, heads, clients*reads, together)
 		}
