@@ -137,9 +137,10 @@ func (e *Env) seenBy(token, kubeconfig string) *Env {
 	}
 }
 
-// Apply applies the objects of manifests, YAML documents or JSON, as kubectl apply --server-side --force-conflicts does:
-// fields and finalizers that others have set stay, and what a former Apply has set and the manifest lacks goes. The
-// status is set, too. Webhook configurations and definitions are replaced. In the history, the verb is "apply", also of a creation.
+// Apply applies the objects of manifests, YAML documents or JSON, as kubectl apply --server-side --force-conflicts does.
+// Fields and finalizers that others have set stay. What an earlier Apply has set and the manifest lacks goes. The status
+// is applied in the same way. Webhook configurations and definitions are replaced. The verb in the history is "apply",
+// also of a creation.
 func (e *Env) Apply(t TB, manifests ...string) {
 	t.Helper()
 	ctx, cancel := callContext()

@@ -124,7 +124,7 @@ func (c *client) get(ctx context.Context, path, accept string, out any) error {
 	return err
 }
 
-// send sends a request. A patch is an apply.
+// send sends a request. A PATCH is sent as server-side apply.
 func (c *client) send(ctx context.Context, method, path, accept string, body any, out any) (code int, err error) {
 	var content io.Reader = http.NoBody
 	if body != nil {
@@ -167,7 +167,7 @@ const maxTries = 10
 // apply creates the object, or changes the one that is there: by server-side apply, so that what others have set stays.
 // Definitions and webhook configurations are replaced, and what has no name or cannot be applied is created.
 func (c *client) apply(ctx context.Context, o *object) (applied, error) {
-	k, err := c.kind(ctx, o)
+	at, err := c.endpoint(ctx, o)
 	if err != nil {
 		return applied{}, err
 	}
@@ -175,44 +175,53 @@ func (c *client) apply(ctx context.Context, o *object) (applied, error) {
 		APIVersion: o.text("apiVersion"), Kind: o.text("kind"), Namespace: o.text("metadata", "namespace"),
 		Name: o.text("metadata", "name"), Result: "created",
 	}
+	for _, name := range ofServer {
+		delete(o.metadata(), name)
+	}
+	var status any
+	if at.status && !o.isDefinition() {
+		status = o.fields["status"]
+		delete(o.fields, "status")
+	}
 	var written map[string]any
-	if result.Name == "" || !k.patched || o.isDefinition() || o.isWebhook() {
-		written, err = c.replace(ctx, k, o, &result)
+	if result.Name == "" || !at.patchable || o.isDefinition() || o.isWebhook() {
+		written, err = c.replace(ctx, at, o, &result)
 	} else {
-		written, err = c.patch(ctx, k, o, &result)
+		o.encodeSecret()
+		written, err = c.patch(ctx, at.collection+"/"+url.PathEscape(result.Name), o.fields, &result)
 	}
 	if err != nil {
 		return applied{}, err
 	}
 	result.Name = (&object{fields: written}).text("metadata", "name")
-	if given, ok := o.fields["status"]; ok && k.status && !o.isDefinition() {
-		written["status"] = given
-		err = c.call(ctx, http.MethodPut, k.collection+"/"+url.PathEscape(result.Name)+"/status?fieldManager="+manager, written, nil)
+	if fields, ok := status.(map[string]any); status != nil && (!ok || len(fields) > 0) {
+		metadata := map[string]any{"name": result.Name, "namespace": result.Namespace}
+		of := map[string]any{"apiVersion": o.fields["apiVersion"], "kind": o.fields["kind"], "metadata": metadata, "status": status}
+		_, err = c.patch(ctx, at.collection+"/"+url.PathEscape(result.Name)+"/status", of, new(applied))
 	}
 	return result, err
 }
 
-// patch applies the object.
-func (c *client) patch(ctx context.Context, k kind, o *object, result *applied) (written map[string]any, err error) {
-	delete(o.metadata(), "managedFields") // of an object that was read
-	code, err := c.send(ctx, http.MethodPatch, k.collection+"/"+url.PathEscape(result.Name)+"?force=true&fieldValidation=Strict&fieldManager="+manager, "application/json", o.fields, &written)
-	switch {
-	case err == nil && code == http.StatusOK:
+// ofServer is metadata that the server sets. An object that was read from a server has it.
+var ofServer = []string{"managedFields", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
+
+// patch sends an object for server-side apply.
+func (c *client) patch(ctx context.Context, path string, fields map[string]any, result *applied) (written map[string]any, err error) {
+	code, err := c.send(ctx, http.MethodPatch, path+"?force=true&fieldValidation=Strict&fieldManager="+manager, "application/json", fields, &written)
+	if code == http.StatusOK {
 		result.Result = "updated"
-	case code == http.StatusInternalServerError && strings.Contains(err.Error(), "field not declared in schema"): // as kube-apiserver answers
-		return nil, badRequest("%s", answerOf(err).message)
 	}
 	return written, err
 }
 
 // replace creates the object, or replaces the one that is there.
-func (c *client) replace(ctx context.Context, k kind, o *object, result *applied) (written map[string]any, err error) {
+func (c *client) replace(ctx context.Context, at endpoint, o *object, result *applied) (written map[string]any, err error) {
 	query := "?fieldManager=" + manager
 	if !o.isDefinition() { // as kubectl does; generated definitions may have fields of newer servers
 		query += "&fieldValidation=Strict"
 	}
-	err = c.call(ctx, http.MethodPost, k.collection+query, o.fields, &written)
-	named := k.collection + "/" + url.PathEscape(result.Name)
+	err = c.call(ctx, http.MethodPost, at.collection+query, o.fields, &written)
+	named := at.collection + "/" + url.PathEscape(result.Name)
 	for try := 1; isReason(err, metav1.StatusReasonAlreadyExists) || isReason(err, metav1.StatusReasonConflict); try++ {
 		if try > maxTries || result.Name == "" {
 			return nil, err
@@ -233,15 +242,15 @@ func isReason(err error, reason metav1.StatusReason) bool {
 	return err != nil && answerOf(err).reason == reason
 }
 
-// kind is how objects of a kind are written.
-type kind struct {
+// endpoint is where objects of a kind are written.
+type endpoint struct {
 	collection string // the path
-	status     bool   // it is written apart
-	patched    bool   // objects can be patched
+	status     bool   // there is a status subresource
+	patchable  bool   // objects can be patched
 }
 
-// kind returns that of an object. It sets the namespace of an object that has none to "default".
-func (c *client) kind(ctx context.Context, o *object) (k kind, err error) {
+// endpoint returns that of an object. It sets the namespace of an object that has none to "default".
+func (c *client) endpoint(ctx context.Context, o *object) (at endpoint, err error) {
 	version := o.text("apiVersion")
 	base := "/apis/" + version
 	if !strings.Contains(version, "/") {
@@ -252,7 +261,7 @@ func (c *client) kind(ctx context.Context, o *object) (k kind, err error) {
 		kinds = new(metav1.APIResourceList)
 		err := c.call(ctx, http.MethodGet, base, nil, kinds)
 		if err != nil && answerOf(err).code != http.StatusNotFound {
-			return k, err
+			return at, err
 		}
 		c.kinds[version] = kinds
 	}
@@ -263,22 +272,22 @@ func (c *client) kind(ctx context.Context, o *object) (k kind, err error) {
 		}
 	}
 	if found == nil {
-		return k, badRequest("the server has no kind %s in %s: is its definition among the manifests?", o.text("kind"), version)
+		return at, badRequest("the server has no kind %s in %s: is its definition among the manifests?", o.text("kind"), version)
 	}
-	k.patched = slices.Contains(found.Verbs, "patch")
+	at.patchable = slices.Contains(found.Verbs, "patch")
 	for _, other := range kinds.APIResources {
-		k.status = k.status || other.Name == found.Name+"/status"
+		at.status = at.status || other.Name == found.Name+"/status"
 	}
-	if k.collection = base + "/" + found.Name; !found.Namespaced {
-		return k, nil
+	if at.collection = base + "/" + found.Name; !found.Namespaced {
+		return at, nil
 	}
 	namespace := o.text("metadata", "namespace")
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 		o.metadata()["namespace"] = namespace
 	}
-	k.collection = base + "/namespaces/" + url.PathEscape(namespace) + "/" + found.Name
-	return k, nil
+	at.collection = base + "/namespaces/" + url.PathEscape(namespace) + "/" + found.Name
+	return at, nil
 }
 
 const (

@@ -260,43 +260,111 @@ items:
 	}
 }
 
+// objectOf returns an object of the state of a world, as YAML.
+func (a *api) objectOf(world, key string) string {
+	a.t.Helper()
+	_, state := a.send("GET", "/control/v1/worlds/"+world+"/state", "", "")
+	_, text, ok := strings.Cut(state, "# "+key+"\n")
+	if !ok {
+		a.t.Fatalf("there is no %s", key)
+	}
+	text, _, _ = strings.Cut(text, "\n# ")
+	return text
+}
+
 // TestApplyKeeps: what others have set stays, and what the manifest lacks goes.
 func TestApplyKeeps(t *testing.T) {
 	a := start(t)
 	world := a.create(`{"controllers":["-*"]}`)
-	a.applyYAML(world.Name, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {mine: x}}, data: {a: first, b: first}}")
 	c, err := clientcmd.RESTConfigFromKubeConfig([]byte(world.Kubeconfig))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := strings.NewReader(`{"metadata":{"finalizers":["example.com/other"],"labels":{"other":"y"}},"data":{"a":"other"}}`)
-	r, err := http.NewRequest("PATCH", world.URL+"/api/v1/namespaces/default/configmaps/c", other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/merge-patch+json")
-	answer, err := servertest.Client(t, c).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if answer.Body.Close(); answer.StatusCode != http.StatusOK {
-		t.Fatal(answer.Status)
-	}
-	a.applyYAML(world.Name, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {new: z}, managedFields: [{manager: read}]}, data: {a: second}}")
-	_, state := a.send("GET", "/control/v1/worlds/"+world.Name+"/state", "", "")
-	at := strings.Index(state, "# configmaps default/c\n")
-	for _, want := range []string{"- example.com/other\n", "    new: z\n    other: \"y\"\n", "data:\n  a: second\n"} {
-		if !strings.Contains(state[at:], want) {
-			t.Errorf("the object lacks %q", want)
+	other := func(path, patch string) {
+		t.Helper()
+		r, err := http.NewRequest("PATCH", world.URL+path, strings.NewReader(patch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/merge-patch+json")
+		answer, err := servertest.Client(t, c).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Body.Close(); answer.StatusCode != http.StatusOK {
+			t.Fatal(answer.Status)
 		}
 	}
-	for _, gone := range []string{"    mine: x", "  b: first"} {
-		if strings.Contains(state, gone) {
-			t.Errorf("the object still has %q", gone)
+	for _, c := range []struct {
+		key, first, path, patch, second string
+		want, gone                      []string
+	}{
+		{
+			"configmaps default/c",
+			"{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {mine: x}}, data: {a: first, b: first}}",
+			"/api/v1/namespaces/default/configmaps/c", `{"metadata":{"finalizers":["example.com/other"],"labels":{"other":"y"}},"data":{"a":"other"}}`,
+			"{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {new: z}}, data: {a: second}}",
+			[]string{"- example.com/other\n", "    new: z\n    other: \"y\"\n", "data:\n  a: second\n"}, []string{"    mine: x", "  b: first"},
+		},
+		{
+			"pods default/p",
+			"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}, status: {phase: Running, reason: mine}}",
+			"/api/v1/namespaces/default/pods/p/status", `{"status":{"message":"other"}}`,
+			"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}, status: {phase: Failed}}",
+			[]string{"  message: other\n", "  phase: Failed\n"}, []string{"  reason: mine"},
+		},
+		{
+			"pods default/p", "", "/api/v1/namespaces/default/pods/p/status", `{"status":{"hostIP":"192.0.2.1"}}`,
+			"{apiVersion: v1, kind: Pod, metadata: {name: p, creationTimestamp: null}, spec: {containers: [{name: c, image: i, resources: {}}]}, status: {}}",
+			[]string{"  message: other\n", "  phase: Failed\n", "  hostIP: 192.0.2.1\n"}, nil,
+		},
+		{
+			"secrets default/s",
+			"{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {a: b, c: d}, data: {e: Zg==}}",
+			"/api/v1/namespaces/default/secrets/s", `{"data":{"other":"Zg=="}}`,
+			"{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {a: x}}",
+			[]string{"data:\n  a: eA==\n  other: Zg==\n"}, nil,
+		},
+	} {
+		if c.first != "" {
+			a.applyYAML(world.Name, c.first)
+		}
+		other(c.path, c.patch)
+		a.applyYAML(world.Name, c.second)
+		text := a.objectOf(world.Name, c.key)
+		for _, want := range c.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("the object lacks %q:\n%s", want, text)
+			}
+		}
+		for _, gone := range c.gone {
+			if strings.Contains(text, gone) {
+				t.Errorf("the object still has %q:\n%s", gone, text)
+			}
 		}
 	}
-	if t.Failed() {
-		t.Log(state[at:])
+}
+
+// TestApplyRead: an object that was read from a server can be applied to another one, again and again.
+func TestApplyRead(t *testing.T) {
+	a := start(t)
+	from, to := a.create(`{"controllers":["-*"]}`), a.create(`{"controllers":["-*"]}`)
+	a.applyYAML(from.Name, "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}, status: {phase: Running}}")
+	a.applyYAML(from.Name, widgets)
+	const hook = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: hook}, webhooks: []}"
+	a.applyYAML(from.Name, hook)
+	for _, key := range []string{"pods default/p", "customresourcedefinitions.apiextensions.k8s.io widgets.example.com", "validatingwebhookconfigurations.admissionregistration.k8s.io hook"} {
+		text := a.objectOf(from.Name, key)
+		if !strings.Contains(text, "uid: ") || !strings.Contains(text, "resourceVersion: ") {
+			t.Fatalf("the state has %s", text)
+		}
+		for range 2 {
+			a.applyYAML(to.Name, text)
+		}
+		a.applyYAML(to.Name, strings.Replace(text, "  name: ", "  labels: {changed: x}\n  name: ", 1))
+		if made := a.objectOf(to.Name, key); !strings.Contains(made, "changed: x") {
+			t.Errorf("the object was not changed:\n%s", made)
+		}
 	}
 }
 

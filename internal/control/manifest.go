@@ -63,6 +63,28 @@ func (o *object) isWebhook() bool {
 		strings.HasPrefix(o.text("apiVersion"), "admissionregistration.k8s.io/")
 }
 
+// encodeSecret moves the stringData of a Secret to its data. It is never stored, so what a manager owns in it would stay
+// when the manifest lacks it.
+func (o *object) encodeSecret() {
+	text, ok := o.fields["stringData"].(map[string]any)
+	if !ok || o.text("kind") != "Secret" || o.text("apiVersion") != "v1" {
+		return
+	}
+	data, _ := o.fields["data"].(map[string]any)
+	if data == nil {
+		data = map[string]any{}
+	}
+	for key, value := range text {
+		s, ok := value.(string)
+		if !ok {
+			return // the server says what is wrong
+		}
+		data[key] = base64.StdEncoding.EncodeToString([]byte(s))
+	}
+	o.fields["data"] = data
+	delete(o.fields, "stringData")
+}
+
 // step is the place of the object in the order in which manifests are applied: what others need
 // comes first, and webhooks last, so that they see none of the objects before them.
 func (o *object) step() int {

@@ -5,18 +5,25 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"testing"
 )
 
-// The ports are below those that systems give to connections, which begin with 32768 on Linux. So a connection cannot
-// take a port before the program listens on it, or while the program starts again.
+// The ports are below those that systems give to connections, which begin with 32768 on Linux by default. So a connection
+// cannot take a port before the program listens on it, or while the program starts again.
 const first, last = 10_000, 32_767
+
+// found has the ports that the process has found: a program may not listen on one yet.
+var found sync.Map
 
 // Find returns a port that nothing listens on.
 func Find(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
-		port := first + rand.IntN(last-first)
+		port := first + rand.IntN(last-first+1)
+		if _, taken := found.LoadOrStore(port, true); taken {
+			continue
+		}
 		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)) // all addresses
 		if err != nil {
 			continue

@@ -87,7 +87,7 @@ type Peers struct {
 	c     Config
 	ended map[string]store.Revision // Leases that were not renewed, by key
 	shows bool                      // the Lease may exist
-	blind bool                      // it joined while etcd was full, when no server can renew its Lease
+	blind bool                      // it joined while etcd was full, and has to be compared with the others
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 }
@@ -301,19 +301,25 @@ func isFull(err error) bool {
 	return errors.Is(err, store.ErrNoSpace) || apierrors.ReasonForError(err) == "InsufficientStorage"
 }
 
-// look compares the server with the others, after it joined while they could not renew their Leases. It waits until
-// those that live have done so.
+// look compares the server with the others, after it joined while they could not renew their Leases. First it waits
+// until those that live have done so. It repeats a comparison that fails.
 func (p *Peers) look(ctx context.Context) {
-	select {
-	case <-time.After(LongestRenewal):
-	case <-ctx.Done():
-		return
+	for {
+		select {
+		case <-time.After(LongestRenewal):
+		case <-ctx.Done():
+			return
+		}
+		err := p.Check(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return
+		case errors.As(err, new(*differsError)):
+			p.c.Fail(err)
+			return
+		}
+		p.c.Log.Warn("this server could not be compared with the others, and will be", "err", err)
 	}
-	err := p.Check(ctx)
-	if errors.As(err, new(*differsError)) {
-		p.c.Fail(err)
-	}
-	p.blind = err != nil // it looks again after the next renewal
 }
 
 func (p *Peers) run(ctx context.Context) {
@@ -330,7 +336,8 @@ func (p *Peers) run(ctx context.Context) {
 		err := errors.Join(renewed, p.publish(round), p.forget(round))
 		cancel()
 		if renewed == nil && p.blind {
-			p.look(ctx)
+			p.blind = false
+			p.done.Go(func() { p.look(ctx) })
 		}
 		if err != nil && ctx.Err() == nil && !isFull(err) { // the log of the storage has a line about that
 			p.c.Log.Warn("this server is not shown to the others", "err", err)

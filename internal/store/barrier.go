@@ -17,8 +17,9 @@ import (
 //
 // A call costs many times what a read does. Of clients that read again as soon as they have their
 // answers, the first one would begin a call, and all others would have to wait for the next one.
-// So after a call for several readers the next one begins when most of them have come together
-// again, at the latest after a pause. A reader that is alone waits for it only right after such a call.
+// So after a call for several readers the next one begins when all but a few of them have come together
+// again, at the latest after a pause. Readers who do not come again cost the others the pause, which saves calls
+// then, too: it has more readers. A reader that is alone waits for it only right after such a call.
 type barrier struct {
 	mu      sync.Mutex
 	closed  bool
@@ -133,7 +134,7 @@ func (b *barrier) plan(last *headCall, took time.Duration) {
 	}
 	b.enough, b.pauseEnd = 1, time.Time{}
 	if readers >= manyReaders && last.err == nil {
-		b.enough, b.pauseEnd = readers-readers/8, time.Now().Add(min(callsPerPause*took, longestPause))
+		b.enough, b.pauseEnd = readers-max(1, readers/8), time.Now().Add(min(callsPerPause*took, longestPause))
 	}
 }
 

@@ -259,6 +259,8 @@ func newSubject(old []byte) ([]byte, error) {
 		o.Kind, o.Name, o.APIGroup = rbacv1.GroupKind, "system:authenticated", rbacv1.GroupName
 	case o.Kind == rbacv1.UserKind, o.Kind == rbacv1.GroupKind:
 		o.APIGroup = rbacv1.GroupName
+	case o.Kind == rbacv1.ServiceAccountKind:
+		o.APIGroup = ""
 	}
 	return o.Marshal()
 }
@@ -270,7 +272,7 @@ func readResourceSlice(s source) (runtime.Object, error) {
 		return nil, err
 	}
 	spec := &read.(*resourcev1.ResourceSlice).Spec
-	if spec.NodeName != nil && *spec.NodeName == "" { // fields without a value are always there
+	if spec.NodeName != nil && *spec.NodeName == "" { // v1beta1 writes both fields even if they have no value
 		spec.NodeName = nil
 	}
 	if spec.AllNodes != nil && !*spec.AllNodes {
@@ -314,7 +316,7 @@ func newDeviceRequest(old []byte) (r []byte, err error) {
 				return nil, err
 			}
 			r = appendMessage(r, 3, alternative)
-		case f.empty() && (f.number == 2 || f.number == 4 || f.number == 5): // they are always there
+		case f.empty() && (f.number == 2 || f.number == 4 || f.number == 5): // written even if they have no value
 		default:
 			if number, ok := exactFields[f.number]; ok {
 				exactly = f.appendAs(exactly, number)

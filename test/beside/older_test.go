@@ -97,6 +97,7 @@ func TestOlderVersions(t *testing.T) {
 	put(&rbacv1alpha1.RoleBinding{RoleRef: rbacv1alpha1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "r"}, Subjects: []rbacv1alpha1.Subject{
 		{Kind: "User", Name: "*"}, {Kind: "User", Name: "u"}, {Kind: "Group", APIVersion: "rbac.authorization.k8s.io/v1alpha1", Name: "g"},
 		{Kind: "ServiceAccount", APIVersion: "v1", Name: "s", Namespace: "default"}, {Kind: "ServiceAccount", Name: "*", Namespace: "default"},
+		{Kind: "ServiceAccount", APIVersion: "rbac.authorization.k8s.io/v1alpha1", Name: "t", Namespace: "default"},
 	}}, "rbac.authorization.k8s.io/v1alpha1", "RoleBinding", "/registry/rolebindings/default/", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/")
 	k, td := c.serve(kube, "192.0.2.1"), c.serve(tidemark, "192.0.2.2")
 	for at, key := range values {

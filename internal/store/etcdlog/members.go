@@ -38,7 +38,8 @@ const (
 	dialTimeout = 3 * time.Second
 	// mostMessage limits an answer, in bytes. Pages are far smaller, unless single values are large.
 	mostMessage = 1 << 30
-	// A member sends that much, in bytes, before it is read: of one answer or watch, and of all on a connection.
+	// streamWindow is how much of one answer or watch a member sends before it is read, in bytes. connWindow limits
+	// what is under way on a connection. Both are above what a network between machines of one data center holds.
 	streamWindow, connWindow = 4 << 20, 16 << 20
 )
 

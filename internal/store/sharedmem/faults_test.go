@@ -172,8 +172,44 @@ func TestBarrierPause(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		const clients, together = 16, 12
-		if heads, _ := run(t, clients); heads > clients*reads/together {
+		heads, took := run(t, clients)
+		if heads > clients*reads/together {
 			t.Errorf("%d clients made %d calls for %d reads, want %d reads in each", clients, heads, clients*reads, together)
+		}
+		// They wait for each other, and not for the end of a pause.
+		if most := reads * (delay + delay + think); took > most {
+			t.Errorf("%d clients took %v for %d reads each, want %v at most", clients, took, reads, most)
+		}
+	})
+}
+
+// TestBarrierEnds: readers who do not come again delay the others by one pause at most.
+func TestBarrierEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay, pause = time.Millisecond, 2 * time.Millisecond
+		s := storetest.Open(t, store.Options{Shared: sharedmem.New(testrand.New(t), 95, sharedmem.Faults{Delay: delay}).Open()})
+		read := func(ctx context.Context) time.Duration {
+			began := time.Now()
+			if _, err := s.MostRecent(ctx); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+			return time.Since(began)
+		}
+		for range 10 {
+			gone, leave := context.WithCancel(t.Context())
+			var crowd sync.WaitGroup
+			for range 20 {
+				crowd.Go(func() { read(t.Context()) })
+				crowd.Go(func() { read(gone) })
+			}
+			synctest.Wait()
+			leave()
+			crowd.Wait()
+			for range 3 {
+				if took := read(t.Context()); took > pause+2*delay {
+					t.Errorf("a reader after a crowd waits for %v", took)
+				}
+			}
 		}
 	})
 }
