@@ -203,6 +203,11 @@ type authentication struct {
 	first, last []authn.Tokens
 }
 
+// administrator returns the user of the tokens of the administrator.
+func administrator() *authn.User {
+	return &authn.User{Name: "admin", Groups: []string{"system:masters", authn.Authenticated}}
+}
+
 // openAuthentication reads the files of authentication. The kinds of tokens are in the order of
 // kube-apiserver: the administrator's token, the token file, service accounts, and then those that
 // may ask a remote server.
@@ -216,8 +221,7 @@ func (s *Server) openAuthentication(r *running) (err error) {
 		Metrics:     authn.NewMetrics(),
 	}
 	r.collectors = append(r.collectors, a.base.Metrics.Collectors()...)
-	admin := &authn.User{Name: "admin", Groups: []string{"system:masters", authn.Authenticated}}
-	a.first = append(a.first, a.forServer(authn.OneToken(r.authority.AdminToken(), admin)))
+	a.first = append(a.first, a.forServer(authn.OneToken(r.authority.AdminToken(), administrator())))
 	if s.ClientCAFile != "" {
 		clients, err := authn.AuthorityFile(s.ClientCAFile, s.now, s.logOf(logAuthentication))
 		if err != nil {

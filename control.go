@@ -48,10 +48,32 @@ func (c *controlled) Describe() (control.Description, error) {
 	if c.fork != nil {
 		name, parent = c.Name(), cmp.Or(c.fork.parent, control.Root)
 	}
+	token, err := c.adminToken()
+	if err != nil {
+		return control.Description{}, fmt.Errorf("%w: %w", control.ErrLimit, err)
+	}
+	file := c.kubeconfig()
+	file.Token = token
 	return control.Description{
 		Name: name, Parent: parent, Revision: c.Revision(), Seed: c.seed.number, URL: c.URL(), ServerName: c.running.serverName,
-		CA: string(c.running.authority.CertificatePEM()), Token: c.running.authority.AdminToken(), Kubeconfig: string(c.kubeconfig().YAML()),
+		CA: string(c.running.authority.CertificatePEM()), Token: token, Kubeconfig: string(file.YAML()),
 	}, nil
+}
+
+// adminToken returns the token of the administrator. That of a fork is not valid in its parent: kubectl leaves out the
+// path of a server's URL with --raw and proxy, and the request of such a client must not reach the parent. That of a
+// kept fork has to be valid after a restart.
+func (c *controlled) adminToken() (token string, err error) {
+	f := c.fork
+	if f == nil || f.kept != nil {
+		return c.running.authority.AdminToken(), nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.adminToken == "" {
+		f.adminToken, err = c.issued[0].Issue(administrator())
+	}
+	return f.adminToken, err
 }
 
 // Handler implements control.World.
@@ -179,6 +201,9 @@ func controlChange(c store.CollectionChange) control.Change {
 		out.After = c.After.Bytes()
 	}
 	origin := c.Origin()
+	if origin.Verb == store.VerbCreate && c.Before != nil { // of the same request, such as the status of a definition
+		origin.Verb = store.VerbUpdate
+	}
 	out.Time, out.Verb = origin.Time, origin.Verb.String()
 	if a := origin.Actor; a != nil {
 		out.Actor = &control.Actor{

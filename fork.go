@@ -122,6 +122,7 @@ type fork struct {
 	begun, started bool          // the start of the controllers, which the first write or Settle begins
 	closed         bool          // no request begins any more
 	active         int           // requests under way
+	adminToken     string        // that the control API returns; empty: it has not
 	idle           chan struct{} // closed when closed is true and active is zero; nil: Close does not wait
 	loops          sync.WaitGroup
 }

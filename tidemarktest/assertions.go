@@ -11,6 +11,9 @@ import (
 const (
 	// hotLoopWrites is how often an actor may write one object without a reason.
 	hotLoopWrites = 10
+	// hotLoopRow is how often an actor may write the status of an object until its next such writes are no reason to
+	// write other objects: objects that are written in turn are not reasons for each other.
+	hotLoopRow = 3
 	// convergeReturns is how often an object may return to a content that it had before.
 	convergeReturns = 1
 	// maxReported is how many changes a message shows.
@@ -78,8 +81,8 @@ func (c Changes) NoWritesAfterSettled() {
 // NoHotLoop fails the test if an actor writes an object ten times without a reason. A reason is that
 // the actor changes the spec of the object, that another actor changes the object, or that any
 // actor changes another object, in each case to a content that the object has not had before. Points in time
-// are no content, so heartbeats of two actors are not reasons for each other. Events and Leases do not
-// count. All changes of the Env count as reasons, whatever is selected.
+// are no content, so heartbeats of two actors are not reasons for each other. Objects whose status one actor writes in
+// turn are not either. Events and Leases do not count. All changes of the Env count as reasons, whatever is selected.
 func (c Changes) NoHotLoop() {
 	c.t.Helper()
 	for _, bad := range hotLoops(c.all) {
@@ -169,6 +172,7 @@ func hotLoops(changes []Change) [][]Change {
 	type writer struct{ id, actor string }
 	full, spec := contents{}, contents{}
 	rows := map[writer][]Change{}
+	row := map[writer]int{} // writes of the status or the metadata since another actor, or a new spec, gave a reason
 	var found [][]Change
 	end := func(w writer) {
 		if len(rows[w]) >= hotLoopWrites {
@@ -184,12 +188,19 @@ func hotLoops(changes []Change) [][]Change {
 		_, newContent := full.seen(&c, whole)
 		_, newSpec := spec.seen(&c, desired)
 		for w := range rows {
-			if newContent && w != me || newSpec && w == me {
+			another := newContent && w != me && (w.actor != me.actor || newSpec || row[me] < hotLoopRow)
+			if another || newSpec && w == me {
 				end(w)
+			}
+		}
+		for w := range row {
+			if newSpec || newContent && w.actor != me.actor {
+				row[w] = 0
 			}
 		}
 		if c.Before != nil && c.After != nil {
 			rows[me] = append(rows[me], c)
+			row[me]++
 		}
 	}
 	for w := range rows {

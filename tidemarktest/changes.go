@@ -174,7 +174,7 @@ func (e *Env) openHistory(ctx context.Context, after, upTo uint64) (io.ReadClose
 	}
 	answer, err := e.session.control.open(ctx, "GET", path, nil)
 	if gone, ok := err.(*StatusError); ok && gone.Code == 410 {
-		return nil, fmt.Errorf("%w. A server keeps an hour of history; for a test that lasts longer, also in a bubble, set History.Retention of the tidemark.Server in World.Host", err)
+		return nil, fmt.Errorf("%w. A server keeps an hour of history, and half of --fork-max-bytes (64Mi by default) for each test: a test that writes a lot, such as one with a hot loop, loses the oldest changes. For a test that lasts longer, also in a bubble, set History.Retention of the tidemark.Server in World.Host", err)
 	}
 	return answer, err
 }

@@ -95,6 +95,23 @@ func TestHotLoops(t *testing.T) {
 	disturbed := slices.Insert(row([]string{"u"}, status(13, 0)...), 6,
 		Change{Revision: 100, Collection: "pods", Key: "default/p", Actor: &Actor{User: "kubelet"}, After: json.RawMessage(`{}`)})
 	two := row([]string{"u", "v"}, times(23)...)
+	turns := func(objects, n int) []Change { // one actor writes the status of objects in turn
+		var list []Change
+		for i := range objects {
+			for j, c := range row([]string{"u"}, status(n, 0)...) {
+				c.Key, c.Revision = fmt.Sprint("default/", i), uint64(j*objects+i+1)
+				list = append(list, c)
+			}
+		}
+		slices.SortFunc(list, func(a, b Change) int { return int(a.Revision) - int(b.Revision) })
+		return list
+	}
+	var children []Change // the status of each of 20 objects is a reason for that of one
+	for i, parent := range row([]string{"u"}, status(21, 0)...) {
+		child := row([]string{"u"}, status(3, 0)...)[1]
+		child.Key, child.Revision, parent.Revision = fmt.Sprint("default/child-", i), uint64(2*i+1), uint64(2*i+2)
+		children = append(children, child, parent)
+	}
 	for name, test := range map[string]struct {
 		list []Change
 		want int
@@ -106,6 +123,10 @@ func TestHotLoops(t *testing.T) {
 		"heartbeats of two":    {two, 2},
 		"two that react":       {row([]string{"u", "v"}, status(40, 0)...), 0},
 		"points in time alone": {row([]string{"u"}, times(12)...), 1},
+		"two in turn":          {turns(2, 20), 2},
+		"three in turn":        {turns(3, 20), 3},
+		"a few in turn":        {turns(3, 10), 0},
+		"many children":        {children, 0},
 	} {
 		if got := hotLoops(test.list); len(got) != test.want {
 			t.Errorf("%s: %d hot loops, want %d: %v", name, len(got), test.want, got)

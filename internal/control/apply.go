@@ -50,6 +50,9 @@ func (h *handler) apply(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if len(objects) == 0 && len(body.Manifests) > 0 {
+		return badRequest("the manifests have no objects")
+	}
 	d, err := world.Describe()
 	if err != nil {
 		return err

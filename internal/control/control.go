@@ -127,7 +127,7 @@ type Description struct {
 	ServerName string `json:"serverName,omitempty"`
 	// CA is the certificate to trust, as PEM.
 	CA string `json:"ca"`
-	// Token is the administrator's bearer token.
+	// Token is the administrator's bearer token. That of a fork that is not kept is valid in it and in its forks alone.
 	Token string `json:"token"`
 	// Kubeconfig is a kubeconfig file of the administrator.
 	Kubeconfig string `json:"kubeconfig"`

@@ -260,6 +260,29 @@ items:
 	}
 }
 
+// TestForkToken: the token of a fork's administrator is valid in the fork and its forks. Clients that leave out the path
+// of the URL, such as kubectl get --raw, do not reach the parent with it.
+func TestForkToken(t *testing.T) {
+	a := start(t)
+	fork := a.create(`{"name":"outer"}`)
+	inner := a.create(`{"name":"inner","parent":"outer"}`)
+	for _, c := range []struct {
+		path string
+		code int
+	}{{"", http.StatusUnauthorized}, {"/fork/outer", http.StatusOK}, {"/fork/inner", http.StatusOK}} {
+		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(fork.Kubeconfig))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Host = strings.TrimSuffix(config.Host, "/fork/outer") + c.path
+		servertest.WantCode(t, config, "/api/v1/namespaces", c.code, "")
+	}
+	var again control.Description
+	if a.do(200, "GET", "/control/v1/worlds/outer", "", &again); again.Token != fork.Token || again.Token == inner.Token {
+		t.Error("the token of a fork is another one each time, or that of its parent")
+	}
+}
+
 // objectOf returns an object of the state of a world, as YAML.
 func (a *api) objectOf(world, key string) string {
 	a.t.Helper()
@@ -368,6 +391,22 @@ func TestApplyRead(t *testing.T) {
 	}
 }
 
+// TestApplyLists: objects in JSON, one behind the other, and items of a list without their kind.
+func TestApplyLists(t *testing.T) {
+	a := start(t)
+	world := a.create(`{"controllers":["-*"]}`)
+	for _, text := range []string{
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}` + "\n" + `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`,
+		`{"apiVersion":"v1","kind":"ConfigMapList","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"d"}},{"metadata":{"name":"e"}}]}`,
+		"apiVersion: v1\nkind: ConfigMapList\nitems:\n- metadata: {name: f}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: g}}\n",
+	} {
+		a.applyYAML(world.Name, text)
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		a.objectOf(world.Name, "configmaps default/"+name)
+	}
+}
+
 // TestHistory: the changes after a revision, in order, and the state between them.
 func TestHistory(t *testing.T) {
 	a := start(t)
@@ -446,6 +485,9 @@ func TestErrors(t *testing.T) {
 		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"{apiVersion: v1, kind: Nothing, metadata: {name: a}}"}]}`, 400, "no kind Nothing in v1"},
 		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"{apiVersion: v1, kind: Pod, metadata: {name: a}}"}]}`, 422, "a.yaml: Pod default/a: Pod"},
 		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, datta: {}}"}]}`, 400, "a.yaml: ConfigMap default/a: failed to create typed patch object (default/a; /v1, Kind=ConfigMap): .datta: field not declared in schema"},
+		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"# nothing"}]}`, 400, "no objects"},
+		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.json","content":"{\"kind\":\"A\"} {b"}]}`, 400, "a.json: what follows object 1 is no JSON"},
+		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"{kind: List, apiVersion: v1, items: [{metadata: {name: a}}]}"}]}`, 400, "a.yaml (item 1): the document has no apiVersion or no kind"},
 		{"POST", "/control/v1/worlds/root/apply", `{"webhooks":{"url":"ftp://a"}}`, 400, `"ftp://a"`},
 		{"PUT", "/control/v1/worlds", `{}`, 405, "GET"},
 		{"GET", "/other", "", 404, "/control/v1"},

@@ -117,11 +117,17 @@ func parse(manifests []manifest) ([]*object, error) {
 			if err != nil {
 				return nil, badRequest("%s: %v", from, err)
 			}
-			if all, err = appendObjects(all, from, document); err != nil {
-				return nil, err
+			texts, err := jsonValues(document)
+			if err != nil {
+				return nil, badRequest("%s: %v", from, err)
 			}
-			if len(all) > maxManifests {
-				return nil, badRequest("the manifests have more than %d objects", maxManifests)
+			for _, text := range texts {
+				if all, err = appendObjects(all, from, text); err != nil {
+					return nil, err
+				}
+				if len(all) > maxManifests {
+					return nil, badRequest("the manifests have more than %d objects", maxManifests)
+				}
 			}
 		}
 	}
@@ -129,7 +135,27 @@ func parse(manifests []manifest) ([]*object, error) {
 	return all, nil
 }
 
-// appendObjects appends the object of a document, or the items of a List.
+// jsonValues returns the values of a document that has several in JSON, one behind the other, as kubectl prints them with
+// a template; otherwise the document.
+func jsonValues(document []byte) (all [][]byte, err error) {
+	if !bytes.HasPrefix(bytes.TrimSpace(document), []byte("{")) {
+		return [][]byte{document}, nil
+	}
+	for values := json.NewDecoder(bytes.NewReader(document)); ; {
+		var value json.RawMessage
+		switch err := values.Decode(&value); {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil && all == nil: // YAML
+			return [][]byte{document}, nil
+		case err != nil:
+			return nil, fmt.Errorf("what follows object %d is no JSON: %w", len(all), err)
+		}
+		all = append(all, value)
+	}
+}
+
+// appendObjects appends the object of a document, or the items of a List. An item of a list of one kind need not name it.
 func appendObjects(all []*object, from string, document []byte) ([]*object, error) {
 	text, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
@@ -145,12 +171,16 @@ func appendObjects(all []*object, from string, document []byte) ([]*object, erro
 		return nil, badRequest("%s: the document is no object", from)
 	}
 	if items, ok := o.fields["items"].([]any); ok && strings.HasSuffix(o.text("kind"), "List") {
-		for _, item := range items {
+		kind := strings.TrimSuffix(o.text("kind"), "List")
+		for i, item := range items {
 			fields, ok := item.(map[string]any)
 			if !ok {
-				return nil, badRequest("%s: an item of the list is no object", from)
+				return nil, badRequest("%s: item %d of the list is no object", from, i+1)
 			}
-			all = append(all, &object{from, fields})
+			if kind != "" && fields["kind"] == nil && fields["apiVersion"] == nil {
+				fields["kind"], fields["apiVersion"] = kind, o.fields["apiVersion"]
+			}
+			all = append(all, &object{fmt.Sprintf("%s (item %d)", from, i+1), fields})
 		}
 		return all, o.checkItems(all[len(all)-len(items):])
 	}
