@@ -54,6 +54,7 @@ type webhookTarget struct {
 type applyRequest struct {
 	Manifests []manifest     `json:"manifests"`
 	Webhooks  *webhookTarget `json:"webhooks,omitempty"`
+	Token     string         `json:"token,omitempty"`
 }
 
 // createRequest is the body of the creation of a world.

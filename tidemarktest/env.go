@@ -139,7 +139,7 @@ func (e *Env) seenBy(token, kubeconfig string) *Env {
 
 // Apply applies the objects of manifests, YAML documents or JSON, as kubectl apply --server-side --force-conflicts does.
 // Fields and finalizers that others have set stay. What an earlier Apply has set and the manifest lacks goes. The status
-// is applied in the same way. Webhook configurations and definitions are replaced. The verb in the history is "apply",
+// is applied in the same way. The user of the Env writes, and needs the rights: patch, and create for new objects. Webhook configurations and definitions are replaced. The verb in the history is "apply",
 // also of a creation.
 func (e *Env) Apply(t TB, manifests ...string) {
 	t.Helper()
@@ -155,7 +155,7 @@ func (e *Env) Apply(t TB, manifests ...string) {
 }
 
 func (e *Env) apply(ctx context.Context, manifests []manifest, webhook *WebhookServer) error {
-	body := applyRequest{Manifests: manifests}
+	body := applyRequest{Manifests: manifests, Token: e.token}
 	if webhook != nil {
 		body.Webhooks = &webhookTarget{URL: webhook.URL(), CABundle: string(webhook.CAData)}
 	}

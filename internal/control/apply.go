@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 type applyRequest struct {
 	Manifests []manifest    `json:"manifests"`
 	Webhooks  webhookTarget `json:"webhooks"`
+	// Token is the bearer token of the user who writes; empty: the administrator does.
+	Token string `json:"token"`
 }
 
 // applied is an object that was written.
@@ -57,7 +60,8 @@ func (h *handler) apply(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c := &client{api: world.Handler(), token: d.Token, kinds: map[string]*metav1.APIResourceList{}}
+	admin := &client{api: world.Handler(), token: d.Token}
+	c := &client{api: admin.api, token: cmp.Or(body.Token, d.Token), kinds: map[string]*metav1.APIResourceList{}}
 	results := make([]applied, 0, len(objects))
 	for i, o := range objects {
 		body.Webhooks.redirect(o)
@@ -73,7 +77,7 @@ func (h *handler) apply(w http.ResponseWriter, r *http.Request) error {
 		}
 		if o.isDefinition() && (i+1 == len(objects) || !objects[i+1].isDefinition()) {
 			for _, definition := range objects[:i+1] {
-				if err := c.established(r.Context(), definition); err != nil {
+				if err := admin.established(r.Context(), definition); err != nil {
 					return withObject(definition, err)
 				}
 			}
@@ -105,7 +109,7 @@ func withObject(o *object, err error) error {
 	return &a
 }
 
-// client calls the API of a world as its administrator.
+// client calls the API of a world.
 type client struct {
 	api   http.Handler
 	token string

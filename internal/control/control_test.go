@@ -391,6 +391,26 @@ func TestApplyRead(t *testing.T) {
 	}
 }
 
+// TestApplyUser: with a token, its user writes, with the rights that the user has.
+func TestApplyUser(t *testing.T) {
+	a := start(t)
+	world := a.create(`{"controllers":["-*"]}`)
+	a.applyYAML(world.Name, "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r}, rules: [{apiGroups: [''], resources: [configmaps], verbs: [create, patch]}]}\n---\n"+
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: r}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]}")
+	var alice control.Credentials
+	a.do(201, "POST", "/control/v1/worlds/"+world.Name+"/users", `{"name":"alice"}`, &alice)
+	apply := func(code int, kind string) {
+		t.Helper()
+		body := fmt.Sprintf(`{"token":%q,"manifests":[{"content":"{apiVersion: v1, kind: %s, metadata: {name: a}}"}]}`, alice.Token, kind)
+		a.do(code, "POST", "/control/v1/worlds/"+world.Name+"/apply", body, nil)
+	}
+	apply(200, "ConfigMap")
+	apply(403, "Secret")
+	if _, history := a.send("GET", "/control/v1/worlds/"+world.Name+"/history", "", ""); !strings.Contains(history, `"user":"alice"`) {
+		t.Error("the history has no change by alice")
+	}
+}
+
 // TestApplyLists: objects in JSON, one behind the other, and items of a list without their kind.
 func TestApplyLists(t *testing.T) {
 	a := start(t)
