@@ -171,7 +171,7 @@ func TestBarrierPause(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		const clients, together = 16, 12
+		const clients, together = 16, 10
 		heads, took := run(t, clients)
 		if heads > clients*reads/together {
 			t.Errorf("%d clients made %d calls for %d reads, want %d reads in each", clients, heads, clients*reads, together)
