@@ -11,9 +11,9 @@ import (
 const (
 	// hotLoopWrites is how often an actor may write one object without a reason.
 	hotLoopWrites = 10
-	// hotLoopRow is how often an actor may write the status of an object until its next such writes are no reason to
+	// hotLoopTurns is how often an actor may write the status of an object until its next such writes are no reason to
 	// write other objects: objects that are written in turn are not reasons for each other.
-	hotLoopRow = 3
+	hotLoopTurns = 3
 	// convergeReturns is how often an object may return to a content that it had before.
 	convergeReturns = 1
 	// maxReported is how many changes a message shows.
@@ -170,41 +170,61 @@ func returns(changes []Change) [][]Change {
 // each row.
 func hotLoops(changes []Change) [][]Change {
 	type writer struct{ id, actor string }
+	type row struct {
+		list    []Change
+		reasons int // of the writer, when the row began
+		turns   int // writes since another actor, or a new spec, gave a reason
+		strong  int // these reasons, when turns began
+		weak    int // reasons that the writes of this row gave to the actor's other objects
+	}
 	full, spec := contents{}, contents{}
-	rows := map[writer][]Change{}
-	row := map[writer]int{} // writes of the status or the metadata since another actor, or a new spec, gave a reason
+	rows := map[writer]*row{}
+	strong := 0                                        // new contents so far
+	status, weak := map[string]int{}, map[string]int{} // by actor: new contents without a new spec, and those that are reasons
 	var found [][]Change
-	end := func(w writer) {
-		if len(rows[w]) >= hotLoopWrites {
-			found = append(found, rows[w])
+	end := func(r *row) {
+		if len(r.list) >= hotLoopWrites {
+			found = append(found, r.list)
 		}
-		delete(rows, w)
+		r.list = nil
 	}
 	for _, c := range changes {
 		if transient(c.Collection) {
 			continue
 		}
 		me := writer{c.Collection + " " + c.Key, actorID(c.Actor)}
+		r := rows[me]
+		if r == nil {
+			r = new(row)
+			rows[me] = r
+		}
 		_, newContent := full.seen(&c, whole)
 		_, newSpec := spec.seen(&c, desired)
-		for w := range rows {
-			another := newContent && w != me && (w.actor != me.actor || newSpec || row[me] < hotLoopRow)
-			if another || newSpec && w == me {
-				end(w)
-			}
+		statusAlone := newContent && !newSpec
+		if newContent {
+			strong++
 		}
-		for w := range row {
-			if newSpec || newContent && w.actor != me.actor {
-				row[w] = 0
-			}
+		if statusAlone {
+			status[me.actor]++
+		}
+		if now := strong - status[me.actor]; now != r.strong {
+			r.strong, r.turns = now, 0
+		}
+		if statusAlone && r.turns < hotLoopTurns {
+			weak[me.actor]++
+			r.weak++
+		}
+		if now := r.strong + weak[me.actor] - r.weak; now != r.reasons {
+			end(r)
+			r.reasons = now
 		}
 		if c.Before != nil && c.After != nil {
-			rows[me] = append(rows[me], c)
-			row[me]++
+			r.list = append(r.list, c)
+			r.turns++
 		}
 	}
-	for w := range rows {
-		end(w)
+	for _, r := range rows {
+		end(r)
 	}
 	slices.SortFunc(found, func(a, b []Change) int { return int(a[0].Revision) - int(b[0].Revision) })
 	return found

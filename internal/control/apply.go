@@ -191,20 +191,24 @@ func (c *client) apply(ctx context.Context, o *object) (applied, error) {
 		delete(o.fields, "status")
 	}
 	var written map[string]any
+	var updated bool
 	if result.Name == "" || !at.patchable || o.isDefinition() || o.isWebhook() {
-		written, err = c.replace(ctx, at, o, &result)
+		written, updated, err = c.replace(ctx, at, o)
 	} else {
 		o.encodeSecret()
-		written, err = c.patch(ctx, at.collection+"/"+url.PathEscape(result.Name), o.fields, &result)
+		written, updated, err = c.patch(ctx, at.object(result.Name), o.fields)
 	}
 	if err != nil {
 		return applied{}, err
+	}
+	if updated {
+		result.Result = "updated"
 	}
 	result.Name = (&object{fields: written}).text("metadata", "name")
 	if fields, ok := status.(map[string]any); status != nil && (!ok || len(fields) > 0) {
 		metadata := map[string]any{"name": result.Name, "namespace": result.Namespace}
 		of := map[string]any{"apiVersion": o.fields["apiVersion"], "kind": o.fields["kind"], "metadata": metadata, "status": status}
-		_, err = c.patch(ctx, at.collection+"/"+url.PathEscape(result.Name)+"/status", of, new(applied))
+		_, _, err = c.patch(ctx, at.object(result.Name)+"/status", of)
 	}
 	return result, err
 }
@@ -213,36 +217,32 @@ func (c *client) apply(ctx context.Context, o *object) (applied, error) {
 var ofServer = []string{"managedFields", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
 
 // patch sends an object for server-side apply.
-func (c *client) patch(ctx context.Context, path string, fields map[string]any, result *applied) (written map[string]any, err error) {
+func (c *client) patch(ctx context.Context, path string, fields map[string]any) (written map[string]any, updated bool, err error) {
 	code, err := c.send(ctx, http.MethodPatch, path+"?force=true&fieldValidation=Strict&fieldManager="+manager, "application/json", fields, &written)
-	if code == http.StatusOK {
-		result.Result = "updated"
-	}
-	return written, err
+	return written, code == http.StatusOK, err
 }
 
 // replace creates the object, or replaces the one that is there.
-func (c *client) replace(ctx context.Context, at endpoint, o *object, result *applied) (written map[string]any, err error) {
+func (c *client) replace(ctx context.Context, at endpoint, o *object) (written map[string]any, updated bool, err error) {
 	query := "?fieldManager=" + manager
 	if !o.isDefinition() { // as kubectl does; generated definitions may have fields of newer servers
 		query += "&fieldValidation=Strict"
 	}
 	err = c.call(ctx, http.MethodPost, at.collection+query, o.fields, &written)
-	named := at.collection + "/" + url.PathEscape(result.Name)
+	name := o.text("metadata", "name")
 	for try := 1; isReason(err, metav1.StatusReasonAlreadyExists) || isReason(err, metav1.StatusReasonConflict); try++ {
-		if try > maxTries || result.Name == "" {
-			return nil, err
+		if try > maxTries || name == "" {
+			return nil, false, err
 		}
-		result.Result = "updated"
-		written = nil
+		updated, written = true, nil
 		var current object
-		if err = c.call(ctx, http.MethodGet, named, nil, &current.fields); err != nil {
+		if err = c.call(ctx, http.MethodGet, at.object(name), nil, &current.fields); err != nil {
 			continue
 		}
 		o.metadata()["resourceVersion"] = current.text("metadata", "resourceVersion")
-		err = c.call(ctx, http.MethodPut, named+query, o.fields, &written)
+		err = c.call(ctx, http.MethodPut, at.object(name)+query, o.fields, &written)
 	}
-	return written, err
+	return written, updated, err
 }
 
 func isReason(err error, reason metav1.StatusReason) bool {
@@ -255,6 +255,9 @@ type endpoint struct {
 	status     bool   // there is a status subresource
 	patchable  bool   // objects can be patched
 }
+
+// object returns the path of an object.
+func (at *endpoint) object(name string) string { return at.collection + "/" + url.PathEscape(name) }
 
 // endpoint returns that of an object. It sets the namespace of an object that has none to "default".
 func (c *client) endpoint(ctx context.Context, o *object) (at endpoint, err error) {

@@ -98,6 +98,15 @@ func rewritten[T any, P interface {
 	runtime.Object
 	Unmarshal([]byte) error
 }](replace func([]byte) ([]byte, error), path ...protowire.Number) func(source) (runtime.Object, error) {
+	return rewrittenThen(func(P) {}, replace, path...)
+}
+
+// rewrittenThen is rewritten, and completes the object.
+func rewrittenThen[T any, P interface {
+	*T
+	runtime.Object
+	Unmarshal([]byte) error
+}](complete func(P), replace func([]byte) ([]byte, error), path ...protowire.Number) func(source) (runtime.Object, error) {
 	return func(s source) (runtime.Object, error) {
 		message, err := rewrite(s.message, replace, path...)
 		if err != nil {
@@ -107,6 +116,7 @@ func rewritten[T any, P interface {
 		if err := o.Unmarshal(message); err != nil {
 			return nil, err
 		}
+		complete(o)
 		return o, nil
 	}
 }
@@ -160,18 +170,14 @@ var readPriorityLevel = sameFields(func(o *flowcontrolv1.PriorityLevelConfigurat
 })
 
 // readIngress reads an Ingress whose backends have the name and the port of a service side by side.
-func readIngress(s source) (runtime.Object, error) {
-	message, err := rewrite(s.message, newBackend, 2, 1) // spec.backend
-	if err == nil {
-		message, err = rewrite(message, newBackend, 2, 3, 2, 1, 1, 2) // spec.rules.(value).http.paths.backend
-	}
-	if err != nil {
+func readIngress(s source) (o runtime.Object, err error) {
+	if s.message, err = rewrite(s.message, newBackend, 2, 1); err != nil { // spec.backend
 		return nil, err
 	}
-	o := new(networkingv1.Ingress)
-	if err := o.Unmarshal(message); err != nil {
-		return nil, err
-	}
+	return readIngressRules(s)
+}
+
+var readIngressRules = rewrittenThen(func(o *networkingv1.Ingress) {
 	for _, r := range o.Spec.Rules {
 		if r.HTTP == nil {
 			continue
@@ -180,8 +186,7 @@ func readIngress(s source) (runtime.Object, error) {
 			setDefault(&r.HTTP.Paths[i].PathType, networkingv1.PathTypeImplementationSpecific)
 		}
 	}
-	return o, nil
-}
+}, newBackend, 2, 3, 2, 1, 1, 2) // spec.rules.(value).http.paths.backend
 
 // newBackend moves the name (1) and the port (2) of a service into a message (4).
 func newBackend(old []byte) (b []byte, err error) {
@@ -211,15 +216,7 @@ func newBackend(old []byte) (b []byte, err error) {
 }
 
 // readEndpointSlice reads an EndpointSlice whose endpoints have their zone in their topology.
-func readEndpointSlice(s source) (runtime.Object, error) {
-	message, err := rewrite(s.message, moveHints, 2) // endpoints
-	if err != nil {
-		return nil, err
-	}
-	o := new(discoveryv1.EndpointSlice)
-	if err := o.Unmarshal(message); err != nil {
-		return nil, err
-	}
+var readEndpointSlice = rewrittenThen(func(o *discoveryv1.EndpointSlice) {
 	for i := range o.Endpoints {
 		e := &o.Endpoints[i]
 		topology := e.DeprecatedTopology
@@ -234,17 +231,16 @@ func readEndpointSlice(s source) (runtime.Object, error) {
 			e.DeprecatedTopology = nil
 		}
 	}
-	return o, nil
-}
+}, moveHints, 2) // endpoints
 
 // moveHints gives the hints of an endpoint their new number.
 func moveHints(old []byte) ([]byte, error) {
-	return renumber(old, map[protowire.Number]protowire.Number{1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 8})
+	return renumber(old, endpointFields)
 }
 
 // newRule renumbers the fields of a rule of RBAC.
 func newRule(old []byte) ([]byte, error) {
-	return renumber(old, map[protowire.Number]protowire.Number{1: 1, 3: 2, 4: 3, 5: 4, 6: 5})
+	return renumber(old, ruleFields)
 }
 
 // newSubject makes the group of a subject of RBAC from its API version (2). The user "*" was all users.
@@ -266,20 +262,15 @@ func newSubject(old []byte) ([]byte, error) {
 }
 
 // readResourceSlice reads a ResourceSlice whose devices have a message for everything but their names.
-func readResourceSlice(s source) (runtime.Object, error) {
-	read, err := rewritten[resourcev1.ResourceSlice](newDevice, 2, 6)(s) // spec.devices
-	if err != nil {
-		return nil, err
-	}
-	spec := &read.(*resourcev1.ResourceSlice).Spec
+var readResourceSlice = rewrittenThen(func(o *resourcev1.ResourceSlice) {
+	spec := &o.Spec
 	if spec.NodeName != nil && *spec.NodeName == "" { // v1beta1 writes both fields even if they have no value
 		spec.NodeName = nil
 	}
 	if spec.AllNodes != nil && !*spec.AllNodes {
 		spec.AllNodes = nil
 	}
-	return read, nil
-}
+}, newDevice, 2, 6) // spec.devices
 
 // newDevice moves the fields of a device's message (2) into the device.
 func newDevice(old []byte) (d []byte, err error) {
@@ -311,7 +302,7 @@ func newDeviceRequest(old []byte) (r []byte, err error) {
 		case f.number == 1:
 			r = append(r, f.whole...)
 		case f.number == 7: // firstAvailable
-			alternative, err := renumber(f.value, map[protowire.Number]protowire.Number{1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 7: 6, 8: 7})
+			alternative, err := renumber(f.value, alternativeFields)
 			if err != nil {
 				return nil, err
 			}
@@ -329,8 +320,13 @@ func newDeviceRequest(old []byte) (r []byte, err error) {
 	return r, nil
 }
 
-// exactFields are the new numbers of the fields of a request for devices of one kind.
-var exactFields = map[protowire.Number]protowire.Number{2: 1, 3: 2, 4: 3, 5: 4, 6: 5, 8: 6, 9: 7}
+// The new numbers of fields, by the old ones.
+var (
+	endpointFields    = map[protowire.Number]protowire.Number{1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 8}
+	ruleFields        = map[protowire.Number]protowire.Number{1: 1, 3: 2, 4: 3, 5: 4, 6: 5}
+	alternativeFields = map[protowire.Number]protowire.Number{1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 7: 6, 8: 7} // of a request for devices
+	exactFields       = map[protowire.Number]protowire.Number{2: 1, 3: 2, 4: 3, 5: 4, 6: 5, 8: 6, 9: 7} // of one for a kind of them
+)
 
 // renumber gives the fields of a message new numbers. Fields without one are dropped.
 func renumber(message []byte, numbers map[protowire.Number]protowire.Number) (renumbered []byte, err error) {
