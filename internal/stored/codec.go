@@ -182,7 +182,8 @@ func (k *kind) read(value []byte) (o runtime.Object, outdated bool, err error) {
 	}
 	from := s.kind.GroupVersion()
 	if older, ok := olderVersions[s.kind]; ok && (s.protobuf || older.inText) {
-		o, err = older.read(s)
+		o = k.typ.New()
+		err = older.read(s, o)
 	} else if from == k.version || from == k.typ.GroupVersion() || from.Group == k.version.Group && slices.Contains(k.alike, from.Version) {
 		o = k.typ.New()
 		err = s.into(o)

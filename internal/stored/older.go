@@ -19,57 +19,122 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// older is how values in a version of an earlier release are read.
+// older is how values in a version of an earlier release are read, into an object of the version of the store.
 type older struct {
-	// read returns an object of the version of the store, to which its defaults apply.
-	read func(source) (runtime.Object, error)
-	// inText: read also takes JSON, YAML and CBOR.
+	// inText: JSON, YAML and CBOR are read, too. It needs the same fields.
 	inText bool
+	// changed are the messages of protobuf that are replaced before.
+	changed []changed
+	// complete adds what the version implies, to which the defaults of the store's version apply; nil: nothing.
+	complete func(runtime.Object)
+}
+
+// changed are messages that the numbers of fields lead to.
+type changed struct {
+	replace func([]byte) ([]byte, error)
+	path    []protowire.Number
+}
+
+// at returns the messages at a path of field numbers.
+func at(replace func([]byte) ([]byte, error), path ...protowire.Number) changed {
+	return changed{replace, path}
 }
 
 // olderVersions differ from the version of the store in fields or in defaults. Those that differ in fields are read in
 // protobuf alone, which is what kube-apiserver writes: their API packages would add 0.4 MB to the program.
 var olderVersions = map[schema.GroupVersionKind]older{
-	{Group: "admissionregistration.k8s.io", Version: "v1beta1", Kind: "MutatingWebhookConfiguration"}: {inText: true, read: sameFields(func(o *admissionregistrationv1.MutatingWebhookConfiguration) {
-		for i := range o.Webhooks {
-			h := &o.Webhooks[i]
+	{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "MutatingAdmissionPolicyBinding"}: {inText: true, complete: func(o runtime.Object) {
+		denyWithoutParams(o.(*admissionregistrationv1.MutatingAdmissionPolicyBinding).Spec.ParamRef)
+	}},
+	{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "ValidatingAdmissionPolicyBinding"}: {inText: true, complete: func(o runtime.Object) {
+		denyWithoutParams(o.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding).Spec.ParamRef)
+	}},
+	{Group: "admissionregistration.k8s.io", Version: "v1beta1", Kind: "MutatingWebhookConfiguration"}: {inText: true, complete: func(o runtime.Object) {
+		hooks := o.(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks
+		for i := range hooks {
+			h := &hooks[i]
 			olderWebhook{&h.FailurePolicy, &h.MatchPolicy, &h.SideEffects, &h.TimeoutSeconds, &h.AdmissionReviewVersions}.setDefaults()
 		}
-	})},
-	{Group: "admissionregistration.k8s.io", Version: "v1beta1", Kind: "ValidatingWebhookConfiguration"}: {inText: true, read: sameFields(func(o *admissionregistrationv1.ValidatingWebhookConfiguration) {
-		for i := range o.Webhooks {
-			h := &o.Webhooks[i]
+	}},
+	{Group: "admissionregistration.k8s.io", Version: "v1beta1", Kind: "ValidatingWebhookConfiguration"}: {inText: true, complete: func(o runtime.Object) {
+		hooks := o.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks
+		for i := range hooks {
+			h := &hooks[i]
 			olderWebhook{&h.FailurePolicy, &h.MatchPolicy, &h.SideEffects, &h.TimeoutSeconds, &h.AdmissionReviewVersions}.setDefaults()
 		}
-	})},
-	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta1", Kind: "PriorityLevelConfiguration"}: {read: readPriorityLevel},
-	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta2", Kind: "PriorityLevelConfiguration"}: {read: readPriorityLevel},
-	{Group: "networking.k8s.io", Version: "v1beta1", Kind: "Ingress"}:                               {read: readIngress},
-	{Group: "extensions", Version: "v1beta1", Kind: "Ingress"}:                                      {read: readIngress},
-	{Group: "discovery.k8s.io", Version: "v1beta1", Kind: "EndpointSlice"}:                          {read: readEndpointSlice},
-	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "Role"}:                         {read: rewritten[rbacv1.Role](newRule, 2)},
-	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "ClusterRole"}:                  {read: rewritten[rbacv1.ClusterRole](newRule, 2)},
-	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "RoleBinding"}:                  {read: rewritten[rbacv1.RoleBinding](newSubject, 2)},
-	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "ClusterRoleBinding"}:           {read: rewritten[rbacv1.ClusterRoleBinding](newSubject, 2)},
-	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaim"}:                           {read: rewritten[resourcev1.ResourceClaim](newDeviceRequest, 2, 1, 1)},            // spec.devices.requests
-	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaimTemplate"}:                   {read: rewritten[resourcev1.ResourceClaimTemplate](newDeviceRequest, 2, 2, 1, 1)}, // spec.spec.devices.requests
-	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceSlice"}:                           {read: readResourceSlice},
-	{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "MutatingAdmissionPolicyBinding"}: {inText: true, read: sameFields(func(o *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
-		denyWithoutParams(o.Spec.ParamRef)
-	})},
-	{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "ValidatingAdmissionPolicyBinding"}: {inText: true, read: sameFields(func(o *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
-		denyWithoutParams(o.Spec.ParamRef)
-	})},
-	{Group: "apps", Version: "v1beta1", Kind: "Deployment"}: {inText: true, read: sameFields(func(o *appsv1.Deployment) {
-		selectTemplate(&o.ObjectMeta, &o.Spec.Selector, &o.Spec.Template)
-		setDefault(&o.Spec.RevisionHistoryLimit, 2)
-	})},
-	{Group: "apps", Version: "v1beta1", Kind: "StatefulSet"}: {inText: true, read: sameFields(func(o *appsv1.StatefulSet) {
-		selectTemplate(&o.ObjectMeta, &o.Spec.Selector, &o.Spec.Template)
-		if o.Spec.UpdateStrategy.Type == "" {
-			o.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	}},
+	{Group: "apps", Version: "v1beta1", Kind: "Deployment"}: {inText: true, complete: func(o runtime.Object) {
+		d := o.(*appsv1.Deployment)
+		selectTemplate(&d.ObjectMeta, &d.Spec.Selector, &d.Spec.Template)
+		setDefault(&d.Spec.RevisionHistoryLimit, 2)
+	}},
+	{Group: "apps", Version: "v1beta1", Kind: "StatefulSet"}: {inText: true, complete: func(o runtime.Object) {
+		set := o.(*appsv1.StatefulSet)
+		selectTemplate(&set.ObjectMeta, &set.Spec.Selector, &set.Spec.Template)
+		if set.Spec.UpdateStrategy.Type == "" {
+			set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 		}
-	})},
+	}},
+	{Group: "discovery.k8s.io", Version: "v1beta1", Kind: "EndpointSlice"}:                          {changed: []changed{at(moveHints, 2)}, complete: takeTopology}, // endpoints
+	{Group: "extensions", Version: "v1beta1", Kind: "Ingress"}:                                      olderIngress,
+	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta1", Kind: "PriorityLevelConfiguration"}: olderPriorityLevel,
+	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta2", Kind: "PriorityLevelConfiguration"}: olderPriorityLevel,
+	{Group: "networking.k8s.io", Version: "v1beta1", Kind: "Ingress"}:                               olderIngress,
+	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "ClusterRole"}:                  {changed: []changed{at(newRule, 2)}},                            // rules
+	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "ClusterRoleBinding"}:           {changed: []changed{at(newSubject, 2)}},                         // subjects
+	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "Role"}:                         {changed: []changed{at(newRule, 2)}},                            // rules
+	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "RoleBinding"}:                  {changed: []changed{at(newSubject, 2)}},                         // subjects
+	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaim"}:                           {changed: []changed{at(newDeviceRequest, 2, 1, 1)}},             // spec.devices.requests
+	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaimTemplate"}:                   {changed: []changed{at(newDeviceRequest, 2, 2, 1, 1)}},          // spec.spec.devices.requests
+	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceSlice"}:                           {changed: []changed{at(newDevice, 2, 6)}, complete: unsetNodes}, // spec.devices
+}
+
+// olderIngress is an Ingress whose backends have the name and the port of a service side by side.
+var olderIngress = older{
+	changed: []changed{at(newBackend, 2, 1), at(newBackend, 2, 3, 2, 1, 1, 2)}, // spec.backend, spec.rules.(value).http.paths.backend
+	complete: func(o runtime.Object) {
+		for _, r := range o.(*networkingv1.Ingress).Spec.Rules {
+			if r.HTTP == nil {
+				continue
+			}
+			for i := range r.HTTP.Paths {
+				setDefault(&r.HTTP.Paths[i].PathType, networkingv1.PathTypeImplementationSpecific)
+			}
+		}
+	},
+}
+
+// olderPriorityLevel is a priority level whose shares have another name in JSON, and in which zero shares are the
+// default. The messages of protobuf are alike.
+var olderPriorityLevel = older{complete: func(o runtime.Object) {
+	l := o.(*flowcontrolv1.PriorityLevelConfiguration).Spec.Limited
+	if l != nil && l.NominalConcurrencyShares != nil && *l.NominalConcurrencyShares == 0 {
+		l.NominalConcurrencyShares = nil
+	}
+}}
+
+// read reads a value into an empty object of the version of the store.
+func (v *older) read(s source, o runtime.Object) error {
+	if len(v.changed) == 0 {
+		if err := s.into(o); err != nil {
+			return err
+		}
+	} else if err := v.readChanged(s.message, o); err != nil {
+		return err
+	}
+	if v.complete != nil {
+		v.complete(o)
+	}
+	return nil
+}
+
+func (v *older) readChanged(message []byte, o runtime.Object) (err error) {
+	for _, c := range v.changed {
+		if message, err = rewrite(message, c.replace, c.path...); err != nil {
+			return err
+		}
+	}
+	return o.(interface{ Unmarshal([]byte) error }).Unmarshal(message)
 }
 
 // selectTemplate makes the labels and the selector of an object those of its template if it has none.
@@ -89,50 +154,6 @@ func selectTemplate(o *metav1.ObjectMeta, selector **metav1.LabelSelector, templ
 func denyWithoutParams(r *admissionregistrationv1.ParamRef) {
 	if r != nil {
 		setDefault(&r.ParameterNotFoundAction, admissionregistrationv1.DenyAction)
-	}
-}
-
-// rewritten reads a value of T after the messages that the numbers of fields lead to were replaced.
-func rewritten[T any, P interface {
-	*T
-	runtime.Object
-	Unmarshal([]byte) error
-}](replace func([]byte) ([]byte, error), path ...protowire.Number) func(source) (runtime.Object, error) {
-	return rewrittenThen(func(P) {}, replace, path...)
-}
-
-// rewrittenThen is rewritten, and completes the object.
-func rewrittenThen[T any, P interface {
-	*T
-	runtime.Object
-	Unmarshal([]byte) error
-}](complete func(P), replace func([]byte) ([]byte, error), path ...protowire.Number) func(source) (runtime.Object, error) {
-	return func(s source) (runtime.Object, error) {
-		message, err := rewrite(s.message, replace, path...)
-		if err != nil {
-			return nil, err
-		}
-		o := P(new(T))
-		if err := o.Unmarshal(message); err != nil {
-			return nil, err
-		}
-		complete(o)
-		return o, nil
-	}
-}
-
-// sameFields reads a value whose fields are those of T, and sets the defaults of its version.
-func sameFields[T any, P interface {
-	*T
-	runtime.Object
-}](setDefaults func(P)) func(source) (runtime.Object, error) {
-	return func(s source) (runtime.Object, error) {
-		o := P(new(T))
-		if err := s.into(o); err != nil {
-			return nil, err
-		}
-		setDefaults(o)
-		return o, nil
 	}
 }
 
@@ -161,33 +182,6 @@ func setDefault[T any](field **T, value T) {
 	}
 }
 
-// readPriorityLevel reads a priority level whose shares have another name in JSON, and in which zero shares are the
-// default. The messages of protobuf are alike.
-var readPriorityLevel = sameFields(func(o *flowcontrolv1.PriorityLevelConfiguration) {
-	if l := o.Spec.Limited; l != nil && l.NominalConcurrencyShares != nil && *l.NominalConcurrencyShares == 0 {
-		l.NominalConcurrencyShares = nil
-	}
-})
-
-// readIngress reads an Ingress whose backends have the name and the port of a service side by side.
-func readIngress(s source) (o runtime.Object, err error) {
-	if s.message, err = rewrite(s.message, newBackend, 2, 1); err != nil { // spec.backend
-		return nil, err
-	}
-	return readIngressRules(s)
-}
-
-var readIngressRules = rewrittenThen(func(o *networkingv1.Ingress) {
-	for _, r := range o.Spec.Rules {
-		if r.HTTP == nil {
-			continue
-		}
-		for i := range r.HTTP.Paths {
-			setDefault(&r.HTTP.Paths[i].PathType, networkingv1.PathTypeImplementationSpecific)
-		}
-	}
-}, newBackend, 2, 3, 2, 1, 1, 2) // spec.rules.(value).http.paths.backend
-
 // newBackend moves the name (1) and the port (2) of a service into a message (4).
 func newBackend(old []byte) (b []byte, err error) {
 	var service networkingv1.IngressServiceBackend
@@ -215,10 +209,11 @@ func newBackend(old []byte) (b []byte, err error) {
 	return appendMessage(b, 4, message), err
 }
 
-// readEndpointSlice reads an EndpointSlice whose endpoints have their zone in their topology.
-var readEndpointSlice = rewrittenThen(func(o *discoveryv1.EndpointSlice) {
-	for i := range o.Endpoints {
-		e := &o.Endpoints[i]
+// takeTopology takes the zone of endpoints from their topology.
+func takeTopology(o runtime.Object) {
+	endpoints := o.(*discoveryv1.EndpointSlice).Endpoints
+	for i := range endpoints {
+		e := &endpoints[i]
 		topology := e.DeprecatedTopology
 		if zone, ok := topology[corev1.LabelTopologyZone]; ok {
 			e.Zone = &zone
@@ -231,7 +226,7 @@ var readEndpointSlice = rewrittenThen(func(o *discoveryv1.EndpointSlice) {
 			e.DeprecatedTopology = nil
 		}
 	}
-}, moveHints, 2) // endpoints
+}
 
 // moveHints gives the hints of an endpoint their new number.
 func moveHints(old []byte) ([]byte, error) {
@@ -261,16 +256,16 @@ func newSubject(old []byte) ([]byte, error) {
 	return o.Marshal()
 }
 
-// readResourceSlice reads a ResourceSlice whose devices have a message for everything but their names.
-var readResourceSlice = rewrittenThen(func(o *resourcev1.ResourceSlice) {
-	spec := &o.Spec
-	if spec.NodeName != nil && *spec.NodeName == "" { // v1beta1 writes both fields even if they have no value
+// unsetNodes unsets fields of a ResourceSlice that v1beta1 writes even if they have no value.
+func unsetNodes(o runtime.Object) {
+	spec := &o.(*resourcev1.ResourceSlice).Spec
+	if spec.NodeName != nil && *spec.NodeName == "" {
 		spec.NodeName = nil
 	}
 	if spec.AllNodes != nil && !*spec.AllNodes {
 		spec.AllNodes = nil
 	}
-}, newDevice, 2, 6) // spec.devices
+}
 
 // newDevice moves the fields of a device's message (2) into the device.
 func newDevice(old []byte) (d []byte, err error) {

@@ -2,6 +2,7 @@ package stored_test
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"testing"
@@ -140,7 +141,8 @@ func TestDamaged(t *testing.T) {
 			if d.RevisionAt <= 0 || !bytes.HasSuffix(d.JSON[:d.RevisionAt], []byte(`"resourceVersion":"`)) {
 				t.Fatalf("%s: no place for the revision in %s", g, d.JSON)
 			}
-			if _, err := c.Encode(g.Collection, d.JSON, d.RevisionAt); err != nil {
+			// A year of five digits, which protobuf can have, has no form that JSON can be read from.
+			if _, err := c.Encode(g.Collection, d.JSON, d.RevisionAt); err != nil && !errors.As(err, new(*time.ParseError)) {
 				t.Errorf("%s: %v; %s", g, err, d.JSON)
 			}
 		}
