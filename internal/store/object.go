@@ -101,7 +101,7 @@ func (o *Object) IsGone() bool { return o.mark.Load()&isGone != 0 }
 func (o *Object) At(r Revision) *Object {
 	old := digits(o.Modified)
 	was := o.Bytes()
-	value := make([]byte, 0, len(was)+20-old)
+	value := make([]byte, 0, len(was)+digits(r)-old)
 	value = append(value, was[:o.RevisionAt]...)
 	value = strconv.AppendUint(value, uint64(r), 10)
 	value = append(value, was[int(o.RevisionAt)+old:]...)

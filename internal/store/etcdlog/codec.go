@@ -40,10 +40,11 @@ type Decoded struct {
 
 // object returns the version of an object that a value describes.
 func (d *Decoded) object(key string, created, modified int64) *store.Object {
-	const digits = 20
-	held := make([]byte, 0, len(d.Value)+digits)
+	var room [20]byte
+	digits := strconv.AppendInt(room[:0], modified, 10)
+	held := make([]byte, 0, len(d.Value)+len(digits))
 	held = append(held, d.Value[:d.RevisionAt]...)
-	held = strconv.AppendInt(held, modified, 10)
+	held = append(held, digits...)
 	held = append(held, d.Value[d.RevisionAt:]...)
 	return &store.Object{Key: key, Held: held, Created: store.Revision(created), Modified: store.Revision(modified), RevisionAt: int32(d.RevisionAt)}
 }
