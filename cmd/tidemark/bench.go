@@ -63,6 +63,9 @@ time, from which its latency is counted.`,
   # Time from start to ready
   tidemark bench start --kubeconfig=/tmp/k --start-command="tidemark serve --in-memory --secure-port=0 --kubeconfig-out=/tmp/k"
 
+  # Two servers on one etcd: reads after writes, definitions, requests while idle, and an outage
+  tidemark bench list-fresh crd-other-server idle-etcd outage --kubeconfig=./a --other-kubeconfig=./b --etcd-metrics=http://127.0.0.1:2379/metrics --outage-command=./kill-leader --repair-command=./start-member
+
   # Save the results and compare them with others later
   tidemark bench get --out=today.json
   tidemark bench compare today.json yesterday.json`,
@@ -87,12 +90,20 @@ func (f *benchFlags) register(c *cobra.Command) {
 	flags.IntSliceVar(&f.server.PIDs, "pid", nil, "process ID of the server on this machine, to measure CPU and memory; can be repeated")
 	flags.IntVar(&f.server.Pad, "pad", 0, "bytes to add to each pod")
 	flags.StringVar(&f.server.StartCommand, "start-command", "", "shell command that runs the server in the foreground, for the scenario start; bench stops it with SIGTERM")
+	flags.StringVar(&f.server.OtherKubeconfig, "other-kubeconfig", "", "kubeconfig of another server on the same etcd, for the scenarios list-fresh, crd-other-server and outage")
+	flags.StringVar(&f.server.OutageCommand, "outage-command", "", "shell command that makes something fail, for the scenario outage; for example, it kills the leader of etcd or a server")
+	flags.StringVar(&f.server.RepairCommand, "repair-command", "", "shell command that undoes --outage-command after each round; what it starts must run in the background")
+	flags.StringSliceVar(&f.server.EtcdMetrics, "etcd-metrics", nil, "URL of the metrics of a member of etcd, such as http://127.0.0.1:2379/metrics, for the scenario idle-etcd; can be repeated")
 
 	flags.StringVar(&f.against.Kubeconfig, "against-kubeconfig", "", "kubeconfig of the baseline server")
 	flags.StringVar(&f.against.Context, "against-context", "", "context in --against-kubeconfig (default: the current one)")
 	flags.IntSliceVar(&f.against.PIDs, "against-pid", nil, "process ID of the baseline server; can be repeated")
 	flags.IntVar(&f.against.Pad, "against-pad", 0, "bytes to add to each pod on the baseline server")
 	flags.StringVar(&f.against.StartCommand, "against-start-command", "", "shell command that runs the baseline server")
+	flags.StringVar(&f.against.OtherKubeconfig, "against-other-kubeconfig", "", "kubeconfig of another server on the etcd of the baseline server")
+	flags.StringVar(&f.against.OutageCommand, "against-outage-command", "", "shell command that makes something of the baseline fail")
+	flags.StringVar(&f.against.RepairCommand, "against-repair-command", "", "shell command that undoes --against-outage-command after each round")
+	flags.StringSliceVar(&f.against.EtcdMetrics, "against-etcd-metrics", nil, "URL of the metrics of a member of the baseline's etcd; can be repeated")
 	flags.BoolVar(&o.EqualBytes, "equal-bytes", false, "pad pods, ConfigMaps and Deployments on one server so that both servers return the same number of bytes")
 
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "number of times to measure each scenario")
@@ -117,10 +128,14 @@ func (f *benchFlags) check() error {
 	switch {
 	case f.output != "table" && f.output != "json":
 		return fmt.Errorf("--output=%q is not supported: want table or json", f.output)
-	case a.Kubeconfig == "" && (a.Context != "" || len(a.PIDs) > 0 || a.Pad != 0 || a.StartCommand != "" || f.options.EqualBytes):
+	case a.Kubeconfig == "" && (a.Context != "" || len(a.PIDs) > 0 || a.Pad != 0 || a.StartCommand != "" || a.OtherKubeconfig != "" || a.OutageCommand != "" || a.RepairCommand != "" || len(a.EtcdMetrics) > 0 || f.options.EqualBytes):
 		return errors.New("the --against flags and --equal-bytes require --against-kubeconfig")
 	case f.server.StartCommand != "" && f.server.Kubeconfig == "":
 		return errors.New("--start-command requires --kubeconfig: the kubeconfig of the server that it starts")
+	case f.server.RepairCommand != "" && f.server.OutageCommand == "":
+		return errors.New("--repair-command requires --outage-command")
+	case a.RepairCommand != "" && a.OutageCommand == "":
+		return errors.New("--against-repair-command requires --against-outage-command")
 	}
 	return f.options.Check()
 }

@@ -61,14 +61,17 @@ func TestBenchList(t *testing.T) {
 
 func TestBenchUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"bench nonsense":                       `"nonsense"`,
-		"bench --rounds=1000":                  "want 1 to 100",
-		"bench --output=yaml":                  "yaml",
-		"bench --equal-bytes":                  "--against-kubeconfig",
-		"bench --against-pid=1":                "--against-kubeconfig",
-		"bench start --start-command=tidemark": "--kubeconfig",
-		"bench compare":                        "arg",
-		"bench --nonsense":                     "--nonsense",
+		"bench nonsense":                                             `"nonsense"`,
+		"bench --rounds=1000":                                        "want 1 to 100",
+		"bench --output=yaml":                                        "yaml",
+		"bench --equal-bytes":                                        "--against-kubeconfig",
+		"bench --against-pid=1":                                      "--against-kubeconfig",
+		"bench start --start-command=tidemark":                       "--kubeconfig",
+		"bench outage --repair-command=true":                         "--outage-command",
+		"bench --against-etcd-metrics=a":                             "--against-kubeconfig",
+		"bench --against-kubeconfig=a --against-repair-command=true": "--against-outage-command",
+		"bench compare":                                              "arg",
+		"bench --nonsense":                                           "--nonsense",
 	} {
 		refused(t, line, want)
 	}

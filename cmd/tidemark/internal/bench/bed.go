@@ -27,6 +27,10 @@ type bed struct {
 	// note prints a line to the user.
 	note func(format string, args ...any)
 
+	// other is the same through the other server of the cluster, with its own connections.
+	// What bed holds of namespaces, definitions and memory is not in it. Nil: there is none.
+	other *bed
+
 	conns []*conn
 	json  http.Header
 	admin *client  // for preparation only, never for measured requests
@@ -90,8 +94,44 @@ func (b *bed) connect(ctx context.Context) error {
 	return nil
 }
 
+// openOther connects to the other server of the cluster, if the options have one.
+func (b *bed) openOther(ctx context.Context) error {
+	if b.server.OtherKubeconfig == "" {
+		return nil
+	}
+	s := Server{Kubeconfig: b.server.OtherKubeconfig}
+	t, err := loadTarget(s)
+	if err != nil {
+		return err
+	}
+	if b.other, err = newBed(t, s, b.options, b.suffix, b.note); err != nil {
+		return err
+	}
+	return b.other.connect(ctx)
+}
+
+// elsewhere returns the other server of the cluster, or the server itself if there is none.
+func (b *bed) elsewhere() *bed {
+	if b.other != nil {
+		return b.other
+	}
+	return b
+}
+
+// reachable reports whether the server answers.
+func (b *bed) reachable(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reachTimeout)
+	defer cancel()
+	_, err := b.admin.small(ctx, http.MethodGet, b.target.url("/version", ""), nil)
+	var refused *answerError
+	return err == nil || errors.As(err, &refused)
+}
+
 // close closes the connections.
 func (b *bed) close() {
+	if b.other != nil {
+		b.other.close()
+	}
 	for _, c := range append(b.conns, b.admin.conn) {
 		c.close()
 	}
@@ -293,9 +333,16 @@ func (b *bed) page(ctx context.Context, ns, resource string) ([]string, error) {
 // cleanupTimeout bounds the time of cleanup.
 const cleanupTimeout = 5 * time.Minute
 
+// reachTimeout bounds the time in which a server answers if it runs.
+const reachTimeout = 10 * time.Second
+
 // cleanup removes the created objects, even if the context has ended. It leaves a
 // namespace that the server does not delete empty, and notes it.
 func (b *bed) cleanup(ctx context.Context) error {
+	if b.other != nil && !b.reachable(ctx) { // as after an outage
+		b.other.made, b.other.roles = b.made, b.roles
+		return b.other.cleanup(ctx)
+	}
 	if b.options.Keep {
 		b.note("%s keeps the namespaces of the run: %s", b.target.name, strings.Join(b.made, " "))
 		return nil

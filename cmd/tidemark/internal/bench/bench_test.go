@@ -41,7 +41,7 @@ func tiny(scenarios ...string) Options {
 }
 
 // skippable lists scenarios that a server may lack what they need for.
-var skippable = []string{"start"}
+var skippable = []string{"start", "idle-etcd", "crd-other-server", "outage"}
 
 // TestScenarios runs every scenario against two servers.
 func TestScenarios(t *testing.T) {
@@ -264,7 +264,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", o, err, want)
 		}
 	}
-	for _, servers := range [][]Server{nil, {{Pad: -1}}, {{Pad: maxPad + 1}}, {{PIDs: []int{0}}}, {{}, {}, {}}} {
+	for _, servers := range [][]Server{nil, {{Pad: -1}}, {{Pad: maxPad + 1}}, {{PIDs: []int{0}}}, {{RepairCommand: "true"}}, {{EtcdMetrics: []string{"127.0.0.1:2379"}}}, {{}, {}, {}}} {
 		if r, err := Run(t.Context(), tiny("get"), servers, progress.Progress{}); err == nil {
 			t.Errorf("%+v: %+v", servers, r)
 		}

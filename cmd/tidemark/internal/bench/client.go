@@ -39,7 +39,10 @@ func (c *client) send(ctx context.Context, method string, u *url.URL, header htt
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	if body != nil {
-		req.Body = io.NopCloser(bytes.NewReader(body))
+		// As in client-go, a request that a server has not accepted because it shuts down is
+		// sent again on a new connection.
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		req.Body, _ = req.GetBody()
 		req.ContentLength = int64(len(body))
 	}
 	resp, err := c.conn.RoundTrip(req)

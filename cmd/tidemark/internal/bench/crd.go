@@ -14,8 +14,9 @@ import (
 const definitionsOfRound = 200
 
 // oneByOne repeats an operation on a new definition for the duration, and removes the
-// definitions of the role.
-func (b *bed) oneByOne(ctx context.Context, role string, p provider, do func(ctx context.Context, d definition) error) (f Measurements, err error) {
+// definitions of the role. The operation returns when its measured part began; it ends
+// with the operation.
+func (b *bed) oneByOne(ctx context.Context, role string, p provider, do func(ctx context.Context, d definition) (began time.Time, err error)) (f Measurements, err error) {
 	b.roles[role] = true
 	defer func() { err = errors.Join(err, b.undefine(ctx, role)) }()
 	limit := min(definitionsOfRound, b.options.MaxOps)
@@ -26,11 +27,11 @@ func (b *bed) oneByOne(ctx context.Context, role string, p provider, do func(ctx
 		for ops < limit && (ops == 0 || time.Since(begin) < b.options.Duration) {
 			d := providerDefinition(role, b.serial.Add(1), p)
 			d.group = fmt.Sprintf("%s%d", role, b.serial.Add(1)) // of its own
-			sent := time.Now()
-			if err := do(ctx, d); err != nil {
+			began, err := do(ctx, d)
+			if err != nil {
 				return Measurements{}, err
 			}
-			h.record(time.Since(sent))
+			h.record(time.Since(began))
 			ops++
 		}
 		return Measurements{Ops: ops, Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, nil
@@ -39,22 +40,49 @@ func (b *bed) oneByOne(ctx context.Context, role string, p provider, do func(ctx
 
 // firstObjectVariants are definitions of two sizes, small ones without a rule too.
 var firstObjectVariants = []variant{
-	{name: "small", round: func(ctx context.Context, b *bed) ([]row, error) { return firstObjectRound(ctx, b, smallProvider) }},
-	{name: "small-rule", round: func(ctx context.Context, b *bed) ([]row, error) { return firstObjectRound(ctx, b, ruledProvider) }},
-	{name: "large", round: func(ctx context.Context, b *bed) ([]row, error) { return firstObjectRound(ctx, b, largeProvider) }},
+	{name: "small", round: firstObject{provider: smallProvider}.round},
+	{name: "small-rule", round: firstObject{provider: ruledProvider}.round},
+	{name: "large", round: firstObject{provider: largeProvider}.round},
 }
 
-// firstObjectRound makes definitions, and an object of each, as soon as that goes.
-func firstObjectRound(ctx context.Context, b *bed, p provider) ([]row, error) {
-	c := newClient(b.conns[0], 0, b.json)
+// otherServerRound is the same with the object at the other server, without the time of
+// the definition's create.
+func otherServerRound(ctx context.Context, b *bed) ([]row, error) {
+	if b.other == nil {
+		return nil, &skipError{"no --other-kubeconfig is given"}
+	}
+	return firstObject{provider: smallProvider, elsewhere: true}.round(ctx, b)
+}
+
+// firstObject is a round that creates definitions, and an object of each as soon as that
+// is accepted.
+type firstObject struct {
+	provider provider
+	// elsewhere: the object is created at the other server. The time counts from the answer
+	// to the definition's create, not from its start.
+	elsewhere bool
+}
+
+// round measures once.
+func (r firstObject) round(ctx context.Context, b *bed) ([]row, error) {
+	role, at, pause := "first", b, servePause
+	if r.elsewhere {
+		role, at, pause = "elsewhere", b.elsewhere(), serveQuickly
+	}
+	definer, c := newClient(b.conns[0], 0, b.json), newClient(at.conns[0], 0, at.json)
 	var tries, definitions int
-	f, err := b.oneByOne(ctx, "first", p, func(ctx context.Context, d definition) error {
-		if err := b.store(ctx, c, d); err != nil {
-			return err
+	f, err := b.oneByOne(ctx, role, r.provider, func(ctx context.Context, d definition) (began time.Time, err error) {
+		began = time.Now()
+		if err := b.store(ctx, definer, d); err != nil {
+			return began, err
 		}
+		if r.elsewhere {
+			began = time.Now()
+		}
+		c.revision = max(c.revision, definer.revision)
 		body := b.thing(d, "first")
-		n, err := until(ctx, func() (bool, error) {
-			answer, err := c.answer(ctx, http.MethodPost, b.instances(d, ""), body, true)
+		n, err := until(ctx, pause, func() (bool, error) {
+			answer, err := c.answer(ctx, http.MethodPost, at.instances(d, ""), body, true)
 			if hasCode(err, http.StatusNotFound) {
 				return false, nil
 			}
@@ -65,7 +93,7 @@ func firstObjectRound(ctx context.Context, b *bed, p provider) ([]row, error) {
 		})
 		tries += n
 		definitions++
-		return err
+		return began, err
 	})
 	if err != nil {
 		return nil, err
@@ -185,11 +213,12 @@ func indexRound(ctx context.Context, b *bed, path string, name func(d definition
 	}
 	writer, reader := newClient(b.conns[0], 0, b.json), newClient(b.conns[0], 0, b.target.header(acceptAggregated, "identity"))
 	var reads, definitions int
-	f, err := b.oneByOne(ctx, "index", largeProvider, func(ctx context.Context, d definition) error {
+	f, err := b.oneByOne(ctx, "index", largeProvider, func(ctx context.Context, d definition) (began time.Time, err error) {
+		began = time.Now()
 		if err := b.store(ctx, writer, d); err != nil {
-			return err
+			return began, err
 		}
-		n, err := until(ctx, func() (bool, error) {
+		n, err := until(ctx, servePause, func() (bool, error) {
 			index, err := reader.small(ctx, http.MethodGet, b.target.url(path, ""), nil)
 			if notServed(err) {
 				err = &skipError{err.Error()}
@@ -198,7 +227,7 @@ func indexRound(ctx context.Context, b *bed, path string, name func(d definition
 		})
 		reads += n
 		definitions++
-		return err
+		return began, err
 	})
 	if err != nil {
 		return nil, err

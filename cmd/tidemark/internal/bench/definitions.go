@@ -50,15 +50,19 @@ func (b *bed) instances(d definition, query string) *url.URL {
 	return b.target.url("/apis/"+d.group+"."+b.domain()+"/v1/"+d.plural, query)
 }
 
-// servePause is between two questions whether something is served.
-const servePause = 10 * time.Millisecond
+// servePause is between two questions whether something is served, serveQuickly between
+// those of a scenario that measures the time.
+const (
+	servePause   = 10 * time.Millisecond
+	serveQuickly = time.Millisecond
+)
 
 // serveTimeout bounds the time until a definition is served.
 const serveTimeout = time.Minute
 
 // until calls ask with pauses until it returns true or an error, and returns the number
 // of calls.
-func until(ctx context.Context, ask func() (bool, error)) (asked int, err error) {
+func until(ctx context.Context, pause time.Duration, ask func() (bool, error)) (asked int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
 	defer cancel()
 	for {
@@ -67,7 +71,7 @@ func until(ctx context.Context, ask func() (bool, error)) (asked int, err error)
 		if ok || err != nil {
 			return asked, err
 		}
-		if sleepUntil(ctx, time.Now().Add(servePause)); ctx.Err() != nil {
+		if sleepUntil(ctx, time.Now().Add(pause)); ctx.Err() != nil {
 			return asked, fmt.Errorf("the server does not serve what was defined: %w", ctx.Err())
 		}
 	}
@@ -75,7 +79,7 @@ func until(ctx context.Context, ask func() (bool, error)) (asked int, err error)
 
 // awaitServed waits until objects of a definition can be listed.
 func (b *bed) awaitServed(ctx context.Context, c *client, d definition) error {
-	_, err := until(ctx, func() (bool, error) {
+	_, err := until(ctx, servePause, func() (bool, error) {
 		_, err := c.small(ctx, http.MethodGet, b.instances(d, "limit=1"), nil)
 		if hasCode(err, http.StatusNotFound) {
 			return false, nil

@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -148,6 +149,19 @@ type Server struct {
 	// StartCommand is a shell command that runs the server in the foreground, for the
 	// scenario start. If empty, that scenario is skipped.
 	StartCommand string `json:"startCommand,omitempty"`
+	// OtherKubeconfig is a file, with the current context, for another server of the same
+	// cluster: both keep their objects in one etcd. If empty, list-fresh reads from the
+	// server itself, outage uses it alone, and crd-other-server is skipped.
+	OtherKubeconfig string `json:"-"`
+	// OutageCommand is a shell command that makes something fail, for the scenario outage:
+	// for example, it kills the leader of etcd. If empty, that scenario is skipped.
+	OutageCommand string `json:"outageCommand,omitempty"`
+	// RepairCommand is a shell command that undoes OutageCommand, at the end of each round.
+	// It runs also if the round fails. Empty means that nothing has to be undone.
+	RepairCommand string `json:"repairCommand,omitempty"`
+	// EtcdMetrics are the URLs of /metrics of all members of the server's etcd, for the
+	// scenario idle-etcd. If empty, that scenario is skipped.
+	EtcdMetrics []string `json:"etcdMetrics,omitempty"`
 }
 
 func (s Server) check() error {
@@ -157,6 +171,14 @@ func (s Server) check() error {
 	for _, pid := range s.PIDs {
 		if pid < 1 {
 			return fmt.Errorf("%d is not a process ID", pid)
+		}
+	}
+	if s.RepairCommand != "" && s.OutageCommand == "" {
+		return errors.New("a repair command requires an outage command")
+	}
+	for _, address := range s.EtcdMetrics {
+		if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("%q is not a URL of metrics: want one such as http://127.0.0.1:2379/metrics", address)
 		}
 	}
 	return nil

@@ -42,6 +42,8 @@ type ServerReport struct {
 	Name    string `json:"name"`
 	URL     string `json:"url"`
 	Version string `json:"version,omitempty"`
+	// OtherURL is the other server of the same cluster, if there is one.
+	OtherURL string `json:"otherURL,omitempty"`
 	// ConfigMapPad is the number of bytes added to each ConfigMap sent.
 	ConfigMapPad int `json:"configMapPad,omitempty"`
 	// DeploymentPad is the number of bytes added to each Deployment sent.

@@ -118,6 +118,12 @@ func (r *run) open(ctx context.Context, servers []Server) error {
 		if err := b.connect(ctx); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
+		if err := b.openOther(ctx); err != nil {
+			return fmt.Errorf("the other server of %s: %w", t.name, err)
+		}
+		if b.other != nil {
+			d.OtherURL = b.other.target.base.String()
+		}
 		for _, pid := range s.PIDs {
 			p, err := readProcess(pid)
 			if err != nil {

@@ -45,6 +45,7 @@ func (e *skipError) Error() string { return e.why }
 // scenarios lists all scenarios in the order in which they run.
 var scenarios = []scenario{
 	{"start", "one start at a time", "time from running --start-command to ready", "start", single(startRound)},
+	{"idle-etcd", "none", "requests per second at etcd while nobody uses the servers, and open watches at etcd (--etcd-metrics)", "request", single(idleEtcdRound)},
 	{"idle-watch", "none", "memory per idle watch, with 1, 10 and 100 watches per connection", "watch", idleVariants},
 	{"get", "closed, or open with --rate", "GET of a pod, most recent", "get", single(getRound(""))},
 	{"get-rv0", "closed, or open with --rate", "GET of a pod with resourceVersion=0: any version", "get", single(getRound("resourceVersion=0"))},
@@ -58,6 +59,7 @@ var scenarios = []scenario{
 	{"list-exact", "closed", "LIST of all pods at an exact older resourceVersion", "list", single(exactRound)},
 	{"list-selector", "closed", "LIST by a label selector that matches 1 % of the pods", "list", single(selectorRound)},
 	{"list-stream", "closed", "streaming list: a watch with sendInitialEvents, up to its bookmark", "list", single(streamRound)},
+	{"list-fresh", "closed, 1 client", "LIST of a few ConfigMaps at the other server (--other-kubeconfig) after each write: it must have what was written; latency of the LIST, CPU including the writes", "list", single(listFreshRound)},
 	{"create-configmap", "closed, or open with --rate", "create ConfigMaps of 1 KiB", "create", byClients(createConfigMaps, 1, 16, 64)},
 	{"create-pod", "closed, or open with --rate", "create pods of 2 KB", "create", byClients(createPods, 1, 16, 64)},
 	{"watch-100", "closed, or open with --rate", "events of ConfigMaps to 100 watchers; latency from the start of the write, CPU including the writes", "event and watcher", single(watchRound(100))},
@@ -81,6 +83,7 @@ var scenarios = []scenario{
 	{"delete-collection", "one at a time", "deletecollection of all pods, and of 10,000 ConfigMaps; latency of the whole request", "object", deleteCollectionVariants},
 	{"delete-namespace", "one at a time", "delete a namespace with 10,000 ConfigMaps, until it is gone", "object", single(deleteNamespaceRound)},
 	{"crd-first-object", "one at a time", "CRD create to first custom resource, wall time: a CRD of 4 KB, the same with a CEL rule, and one of 40 KB with a rule; polled every 10 ms", "definition", firstObjectVariants},
+	{"crd-other-server", "one at a time", "answer to a CRD create to first custom resource at the other server (--other-kubeconfig), wall time: a CRD of 4 KB; polled every millisecond", "definition", single(otherServerRound)},
 	{"crd-apply", "closed, 8 clients", "apply --definitions CRDs of 40 KB: time until all are stored and until all are served, memory per CRD", "definition", single(applyDefinitionsRound)},
 	{"crd-index", "one at a time", "create a CRD of 40 KB on a server with --definitions CRDs: time until aggregated discovery and the OpenAPI v3 index show it; polled every 10 ms", "definition", indexVariants},
 	{"custom-get", "closed, or open with --rate", "GET of a ConfigMap, and of a custom resource with the same data", "get", customVariants(getAlike)},
@@ -93,6 +96,7 @@ var scenarios = []scenario{
 	{"overload", "lists closed, 500 clients; others open, 50/s or --rate", "create of a ConfigMap by a user, and GET of a pod by a member of system:masters: alone, and while another user lists all pods", "", single(overloadRound)},
 	{"slow-readers", "10 clients", "memory while clients read lists of 100 MB at 1 MB/s", "client", single(slowRound)},
 	{"mixed", "lists closed; writes open, 50/s or --rate", "LIST, watch and writes: each alone, then all at once", "", single(mixedRound)},
+	{"outage", "closed, 4 clients", "create ConfigMaps while --outage-command makes something fail: longest time without an acknowledged write, failed requests, watches that list again; no acknowledged write may be lost", "create", single(outageRound)},
 }
 
 // single returns the variants of a scenario that has none.

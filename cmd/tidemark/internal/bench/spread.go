@@ -54,24 +54,38 @@ type metric struct {
 	get  func(Measurements) (float64, bool)
 	// more is true if higher is better.
 	more bool
+	// extra is the name in Measurements.Extra, if it is from there.
+	extra string
+}
+
+// extraMetric returns the column of a measurement in Measurements.Extra.
+func extraMetric(column, name string) metric {
+	return metric{name: column, extra: name, get: func(f Measurements) (float64, bool) { v, ok := f.Extra[name]; return v, ok }}
 }
 
 // The columns of the tables.
 var (
-	cpuPerOp     = metric{"CPU µs/op", Measurements.cpuPerOp, false}
-	rate         = metric{"rate /s", Measurements.rate, true}
-	p50          = metric{"p50 ms", Measurements.p50, false}
-	p99          = metric{"p99 ms", Measurements.p99, false}
-	bytesPerItem = metric{"B/item", Measurements.bytesPerItem, false}
-	cpuPerByte   = metric{"CPU ns/B", Measurements.cpuPerByte, false}
-	rss          = metric{"RSS MiB", Measurements.rss, false}
-	anon         = metric{"anon MiB", Measurements.anon, false}
-	peak         = metric{"peak MiB", Measurements.peak, false}
-	heap         = metric{"heap MiB", Measurements.liveHeap, false}
-	gogc         = metric{"GOGC", Measurements.gogc, false}
-	marking      = metric{"mark CPU %", Measurements.markShare, false}
-	ownPerOp     = metric{"own µs/op", Measurements.ownPerOp, false}
+	cpuPerOp     = metric{name: "CPU µs/op", get: Measurements.cpuPerOp}
+	rate         = metric{name: "rate /s", get: Measurements.rate, more: true}
+	p50          = metric{name: "p50 ms", get: Measurements.p50}
+	p99          = metric{name: "p99 ms", get: Measurements.p99}
+	bytesPerItem = metric{name: "B/item", get: Measurements.bytesPerItem}
+	cpuPerByte   = metric{name: "CPU ns/B", get: Measurements.cpuPerByte}
+	rss          = metric{name: "RSS MiB", get: Measurements.rss}
+	anon         = metric{name: "anon MiB", get: Measurements.anon}
+	peak         = metric{name: "peak MiB", get: Measurements.peak}
+	heap         = metric{name: "heap MiB", get: Measurements.liveHeap}
+	gogc         = metric{name: "GOGC", get: Measurements.gogc}
+	marking      = metric{name: "mark CPU %", get: Measurements.markShare}
+	ownPerOp     = metric{name: "own µs/op", get: Measurements.ownPerOp}
 )
+
+// extraColumns are the columns of measurements that are what a scenario is for. A table
+// has those of its scenarios.
+var extraColumns = []metric{
+	extraMetric("gap ms", longestGap), extraMetric("failed", failedRequests), extraMetric("HTTP errors", httpErrors), extraMetric("relists", relistedWatches),
+	extraMetric("etcd req/s", etcdRequests), extraMetric("etcd unary/s", etcdUnary), extraMetric("etcd watches", etcdWatches),
+}
 
 // values returns the column's value in each round that has one.
 func (x Result) values(f metric) []float64 {

@@ -44,6 +44,9 @@ func (s ServerReport) writeTable(w io.Writer) error {
 	if s.URL != "" {
 		fmt.Fprintf(w, " %s %s", s.URL, s.Version)
 	}
+	if s.OtherURL != "" {
+		fmt.Fprintf(w, ", with %s", s.OtherURL)
+	}
 	if s.Pad > 0 {
 		fmt.Fprintf(w, ", pods padded by %d bytes", s.Pad)
 	}
@@ -61,7 +64,7 @@ func (s ServerReport) writeTable(w io.Writer) error {
 		}
 		fmt.Fprintln(w)
 	}
-	columns := []metric{cpuPerOp, rate, p50, p99, bytesPerItem, cpuPerByte, rss, anon, peak, heap, gogc, marking, ownPerOp}
+	columns := slices.Concat([]metric{cpuPerOp, rate, p50, p99}, extraColumns, []metric{bytesPerItem, cpuPerByte, rss, anon, peak, heap, gogc, marking, ownPerOp})
 	rows := [][]string{{"scenario", "loop"}}
 	for _, c := range columns {
 		rows[0] = append(rows[0], c.name)
@@ -98,15 +101,16 @@ func (s ServerReport) writeNotes(w io.Writer) error {
 	return nil
 }
 
-// extra formats the measurements of this scenario alone.
+// extra formats the measurements of this scenario alone, without those that have a column.
 func (x Result) extra() string {
 	if len(x.Rounds) == 0 {
 		return ""
 	}
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(x.Rounds[0].Extra)) {
-		f := metric{get: func(f Measurements) (float64, bool) { v, ok := f.Extra[name]; return v, ok }}
-		parts = append(parts, name+" "+x.cell(f))
+		if !slices.ContainsFunc(extraColumns, func(f metric) bool { return f.extra == name }) {
+			parts = append(parts, name+" "+x.cell(extraMetric(name, name)))
+		}
 	}
 	return strings.Join(parts, ", ")
 }
@@ -114,7 +118,7 @@ func (x Result) extra() string {
 // summary formats a row in one line, for progress.
 func (x Result) summary() string {
 	var parts []string
-	for _, f := range []metric{cpuPerOp, rate, p50, p99} {
+	for _, f := range slices.Concat([]metric{cpuPerOp, rate, p50, p99}, extraColumns) {
 		if cell := x.cell(f); cell != "" {
 			parts = append(parts, f.name+" "+cell)
 		}

@@ -24,11 +24,18 @@ import (
 // events.
 func liar(t *testing.T, honest Server, change func(*http.Request, []byte) []byte) Server {
 	t.Helper()
+	return proxy(t, honest, func(http.ResponseWriter, *http.Request) bool { return false }, change)
+}
+
+// proxy stands before a server. It passes on the requests that are not answered, and
+// changes the answers as liar does.
+func proxy(t *testing.T, honest Server, answer func(http.ResponseWriter, *http.Request) (answered bool), change func(*http.Request, []byte) []byte) Server {
+	t.Helper()
 	target, err := loadTarget(honest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := &httputil.ReverseProxy{
+	pass := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target.base) },
 		FlushInterval: -1,
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: target.tls.RootCAs}, ForceAttemptHTTP2: true},
@@ -52,7 +59,11 @@ func liar(t *testing.T, honest Server, change func(*http.Request, []byte) []byte
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
-	s := httptest.NewUnstartedServer(proxy)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !answer(w, r) {
+			pass.ServeHTTP(w, r)
+		}
+	}))
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
