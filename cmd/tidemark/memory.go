@@ -101,7 +101,7 @@ func toGain(free, allocated, live uint64) bool {
 	if allocated > live {
 		gain += allocated - live
 	}
-	return gain >= max(leastTrim, live/4)
+	return gain >= max(leastTrim, live/16)
 }
 
 // startSettles is the time after which the work of a start is done: the controllers

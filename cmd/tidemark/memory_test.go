@@ -17,6 +17,8 @@ func TestToGain(t *testing.T) {
 		{32 << 20, 3 << 20, 4 << 20}:       true,
 		{32 << 20, 1 << 30, 1 << 30}:       false,
 		{32 << 20, 1280 << 20, 1024 << 20}: true,
+		{16 << 20, 512 << 20, 512 << 20}:   false,
+		{24 << 20, 528 << 20, 512 << 20}:   true,
 	} {
 		if got := toGain(c[0], c[1], c[2]); got != want {
 			t.Errorf("%d free, %d allocated, %d live: %v", c[0]>>20, c[1]>>20, c[2]>>20, got)
