@@ -53,6 +53,9 @@ func (w *World) compare(ctx context.Context) error {
 	if s.follows() {
 		return w.checkFollowed(ctx, facts)
 	}
+	facts = append(facts, peers.Fact{Name: "encryption-configuration", Value: cmp.Or(r.sealed.ConfigHash(), "none"), Advisory: true,
+		What:   "another configuration of encryption at rest",
+		Remedy: "what one of them encrypts, the other may not be able to read, and it writes other values; when a change of the configuration is complete, give all servers the same --encryption-provider-config"})
 	w.peers = peers.New(peers.Config{
 		Startup:  startup.Config{Registry: w.verbs, Catalog: builtin.Catalog(), Address: r.reachedAt(), Shared: true, Now: w.now},
 		Identity: r.identity, Facts: facts, Fail: s.fail, Now: w.now, Log: s.logOf(logStore),

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -377,6 +380,34 @@ func TestDifferentServers(t *testing.T) {
 			if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), what) {
 				t.Errorf("%s: %v", what, err)
 				s.Close()
+			}
+		}
+	})
+}
+
+// TestDifferentEncryption: a server starts beside one whose values it may not be able to read, as while keys are
+// changed, and its log has that once.
+func TestDifferentEncryption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, all := several(t, 1)
+		dir := all[0].Shared.Dir()
+		file := filepath.Join(t.TempDir(), "encryption.yaml")
+		config := `{"kind":"EncryptionConfiguration","apiVersion":"apiserver.config.k8s.io/v1","resources":[{"resources":["secrets"],"providers":[{"identity":{}}]}]}`
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for path, times := range map[string]int{"": 0, file: 1} {
+			var text strings.Builder
+			s := &tidemark.Server{InProcess: true, Shared: &onLog{log: log, dir: dir}, Logger: slog.New(slog.NewTextHandler(&text, nil)),
+				Encryption: tidemark.Encryption{ProviderConfigFile: path}}
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(text.String(), "another configuration of encryption at rest"); got != times {
+				t.Errorf("configuration %q: the log has the difference %d times, want %d\n%s", path, got, times, text.String())
 			}
 		}
 	})

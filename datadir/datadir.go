@@ -27,6 +27,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/dirlock"
+	"github.com/tidemark-dev/tidemark/internal/privatedir"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 )
@@ -175,58 +176,32 @@ func (l *lockedLog) Close() error {
 
 // prepare creates the directory or checks the existing one.
 func (d *Dir) prepare() error {
-	info, err := os.Stat(d.Path)
+	private := privatedir.Dir{Path: d.Path, GroupAccess: d.GroupAccess}
+	info, err := private.Stat()
 	if errors.Is(err, fs.ErrNotExist) && !d.ReadOnly {
 		return atomicfile.MakeDir(d.Path)
 	}
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() {
-		return fmt.Errorf("data directory %s: it is not a directory", d.Path)
-	}
-	refused := fs.FileMode(0o077)
-	if d.GroupAccess {
-		refused = 0o007
-	} else if err := d.checkOwner(info); err != nil {
-		return err
-	}
 	known, empty, err := contents(d.Path)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	switch loose := info.Mode().Perm()&refused != 0; {
 	case !known && d.ReadOnly:
 		return fmt.Errorf("data directory %s: it has no %s: it is not a data directory", d.Path, formatFile)
 	case !known && !empty:
-		return fmt.Errorf("data directory %s: it holds other files and no %s: choose an empty or a new directory", d.Path, formatFile)
-	case loose && empty:
-		return d.narrow(info, refused)
-	case loose && checksMode:
-		return fmt.Errorf("data directory %s: its mode is %04o, so other users may have read or changed its files: check them, then chmod %o %s%s",
-			d.Path, info.Mode().Perm(), 0o777&^refused, d.Path, d.wayOut())
+		return fmt.Errorf("data directory %s: it holds other files and no %s: choose an empty or a new directory%s", d.Path, formatFile, d.hintOfEtcd())
 	}
-	return nil
+	return private.Secure(info, empty)
 }
 
-// narrow removes the refused access from an empty directory, which had nothing to read. It
-// keeps setgid, by which a volume passes its group on to new files.
-func (d *Dir) narrow(info fs.FileInfo, refused fs.FileMode) error {
-	mode := info.Mode()&(fs.ModeSetgid|fs.ModeSticky) | info.Mode().Perm()&^refused | 0o700
-	err := os.Chmod(d.Path, mode)
-	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("data directory %s: its mode is %04o, and only its owner can narrow it: choose a directory in it, such as %s, which is made with mode 0700",
-			d.Path, info.Mode().Perm(), filepath.Join(d.Path, "data"))
-	}
-	return err
-}
-
-// wayOut returns a hint for errors of a directory that is shared on purpose.
-func (d *Dir) wayOut() string {
-	if d.GroupAccess {
+// hintOfEtcd returns a hint for the error of a directory without a log that has the certificates of a server.
+func (d *Dir) hintOfEtcd() string {
+	if _, err := os.Stat(filepath.Join(d.Path, "pki")); err != nil {
 		return ""
 	}
-	return "; to share it with its group, as a volume with an fsGroup does, set --data-dir-permissions=group (GroupAccess)"
+	return "; if it is that of a server on etcd, name etcd with --etcd-servers"
 }
 
 // contents reports whether the directory has a FORMAT, and whether it is empty except for the

@@ -9,15 +9,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/dirlock"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/privatedir"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
 	"github.com/tidemark-dev/tidemark/internal/stored"
@@ -52,6 +56,9 @@ type Cluster struct {
 	// is created with mode 0700 if it does not exist, and locked: each server needs its own. Empty:
 	// they are not kept.
 	Path string
+	// GroupAccess accepts a Path that its group can enter, and one of another owner, as a volume with an fsGroup is.
+	// Otherwise only a directory of this user with mode 0700 is accepted.
+	GroupAccess bool
 
 	// Logger gets messages about connections and compactions; nil: they are discarded.
 	Logger *slog.Logger
@@ -146,12 +153,12 @@ func open(ctx context.Context, c *stored.Codec, collection, key string, value []
 func (c *Cluster) OpenShared(_ context.Context, set *encryption.Set) (store.Shared, store.Sealing, error) {
 	o := &opened{set: set}
 	if c.Path != "" {
-		err := atomicfile.MakeDir(c.Path)
+		err := c.prepare()
 		if err == nil {
 			o.lock, err = dirlock.Take(filepath.Join(c.Path, dirlock.File))
 		}
 		if err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("the directory of the server: %w", err), o.Close())
+			return nil, nil, errors.Join(err, o.Close())
 		}
 	}
 	options := c.options(set)
@@ -170,6 +177,33 @@ func (c *Cluster) OpenShared(_ context.Context, set *encryption.Set) (store.Shar
 	}
 	o.Log = l
 	return o, l, nil
+}
+
+// prepare creates the directory of the server or checks the existing one.
+func (c *Cluster) prepare() error {
+	private := privatedir.Dir{Path: c.Path, GroupAccess: c.GroupAccess}
+	info, err := private.Stat()
+	if errors.Is(err, fs.ErrNotExist) {
+		return atomicfile.MakeDir(c.Path)
+	}
+	if err != nil {
+		return err
+	}
+	files, err := os.ReadDir(c.Path)
+	if err != nil {
+		return err
+	}
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(files, func(f fs.DirEntry) bool { return slices.Contains(names, f.Name()) })
+	}
+	empty := !slices.ContainsFunc(files, func(f fs.DirEntry) bool { return f.Name() != dirlock.File && f.Name() != "lost+found" })
+	switch {
+	case has("FORMAT"):
+		return fmt.Errorf("data directory %s: it has objects, which a server with --etcd-servers would not show: choose another directory", c.Path)
+	case !empty && !has("pki", copyFile): // the certificates may have been copied from another server
+		return fmt.Errorf("data directory %s: it holds other files and no certificates of a server: choose an empty or a new directory", c.Path)
+	}
+	return private.Secure(info, empty)
 }
 
 // opened is a log with the set that encrypts its values, and the lock of the server's directory.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -77,7 +75,7 @@ func (e *etcdFlags) check(f *serveFlags, changed func(string) bool) error {
 }
 
 // open returns the cluster as the server uses it. The directory of --data-dir has the server's other
-// files. It must not be one that has objects.
+// files.
 func (e *etcdFlags) open(f *serveFlags) (*etcdstore.Cluster, error) {
 	path, err := f.dataPath()
 	if err != nil {
@@ -86,9 +84,7 @@ func (e *etcdFlags) open(f *serveFlags) (*etcdstore.Cluster, error) {
 	if f.dataDir == "" {
 		path += "-etcd"
 	}
-	if _, err := os.Stat(filepath.Join(path, "FORMAT")); err == nil {
-		return nil, fmt.Errorf("data directory %s: it has objects, which a server with --etcd-servers would not show: choose another directory", path)
-	}
 	f.dataDir, e.cluster.Path, e.cluster.Logger = path, path, f.server.Logger
+	e.cluster.GroupAccess = f.permissions == "group"
 	return &e.cluster, nil
 }

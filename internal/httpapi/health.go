@@ -56,9 +56,9 @@ func (q *request) health(path string) error {
 		if !q.h.forked { // the metrics are those of the server
 			q.h.metrics.healthchecks.done(healthcheck{c.Name, kind}, err == nil)
 		}
+		q.h.noteHealth(healthcheck{c.Name, kind}, err)
 		if err != nil {
 			failed = true
-			q.h.log().Warn("health check failed", "check", kind+"/"+c.Name, "err", err)
 			fmt.Fprintf(&lines, "[-]%s failed: reason withheld\n", c.Name)
 			continue
 		}
@@ -69,6 +69,19 @@ func (q *request) health(path string) error {
 		lines.WriteByte('\n')
 	}
 	return q.sayHealth(kind, &lines, excluded, failed, single)
+}
+
+// noteHealth logs that a check fails, or passes again. Probes come every second, so it does not log each of them.
+func (h *Handler) noteHealth(c healthcheck, err error) {
+	if err == nil {
+		if _, failed := h.failing.LoadAndDelete(c); failed {
+			h.log().Info("health check passes again", "check", c.kind+"/"+c.name)
+		}
+		return
+	}
+	if _, failed := h.failing.LoadOrStore(c, true); !failed {
+		h.log().Warn("health check failed", "check", c.kind+"/"+c.name, "err", err)
+	}
 }
 
 func (q *request) sayHealth(kind string, lines *bytes.Buffer, unknown []string, failed, single bool) error {

@@ -107,7 +107,9 @@ func TestIndexAndVersion(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	broken := errors.New("it holds a secret")
+	var log strings.Builder
 	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 		c.Checks = []httpapi.Check{
 			{Name: "log", Live: true, Probe: func() error { return nil }},
 			{Name: "store", Probe: func() error { return broken }},
@@ -133,6 +135,14 @@ func TestHealth(t *testing.T) {
 		a := s.do(t, tt.method, tt.path, "", "Authorization: none")
 		if a.code != tt.code || a.body != tt.body || a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
 			t.Errorf("%s %s: %d %q, want %d %q", tt.method, tt.path, a.code, a.body, tt.code, tt.body)
+		}
+	}
+	broken = nil
+	s.do(t, "GET", "/readyz", "")
+	s.do(t, "GET", "/readyz", "")
+	for text, times := range map[string]int{"health check failed": 1, "it holds a secret": 1, "passes again": 1} {
+		if got := strings.Count(log.String(), text); got != times {
+			t.Errorf("the log has %q %d times, want %d\n%s", text, got, times, log.String())
 		}
 	}
 	if a := s.do(t, "POST", "/healthz", "{}"); a.code != 200 || a.body != "ok" {

@@ -57,6 +57,8 @@ type Fact struct {
 	Show func(value string) string
 	// What says in an error what differs, and Remedy what to do.
 	What, Remedy string
+	// Advisory: servers may differ for a while, and a difference is logged. Otherwise the server does not start.
+	Advisory bool
 }
 
 const (
@@ -87,9 +89,11 @@ type Peers struct {
 	c     Config
 	ended map[string]store.Revision // Leases that were not renewed, by key
 	shows bool                      // the Lease may exist
-	blind bool                      // it joined while etcd was full, and has to be compared with the others
-	stop  context.CancelFunc
-	done  sync.WaitGroup
+	// advised are the Leases of servers whose advisory facts differ, which the log has.
+	advised map[string]bool
+	blind   bool // it joined while etcd was full, and has to be compared with the others
+	stop    context.CancelFunc
+	done    sync.WaitGroup
 }
 
 // New returns a server that has not joined the others.
@@ -103,7 +107,7 @@ func New(c Config) *Peers {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Peers{c: c, ended: map[string]store.Revision{}}
+	return &Peers{c: c, ended: map[string]store.Revision{}, advised: map[string]bool{}}
 }
 
 // Check returns an error if a server that lives differs from this one in what all must have in common. A
@@ -117,6 +121,10 @@ func (p *Peers) Check(ctx context.Context) error {
 	var old []difference
 	for _, d := range p.differences(state) {
 		switch {
+		case d.advisory && (d.age.Abs() >= lifetime || p.advised[d.key]):
+		case d.advisory:
+			p.advised[d.key] = true
+			p.c.Log.Warn(d.err.Error())
 		case d.age.Abs() < lifetime:
 			return d.err
 		case p.ended[d.key] != d.modified:
@@ -136,10 +144,11 @@ type difference struct {
 	key      string // of the Lease
 	modified store.Revision
 	age      time.Duration // since the renewal, by the clock of this server
+	advisory bool          // of an advisory fact
 	err      error
 }
 
-// differences returns the first difference of each server, alive or not.
+// differences returns the differences of each server, alive or not: those of advisory facts, and the first other one.
 func (p *Peers) differences(s *store.State) (all []difference) {
 	kube := p.kubeFacts(s)
 	for o := range s.Snapshot(Leases).Scan(LeasePrefix, "") {
@@ -159,8 +168,10 @@ func (p *Peers) differences(s *store.State) (all []difference) {
 		for _, f := range p.c.Facts {
 			if value, ok := theirs[f.Name]; ok && !f.Agrees(value) {
 				err := &differsError{fmt.Sprintf("%s %s on the same etcd has %s", who, of(lease), f.Difference(value))}
-				all = append(all, difference{o.Key, o.Modified, p.age(lease), err})
-				break
+				all = append(all, difference{o.Key, o.Modified, p.age(lease), f.Advisory, err})
+				if !f.Advisory {
+					break
+				}
 			}
 		}
 	}

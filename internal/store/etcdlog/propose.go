@@ -230,6 +230,9 @@ func (p *proposal) noSpace(ctx context.Context) (d store.Decision, done bool, er
 	case d.Made:
 		return d, true, nil
 	}
+	if !p.l.space.full.Load() {
+		p.l.poll(ctx) // for the size that the log of the process and the metrics show
+	}
 	p.l.setFull(true)
 	return d, false, errFull
 }

@@ -172,6 +172,10 @@ func (l *Log) hint(err error) string {
 		return "; name the certificate authority of etcd with --etcd-cafile"
 	case !secure && ended:
 		return "; if etcd serves TLS, its URL begins with https://"
+	case says("tls: unknown certificate authority", "tls: bad certificate"):
+		return "; the members do not know the authority of the client certificate, --etcd-certfile"
+	case says("looked like an HTTP/1.1 header"):
+		return "; this may be the port of members among each other: clients have 2379 by default"
 	case secure && says("handshake failed: EOF", "does not look like a TLS handshake"):
 		return "; if etcd does not serve TLS, its URL begins with http://"
 	case secure && ended && l.o.CertFile == "":

@@ -35,20 +35,26 @@ func (l *Log) usageLoop() {
 		case <-l.ctx.Done():
 			return
 		}
-		status, err := try(l.ctx, quick.each, func(ctx context.Context) (*pb.StatusResponse, error) {
-			return l.care.Status(ctx, &pb.StatusRequest{})
-		})
-		if err == nil {
-			l.space.bytes.Store(status.DbSize)
-			l.space.quota.Store(status.DbSizeQuota)
-			l.setFull(strings.Contains(strings.Join(status.Errors, " "), pb.AlarmType_NOSPACE.String()))
-		}
+		l.poll(l.ctx)
 		pause := l.o.UsageInterval
 		if l.space.full.Load() {
 			pause = min(pause, fullInterval)
 		}
 		timer.Reset(pause)
 	}
+}
+
+// poll asks a member for the size of its database and the alarm.
+func (l *Log) poll(ctx context.Context) {
+	status, err := try(ctx, quick.each, func(ctx context.Context) (*pb.StatusResponse, error) {
+		return l.care.Status(ctx, &pb.StatusRequest{})
+	})
+	if err != nil {
+		return
+	}
+	l.space.bytes.Store(status.DbSize)
+	l.space.quota.Store(status.DbSizeQuota)
+	l.setFull(strings.Contains(strings.Join(status.Errors, " "), pb.AlarmType_NOSPACE.String()))
 }
 
 // setFull notes whether the alarm NOSPACE is raised. It logs a change.

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package datadir
+package privatedir
 
 import "io/fs"
 
@@ -9,4 +9,4 @@ const checksMode = false
 
 // checkOwner has nothing to check: access is governed by what the directory
 // inherits.
-func (d *Dir) checkOwner(fs.FileInfo) error { return nil }
+func (Dir) checkOwner(fs.FileInfo) error { return nil }
