@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -172,5 +173,21 @@ func TestGap(t *testing.T) {
 	}
 	if fmt.Sprint(got) != "[2 3 4]" {
 		t.Errorf("got the revisions %d, want 2, 3 and 4", got)
+	}
+}
+
+// kineKV answers as kine does: without the ID of a cluster.
+type kineKV struct{ pb.UnimplementedKVServer }
+
+func (*kineKV) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 4}}, nil
+}
+
+// TestEmulated: what has only a part of etcd's API is refused at the start.
+func TestEmulated(t *testing.T) {
+	l := listen(t, func(s *grpc.Server) { pb.RegisterKVServer(s, new(kineKV)) })
+	_, err := l.Load(t.Context(), func(string, *store.Object) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "kine") {
+		t.Errorf("Load: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package etcdlog
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -20,6 +21,9 @@ type seen struct {
 	cluster  atomic.Uint64
 	revision atomic.Int64
 }
+
+// errEmulated: the answers are not those of etcd, which all have the ID of the cluster.
+var errEmulated = errors.New("etcd: the server has no cluster ID, so it is kine or something else that has a part of etcd's API: a server needs etcd itself")
 
 // mark is what had been seen at a time.
 type mark struct {
@@ -46,6 +50,9 @@ func (s *seen) check(before mark, h *pb.ResponseHeader) error {
 
 // checkCluster is check for an answer that may come from a member which lags behind.
 func (s *seen) checkCluster(h *pb.ResponseHeader) error {
+	if h.ClusterId == 0 {
+		return errEmulated
+	}
 	if s.cluster.CompareAndSwap(0, h.ClusterId) {
 		return nil
 	}
