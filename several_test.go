@@ -504,6 +504,9 @@ func TestChargedStale(t *testing.T) {
 			want(t, s, 201, "POST", in+"/services", fmt.Sprintf(service, "a"))
 		},
 			[]request{{422, "services", fmt.Sprintf(service, "b"), "provided port is already allocated"}}, "0"},
+		{"the namespace has another label", func(t *testing.T, s *tidemark.Server) {
+			want(t, s, 200, "PATCH", in, `[{"op":"add","path":"/metadata/labels/a","value":"b"}]`)
+		}, secrets(3, 201, ""), "3"},
 		{"the limit is lower", func(t *testing.T, s *tidemark.Server) { limit(t, s, "0") }, secrets(3, 403, "exceeded quota"), "0"},
 		{"the limit is higher", func(t *testing.T, s *tidemark.Server) { limit(t, s, "50") }, secrets(3, 201, ""), "3"},
 	} {
