@@ -482,3 +482,98 @@ func TestSharedHealth(t *testing.T) {
 		want(t, all[0], 200, "GET", "/readyz", "")
 	})
 }
+
+// behind sends a request to a server that has not got yet what write makes at another one. The server decides the request
+// by its old state, and gets the new one two seconds later.
+func behind(t *testing.T, s *tidemark.Server, write func(), requests ...func()) {
+	t.Helper()
+	member := s.Shared.(*onLog).member
+	time.Sleep(time.Second) // so that it has all that is older
+	member.Pause()
+	write()
+	var wg sync.WaitGroup
+	for _, request := range requests {
+		wg.Go(request)
+	}
+	time.Sleep(2 * time.Second)
+	member.Resume()
+	began := time.Now()
+	wg.Wait()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the requests took %v more after the server had the newest state", took)
+	}
+}
+
+// TestChargedStale: a create that a quota counts, and that was decided by a state which lacks the write of another server, is
+// decided again by the newest state.
+func TestChargedStale(t *testing.T) {
+	type request struct {
+		code               int
+		resource, body, in string // in: what the answer contains
+	}
+	secrets := func(n, code int, in string) (all []request) {
+		for i := range n {
+			all = append(all, request{code, "secrets", fmt.Sprintf(`{"metadata":{"name":"s-%d"}}`, i), in})
+		}
+		return all
+	}
+	const in = "/api/v1/namespaces/n"
+	const service = `{"metadata":{"name":"%s"},"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":30005}]}}`
+	limit := func(t *testing.T, s *tidemark.Server, hard string) {
+		want(t, s, 200, "PATCH", in+"/resourcequotas/q", fmt.Sprintf(`[{"op":"replace","path":"/spec/hard/count~1secrets","value":%q}]`, hard))
+		time.Sleep(time.Second) // the controller sets the limit
+	}
+	for _, c := range []struct {
+		name     string
+		write    func(t *testing.T, s *tidemark.Server)
+		requests []request
+		used     string // of Secrets; empty: the namespace is gone
+	}{
+		{"the namespace is deleted", func(t *testing.T, s *tidemark.Server) { want(t, s, 200, "DELETE", in, "") },
+			secrets(40, 403, "because it is being terminated"), ""},
+		{"the node port is given", func(t *testing.T, s *tidemark.Server) {
+			want(t, s, 201, "POST", in+"/services", fmt.Sprintf(service, "a"))
+		},
+			[]request{{422, "services", fmt.Sprintf(service, "b"), "provided port is already allocated"}}, "0"},
+		{"the namespace has another label", func(t *testing.T, s *tidemark.Server) {
+			want(t, s, 200, "PATCH", in, `[{"op":"add","path":"/metadata/labels/a","value":"b"}]`)
+		}, secrets(3, 201, ""), "3"},
+		{"the limit is lower", func(t *testing.T, s *tidemark.Server) { limit(t, s, "0") }, secrets(3, 403, "exceeded quota"), "0"},
+		{"the limit is higher", func(t *testing.T, s *tidemark.Server) { limit(t, s, "50") }, secrets(3, 201, ""), "3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, all := several(t, 2)
+				time.Sleep(5 * time.Second)
+				first, other := all[0], all[1]
+				if leaders(t, all)[0] == other { // whose controllers work while the other one is behind
+					first, other = other, first
+				}
+				want(t, first, 201, "POST", "/api/v1/namespaces", `{"metadata":{"name":"n","finalizers":["example.com/stay"]}}`)
+				want(t, first, 201, "POST", in+"/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"count/secrets":"40","services":"10"}}}`)
+				time.Sleep(5 * time.Second) // the controller counts
+				var requests []func()
+				for _, r := range c.requests {
+					requests = append(requests, func() {
+						if answer := want(t, other, r.code, "POST", in+"/"+r.resource, r.body); !strings.Contains(answer, r.in) {
+							t.Errorf("%s: %s, want %q", r.body, answer, r.in)
+						}
+					})
+				}
+				behind(t, other, func() { c.write(t, first) }, requests...)
+				if c.used == "" {
+					return
+				}
+				var quota struct {
+					Status struct{ Used map[string]string }
+				}
+				if err := json.Unmarshal([]byte(want(t, other, 200, "GET", in+"/resourcequotas/q", "")), &quota); err != nil {
+					t.Fatal(err)
+				}
+				if got := quota.Status.Used["count/secrets"]; got != c.used {
+					t.Errorf("the quota has %s used Secrets, want %s", got, c.used)
+				}
+			})
+		})
+	}
+}

@@ -21,10 +21,13 @@ type Transaction struct {
 	own      int // the index of the request's own write
 	registry *Registry
 	held     []func() // see Hold
+	// needsNamespace: the first need is about the namespace of a new object.
+	needsNamespace bool
 
 	// Buffers for the parts of most transactions.
 	writes [1]store.Write
 	guards [2]store.Guard
+	needs  [1]store.Need
 }
 
 // Own returns the request's own write. Its Value is nil if the object is removed, by a deletion or
@@ -68,8 +71,37 @@ func (t *Transaction) Unclaimed(name string) {
 }
 
 // namespaceGuard begins the name of the guard that the deletion of a namespace claims, and that new
-// objects in the namespace hold to. A change of its labels does not matter to them.
+// objects in the namespace hold to. A change of its labels does not matter to them. On a shared log, they
+// need the version of the namespace instead: a kube-apiserver that deletes it claims no guard.
 const namespaceGuard = "namespace/"
+
+// inNamespace adds the condition that the deletion of the namespace of a new object has not begun since the
+// state of the request, which checkNamespace has checked.
+func (t *Transaction) inNamespace() {
+	switch r := t.registry; {
+	case !r.Store.Shared():
+		t.Unclaimed(namespaceGuard + t.Namespace)
+	case !r.Namespaces.Unchecked:
+		t.Need("namespaces", t.Namespace)
+		t.needsNamespace = true
+	}
+}
+
+// renewNamespace reports whether a transaction can be committed again after an error: its namespace has
+// changed, is still the same one, and is not being deleted. It then needs the new version.
+func (t *Transaction) renewNamespace(err error) bool {
+	var failed *store.TxnError
+	if !t.needsNamespace || !errors.As(err, &failed) || failed.Part != store.NeedPart || failed.Index != 0 {
+		return false
+	}
+	n := &t.Needs[0]
+	before, now := t.State.Get(n.Collection, n.Key), t.registry.Store.Any().Get(n.Collection, n.Key)
+	if before == nil || now == nil || now.Created != before.Created || now.Modified == n.Modified || isDeleted(now) {
+		return false
+	}
+	n.Modified = now.Modified
+	return true
+}
 
 // Hold calls a function when the transaction was made or refused: a plugin releases there what it keeps from
 // others until then.
@@ -102,13 +134,13 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 		return r.dryRun(a, c)
 	}
 	t := &Transaction{Attributes: a, registry: r, writes: [1]store.Write{c}}
-	t.Writes, t.Guards = t.writes[:], t.guards[:0]
+	t.Writes, t.Guards, t.Needs = t.writes[:], t.guards[:0], t.needs[:0]
 	defer t.release()
 	switch {
 	case a.Type.Collection == "namespaces" && (c.Value == nil || c.Deleting):
 		t.Claim(namespaceGuard + a.Name)
 	case c.If == 0 && a.Namespace != "":
-		t.Unclaimed(namespaceGuard + a.Namespace) // checkNamespace has read the namespace
+		t.inNamespace()
 	}
 	apply := func() ([]*store.Object, error) { return t.Apply(ctx) }
 	for i := range r.Plugins {
@@ -139,6 +171,9 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 		}
 	}
 	made, err := apply()
+	for t.renewNamespace(err) {
+		made, err = apply()
+	}
 	if times != nil {
 		ended := time.Now()
 		times.commit.Add(int64(ended.Sub(began)))

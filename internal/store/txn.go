@@ -78,8 +78,10 @@ var ErrStale = errors.New("the transaction was decided by a state that has chang
 // ErrNotFound or ErrConflict for a write; ErrStale for a need, for a guard, and for a write of
 // an object that the transaction writes before.
 type TxnError struct {
-	Part  TxnPart
-	Index int // in Txn.Writes, Txn.Needs or Txn.Guards
+	Part TxnPart
+	// Index is in Txn.Writes, Txn.Needs or Txn.Guards. On a Shared it is zero for all guards: the log does not report which
+	// one does not hold.
+	Index int
 	Err   error
 }
 

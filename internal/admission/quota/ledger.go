@@ -372,7 +372,7 @@ func (l *Ledger) commitBatch(ctx context.Context, batch []*entry) error {
 	var failed *store.TxnError
 	switch {
 	case errors.As(err, &failed):
-		attribute(included, failed)
+		attribute(included, failed, r.Store.Shared())
 		return nil
 	case err != nil:
 		return err
@@ -420,7 +420,16 @@ func (e *entry) claims(claimed map[string]bool) bool {
 
 // attribute ends the write of a batch whose condition does not hold. If the condition is one of
 // the charges, no write ends: all are charged again by a newer state.
-func attribute(batch []*entry, failed *store.TxnError) {
+//
+// A shared log does not report which guard does not hold. There the batch has one write, which ends: its request starts
+// again. That is right for the guard of the quotas too, since the write has the same guard with an older revision.
+func attribute(batch []*entry, failed *store.TxnError, shared bool) {
+	if shared && failed.Part == store.GuardPart {
+		for _, e := range batch {
+			e.end(nil, &store.TxnError{Part: failed.Part, Err: failed.Err})
+		}
+		return
+	}
 	index := failed.Index
 	if failed.Part == store.GuardPart {
 		index-- // the first one is about the quotas
