@@ -45,6 +45,8 @@ type kms struct {
 	log     *slog.Logger
 
 	state atomic.Pointer[kmsState] // nil: the plugin has not been well yet
+	// rotated: what current returned before may be wrong now. It is set before state changes.
+	rotated atomic.Bool
 
 	checking sync.Mutex // one check at a time
 	version  string     // of the plugin's API; guarded by checking
@@ -197,6 +199,9 @@ func (k *kms) renew(ctx context.Context, keyID string, expires time.Time) error 
 		return fmt.Errorf("failed to rotate DEK: statusKeyIDHash=%q, encryptKeyIDHash=%q", hashID(keyID), hashID(fresh.keyID))
 	}
 	fresh.expires.Store(expires.UnixNano())
+	if k.state.Load() != nil {
+		k.rotated.Store(true)
+	}
 	k.state.Store(fresh)
 	k.log.Info("encryption: a new data key", "plugin", k.name, "keyIDHash", hashID(keyID))
 	return nil
@@ -295,6 +300,9 @@ func (k *kms) open(ctx context.Context, sealed, place []byte) ([]byte, error) {
 func (k *kms) current(sealed []byte) bool {
 	e, err := readEnvelope(sealed)
 	s := k.state.Load()
+	if s == nil {
+		k.rotated.Store(true) // the key is not known yet
+	}
 	return err == nil && (s == nil || s.keyID == e.keyID && e.kind == gcmSeed)
 }
 

@@ -37,3 +37,14 @@ func (s *Set) OpenValue(ctx context.Context, collection string, sealed, place []
 	}
 	return value, outdated, nil
 }
+
+// Rotated reports whether OpenValue may return another value of outdated now than it did before for
+// the same value of a collection: the KMS plugin that encrypts them has changed its key.
+func (s *Set) Rotated(collection string) bool {
+	r := s.rule(collection)
+	if r == nil {
+		return false
+	}
+	k, remote := r.ways[0].method.(*kms)
+	return remote && k.rotated.Load()
+}
