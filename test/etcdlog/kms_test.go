@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,5 +148,59 @@ func TestServerKMSRotation(t *testing.T) {
 	was = made.ResourceVersion
 	if now := update(); now != was {
 		t.Errorf("another update that changes nothing: resource version %s, want %s", now, was)
+	}
+}
+
+// TestKMSDown: while a KMS plugin is down, the values that need it are tried for a while all together, not each, by a start
+// and by a follower. When it is back, values are read.
+func TestKMSDown(t *testing.T) {
+	c, p := startCluster(t, 1, nil), kmstest.Start(t, "k1")
+	path := kmsConfig(t, p)
+	writer, _, set := encrypted(t, c, encryption.Config{Path: path})
+	set.Await(t.Context())
+	must(t, set.Health())
+	const secrets = 16
+	var head store.Revision
+	for i := range secrets {
+		head = putSecret(t, writer, fmt.Sprint("s", i), 0)
+	}
+	p.Stop()
+
+	// The clock runs fast, so that ten seconds are one.
+	began := time.Now()
+	now := func() time.Time { return began.Add(10 * time.Since(began)) }
+	l, _, reader := encrypted(t, c, encryption.Config{Path: path, Now: now})
+	var stood atomic.Int32
+	start := time.Now()
+	b, err := l.Load(t.Context(), func(collection string, o *store.Object) error {
+		if collection == "secrets" && o.Unreadable() != "" {
+			stood.Add(1)
+		}
+		return nil
+	})
+	must(t, err)
+	if took := time.Since(start); took > 8*time.Second || stood.Load() != secrets {
+		t.Errorf("a start without the plugin took %v, and %d Secrets cannot be read; want a short time and %d", took, stood.Load(), secrets)
+	}
+	for i := range secrets {
+		head = putSecret(t, writer, fmt.Sprint("f", i), 0)
+	}
+	start, stood = time.Now(), atomic.Int32{}
+	for _, e := range changes(t, l, b.Head, head) {
+		if e.Object.Unreadable() != "" {
+			stood.Add(1)
+		}
+	}
+	if took := time.Since(start); took > 8*time.Second || stood.Load() != secrets {
+		t.Errorf("following without the plugin took %v, and %d Secrets cannot be read; want a short time and %d", took, stood.Load(), secrets)
+	}
+	p.Restart(t)
+	reader.Await(t.Context())
+	must(t, reader.Health())
+	last := putSecret(t, writer, "last", 0)
+	for _, e := range changes(t, l, head, last) {
+		if why := e.Object.Unreadable(); why != "" {
+			t.Errorf("%s cannot be read after the plugin is back: %s", e.Key, why)
+		}
 	}
 }
