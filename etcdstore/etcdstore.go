@@ -122,22 +122,19 @@ func translate(c *stored.Codec) etcdlog.Codec {
 			d, err := open(ctx, c, collection, key, value)
 			return etcdlog.Decoded{Value: d.JSON, RevisionAt: d.RevisionAt, Outdated: d.Outdated}, err
 		},
+		Rotated: c.Rotated,
 	}
 }
 
-// A value that a KMS plugin fails to decrypt is tried for kmsPatience: the plugin may restart.
-const (
-	kmsPatience = 10 * time.Second
-	kmsPause    = 250 * time.Millisecond
-)
+// kmsPause is the pause before a value that a KMS plugin failed to decrypt is tried again.
+const kmsPause = 250 * time.Millisecond
 
-// open reads a value.
+// open reads a value. While a KMS plugin restarts, it waits.
 func open(ctx context.Context, c *stored.Codec, collection, key string, value []byte) (stored.Decoded, error) {
-	began := time.Now()
 	for {
 		d, err := c.Open(ctx, collection, key, value)
 		var sealed *encryption.OpenError
-		if !errors.As(err, &sealed) || !sealed.KMS || time.Since(began) > kmsPatience {
+		if !errors.As(err, &sealed) || !sealed.Again {
 			return d, err
 		}
 		select {

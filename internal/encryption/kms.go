@@ -34,6 +34,11 @@ const (
 	// refuseFor is how long no data key is asked for after a plugin did not answer, so that
 	// a read of many objects fails at once.
 	refuseFor = time.Second
+	// patience is how long values are tried again since the first call for a data key failed: the
+	// plugin may restart. All values share it.
+	patience = 10 * time.Second
+	// streakGap is the pause after which a failed call begins a new streak, if the plugin is well.
+	streakGap = time.Minute
 )
 
 // kms is the method of a KMS plugin. It follows the plugin's status in the background.
@@ -45,6 +50,8 @@ type kms struct {
 	log     *slog.Logger
 
 	state atomic.Pointer[kmsState] // nil: the plugin has not been well yet
+	// rotated: what current returned before may be wrong now. It is set before state changes.
+	rotated atomic.Bool
 
 	checking sync.Mutex // one check at a time
 	version  string     // of the plugin's API; guarded by checking
@@ -52,17 +59,23 @@ type kms struct {
 
 	calling sync.Mutex // held during a call for a data key; locked before mu
 	refused time.Time  // until then, data keys are not asked for; guarded by calling, as the next two
-	refusal error      // why
+	refusal error      // of the last call that failed
 	closed  bool
 
-	mu   sync.Mutex
-	keys map[[sha256.Size]byte]dataKey // guarded by mu
+	mu      sync.Mutex
+	keys    map[[sha256.Size]byte]dataKey // guarded by mu, as the next one
+	failing streak
 
 	first chan struct{}   // closed after the first check
 	life  context.Context // until close
 	stop  context.CancelFunc
 	done  chan struct{} // closed when the loop has ended
 	hang  func() error  // closes the connection
+}
+
+// streak is calls for data keys that failed in a row.
+type streak struct {
+	first, last time.Time // zero: the last call succeeded
 }
 
 // kmsState is the data key that encrypts. It is immutable, except for expires.
@@ -146,7 +159,10 @@ func (k *kms) check(ctx context.Context) error {
 	k.checking.Lock()
 	defer k.checking.Unlock()
 	err := k.checkStatus(ctx)
-	k.health.Store(&err)
+	before := *k.health.Swap(&err)
+	if err == nil && before != nil {
+		k.succeeded() // it is back
+	}
 	return err
 }
 
@@ -197,6 +213,9 @@ func (k *kms) renew(ctx context.Context, keyID string, expires time.Time) error 
 		return fmt.Errorf("failed to rotate DEK: statusKeyIDHash=%q, encryptKeyIDHash=%q", hashID(keyID), hashID(fresh.keyID))
 	}
 	fresh.expires.Store(expires.UnixNano())
+	if k.state.Load() != nil {
+		k.rotated.Store(true)
+	}
 	k.state.Store(fresh)
 	k.log.Info("encryption: a new data key", "plugin", k.name, "keyIDHash", hashID(keyID))
 	return nil
@@ -295,6 +314,9 @@ func (k *kms) open(ctx context.Context, sealed, place []byte) ([]byte, error) {
 func (k *kms) current(sealed []byte) bool {
 	e, err := readEnvelope(sealed)
 	s := k.state.Load()
+	if s == nil {
+		k.rotated.Store(true) // the key is not known yet
+	}
 	return err == nil && (s == nil || s.keyID == e.keyID && e.kind == gcmSeed)
 }
 
@@ -312,9 +334,10 @@ func (k *kms) dataKey(ctx context.Context, e *envelope) (dataKey, error) {
 	switch {
 	case k.life.Err() != nil:
 		return nil, errClosed
-	case k.now().Before(k.refused):
+	case k.now().Before(k.refused), k.exhausted() && k.err() != nil: // the status shows when it is back
 		return nil, k.refusal
 	}
+	began := k.now()
 	call, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
 	defer context.AfterFunc(k.life, cancel)()
@@ -324,17 +347,57 @@ func (k *kms) dataKey(ctx context.Context, e *envelope) (dataKey, error) {
 			return nil, errClosed
 		}
 		err = fmt.Errorf("failed to decrypt DEK, error: %w", err)
-		if call.Err() != nil && ctx.Err() == nil { // it did not answer
-			k.refused, k.refusal = k.now().Add(refuseFor), err
+		if ctx.Err() == nil {
+			k.failed(began, err, call.Err() != nil)
 		}
 		return nil, err
 	}
+	k.succeeded()
 	key, err := newDataKey(e.kind, r.Plaintext)
 	if err != nil {
 		return nil, err
 	}
 	k.keep(id, key)
 	return key, nil
+}
+
+// failed records a call for a data key that began at a time, and failed. The caller holds calling.
+func (k *kms) failed(began time.Time, err error, unanswered bool) {
+	now := k.now()
+	k.mu.Lock()
+	if k.failing.first.IsZero() || k.err() == nil && began.Sub(k.failing.last) > streakGap {
+		k.failing.first = began
+	}
+	k.failing.last = now
+	k.mu.Unlock()
+	k.refusal = err
+	switch {
+	case unanswered && k.exhausted():
+		k.refused = now.Add(pollIll)
+	case unanswered:
+		k.refused = now.Add(refuseFor)
+	}
+}
+
+// succeeded ends a streak of failed calls.
+func (k *kms) succeeded() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.failing = streak{}
+}
+
+// exhausted reports whether calls for data keys have failed for longer than patience.
+func (k *kms) exhausted() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.failing.first.IsZero() && k.now().Sub(k.failing.first) > patience
+}
+
+// mayRecover reports whether the last call for a data key failed, and patience is left.
+func (k *kms) mayRecover() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.failing.first.IsZero() && k.now().Sub(k.failing.first) <= patience
 }
 
 // errClosed: another configuration took over.

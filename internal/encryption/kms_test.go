@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	kmsapi "k8s.io/kms/apis/v2"
 
@@ -298,4 +299,58 @@ func TestCachedDataKey(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// TestKMSPatience: values share the time in which they are tried again, and have it anew when the plugin is back.
+func TestKMSPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &client{fail: errors.New("down")}
+		c.state.Version, c.state.Healthz, c.state.KeyId = "v2", "ok", "one"
+		k := c.follow(t)
+		s := &Set{rules: map[schema.GroupResource]*rule{{Resource: "secrets"}: {ways: []way{{prefix: "k8s:enc:kms:v2:p:", method: k}}}}}
+		values := 0
+		tries := func(most time.Duration) (again bool) {
+			t.Helper()
+			values++
+			e := envelope{keyID: "one", source: fmt.Appendf(nil, "%032d", values), kind: gcmSeed}
+			value := append([]byte("k8s:enc:kms:v2:p:\x0a\x01x"), e.tail()...)
+			began := time.Now()
+			_, _, err := s.OpenValue(t.Context(), "secrets", value, nil)
+			var failed *OpenError
+			if d := time.Since(began); !errors.As(err, &failed) || d > most {
+				t.Errorf("value %d: %v after %v, want an error within %v", values, err, d, most)
+				return false
+			}
+			return failed.Again
+		}
+		down := func() {
+			t.Helper()
+			began := time.Now()
+			for tries(3 * time.Second) {
+				time.Sleep(time.Second)
+			}
+			if d := time.Since(began); d < patience || d > patience+4*time.Second {
+				t.Errorf("values were tried again for %v", d)
+			}
+			calls := c.calls
+			for range 1000 {
+				if tries(0) {
+					t.Error("a value is to be tried again")
+				}
+				time.Sleep(time.Second)
+			}
+			if c.calls != calls {
+				t.Errorf("%d calls of a plugin that is down", c.calls-calls)
+			}
+		}
+		down()
+		c.set(func() { c.fail, c.keyID = nil, "one" })
+		time.Sleep(pollWell)
+		synctest.Wait()
+		if calls := c.calls; tries(0) || c.calls == calls { // the value is damaged, not its data key
+			t.Error("a data key is not asked for, or is to be tried again, after the plugin is back")
+		}
+		c.set(func() { c.fail, c.keyID = errors.New("down"), "" })
+		down()
+	})
 }

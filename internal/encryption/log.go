@@ -60,9 +60,10 @@ type OpenError struct {
 	// With names the provider and the key that encrypted the value; empty: the record could not
 	// be read.
 	With string
-	// KMS: a KMS plugin did not decrypt it, perhaps because it cannot be reached.
-	KMS bool
-	Err error
+	// Again: a KMS plugin did not decrypt it, and may do so within seconds. It is false when the calls
+	// of the plugin have failed for ten seconds, until one succeeds.
+	Again bool
+	Err   error
 }
 
 func (e *OpenError) Error() string {

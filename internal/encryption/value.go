@@ -33,7 +33,32 @@ func (s *Set) OpenValue(ctx context.Context, collection string, sealed, place []
 		outdated = err == nil && (at != 0 || !r.ways[at].method.current(sealed[len(r.ways[at].prefix):]))
 	}
 	if err != nil {
-		return nil, false, &OpenError{Path: string(place), With: describe(sealed), KMS: bytes.HasPrefix(sealed, []byte(sealedPrefix+"kms:")), Err: err}
+		return nil, false, &OpenError{Path: string(place), With: describe(sealed), Again: r.mayRecover(sealed), Err: err}
 	}
 	return value, outdated, nil
+}
+
+// mayRecover reports whether the plugin of a value that it did not decrypt may do so within seconds.
+func (r *rule) mayRecover(sealed []byte) bool {
+	if r == nil {
+		return false
+	}
+	for i := range r.ways {
+		w := &r.ways[i]
+		if k, remote := w.method.(*kms); remote && bytes.HasPrefix(sealed, []byte(w.prefix)) && k.mayRecover() {
+			return true
+		}
+	}
+	return false
+}
+
+// Rotated reports whether OpenValue may return another value of outdated now than it did before for
+// the same value of a collection: the KMS plugin that encrypts them has changed its key.
+func (s *Set) Rotated(collection string) bool {
+	r := s.rule(collection)
+	if r == nil {
+		return false
+	}
+	k, remote := r.ways[0].method.(*kms)
+	return remote && k.rotated.Load()
 }

@@ -49,3 +49,7 @@ func (c *Codec) Open(ctx context.Context, collection, key string, value []byte) 
 		return d, err
 	}
 }
+
+// Rotated reports whether Open may return another Outdated now than it did before for the same
+// value of a collection, because a KMS plugin has changed its key.
+func (c *Codec) Rotated(collection string) bool { return c.encryption().Rotated(collection) }

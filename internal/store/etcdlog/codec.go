@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -27,6 +28,9 @@ type Codec struct {
 	Encode func(collection, key string, value []byte, revisionAt int) ([]byte, error)
 	// Decode is the inverse. It must not keep or change the stored bytes.
 	Decode func(ctx context.Context, collection, key string, stored []byte) (Decoded, error)
+	// Rotated reports whether Decode may return another Outdated now than it did before for the same
+	// bytes of a collection, and Encode other bytes: a key has changed. Nil: that never happens.
+	Rotated func(collection string) bool
 }
 
 // Decoded is a value that was read.
@@ -119,7 +123,27 @@ func (l *Log) decoded(ctx context.Context, v version) (o *store.Object, outdated
 	return d.object(v.key, v.created, v.modified), d.Outdated, nil
 }
 
-// outdated holds the objects whose stored form is outdated. Usually there are none.
+// Outdated implements store.Sealing. It reports whether the stored form of an object is not what a
+// write of the same content would store now. After a change of the key, what was seen when the object
+// was read no longer counts, and Outdated reads the value from etcd. An object whose value cannot be
+// read then is outdated: the write finds out whether it can be made.
+func (l *Log) Outdated(collection, key string) bool {
+	if l.o.Codec.Rotated == nil || !l.o.Codec.Rotated(collection) {
+		return l.outdated.has(collection, key)
+	}
+	at, err := l.etcdKey(collection, key)
+	if err != nil {
+		return false
+	}
+	answer, err := l.read(l.ctx, &pb.RangeRequest{Key: []byte(at)}, quick)
+	if err != nil || len(answer.Kvs) == 0 {
+		return err != nil
+	}
+	_, is, err := l.decoded(l.ctx, versionOf(collection, key, answer.Kvs[0]))
+	return err != nil || is
+}
+
+// outdated holds the objects whose stored form was outdated when they were read. Usually there are none.
 type outdated struct {
 	count atomic.Int64
 	all   sync.Map // by place

@@ -170,10 +170,6 @@ func (l *Log) Close() error {
 // Writable implements store.Sealing: Propose itself returns why a value cannot be encoded.
 func (l *Log) Writable(*store.Write) error { return nil }
 
-// Outdated implements store.Sealing. It reports whether the stored form of an object is not what a write of the same content
-// would store now, as the codec saw it when the object was read last.
-func (l *Log) Outdated(collection, key string) bool { return l.outdated.has(collection, key) }
-
 var (
 	_ store.Shared  = (*Log)(nil)
 	_ store.Sealing = (*Log)(nil)
