@@ -70,6 +70,9 @@ const (
 	addressCollection = "masterleases"
 )
 
+// allocatorCollection has the bitmaps in which kube-apiserver allocates node ports and addresses.
+const allocatorCollection = "ranges"
+
 // copyFile has the objects in Path, while no server runs.
 const copyFile = "objects.copy"
 

@@ -114,7 +114,7 @@ func (e *Export) item(ctx context.Context, kv *mvccpb.KeyValue) Item {
 	i := Item{Key: string(kv.Key)}
 	p := e.codec.Keys.Find(i.Key)
 	switch {
-	case p.Class == stored.Internal, p.Collection == addressCollection:
+	case p.Class == stored.Internal, ofServers(p.Collection):
 		i.Other = "of servers: " + e.first(i.Key)
 		return i
 	case p.Class != stored.Object:
@@ -129,6 +129,12 @@ func (e *Export) item(ctx context.Context, kv *mvccpb.KeyValue) Item {
 	}
 	i.Object = d.Object(p.Key, store.Revision(kv.CreateRevision), store.Revision(kv.ModRevision))
 	return i
+}
+
+// ofServers reports whether the objects of a collection are of servers alone, and are made anew by the server that gets
+// the objects: addresses, and the allocators of kube-apiserver.
+func ofServers(collection string) bool {
+	return collection == addressCollection || collection == allocatorCollection
 }
 
 // first returns the prefix and the first part of a key.
@@ -158,7 +164,7 @@ func (e *Export) Unchanged(ctx context.Context, after, upTo store.Revision) erro
 func (e *Export) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.Batch, error] {
 	return func(yield func(store.Batch, error) bool) {
 		for b, err := range e.log.Follow(ctx, after) {
-			b.Entries = slices.DeleteFunc(b.Entries, func(c store.Entry) bool { return c.Collection == addressCollection })
+			b.Entries = slices.DeleteFunc(b.Entries, func(c store.Entry) bool { return ofServers(c.Collection) })
 			if !yield(b, err) || err != nil {
 				return
 			}

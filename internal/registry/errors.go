@@ -174,6 +174,10 @@ func unstorable(t Target, err error) error {
 		return err
 	case refused.Size:
 		return apierrors.NewRequestEntityTooLargeError("the object cannot be stored: " + refused.Why)
+	case refused.Parts:
+		s := apierrors.NewInvalid(t.Type.GroupVersionKind().GroupKind(), t.Name, nil)
+		s.ErrStatus.Message += ": it cannot be stored: " + refused.Why
+		return s
 	}
 	return apierrors.NewInvalid(t.Type.GroupVersionKind().GroupKind(), t.Name, field.ErrorList{
 		field.Invalid(field.NewPath("metadata", "name"), t.Name, "the object cannot be stored: "+refused.Why),

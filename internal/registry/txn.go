@@ -126,9 +126,33 @@ func (t *Transaction) Registry() *Registry { return t.registry }
 // store.ErrExists, ErrNotFound or ErrConflict if the request's own object has changed since the
 // request read it, and store.ErrStale if another object has. A dry-run checks whether the write is
 // possible, and returns the answer that it would have.
+//
+// A log may take less than checkSize allows: etcd takes requests of 1.5 MiB. An object that is too large for the log is
+// tried once more without its managed fields.
 func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*store.Object, error) {
+	made, err := r.commitOnce(ctx, a, c)
+	if err == nil {
+		return made, nil // before unstorable, which allocates
+	}
+	if tooLarge(err) && !a.w.owners.hasDecided { // an apply is refused: it is about managed fields
+		lean := c
+		if lean.Value = withoutManaged(c.Value, locateManaged(c.Value)); len(lean.Value) < len(c.Value) {
+			made, err = r.commitOnce(ctx, a, lean)
+		}
+	}
+	return made, unstorable(a.Target, err)
+}
+
+// tooLarge reports whether the store cannot keep a write because of its size.
+func tooLarge(err error) bool {
+	var refused *store.UnfitError
+	return errors.As(err, &refused) && refused.Size
+}
+
+// commitOnce makes one try of commit. The error may be a *store.UnfitError, too.
+func (r *Registry) commitOnce(ctx context.Context, a *Attributes, c store.Write) (*store.Object, error) {
 	if err := c.Check(); err != nil {
-		return nil, unstorable(a.Target, err)
+		return nil, err
 	}
 	if a.DryRun {
 		return r.dryRun(a, c)

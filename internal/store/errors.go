@@ -43,15 +43,16 @@ func (e *TooLargeError) Error() string {
 // ErrSeal: a value cannot be encrypted now, and nothing of its group was appended.
 var ErrSeal = errors.New("the value cannot be encrypted")
 
-// UnfitError: no log can store the write, because of its key or its size. Nothing was
-// written, and other writes are not affected.
+// UnfitError: the log cannot store the write, because of its key, its size or what is written with it. Nothing
+// was written, and other writes are not affected.
 type UnfitError struct {
 	// Key of the write, shortened if it is long.
 	Key string
 	// Why says what is wrong.
 	Why string
-	// Size reports that the value is too large. Otherwise the key is invalid.
-	Size bool
+	// Size reports that the value is too large, Parts that the transaction has too many writes or conditions.
+	// Otherwise the key is invalid.
+	Size, Parts bool
 }
 
 func (e *UnfitError) Error() string {

@@ -309,7 +309,7 @@ func TestUnfit(t *testing.T) {
 		txn.Needs = append(txn.Needs, store.Need{Collection: "pods", Key: fmt.Sprint(i)})
 	}
 	var unfit *store.UnfitError
-	if _, err := l.Propose(t.Context(), txn); !errors.As(err, &unfit) || unfit.Size || !strings.Contains(unfit.Why, "129") {
+	if _, err := l.Propose(t.Context(), txn); !errors.As(err, &unfit) || unfit.Size || !unfit.Parts || !strings.Contains(unfit.Why, "129") {
 		t.Errorf("129 conditions: got %v", err)
 	}
 	txn.Needs = txn.Needs[1:]

@@ -381,9 +381,13 @@ func (m *migrated) back(c *cluster, client *clientv3.Client, before map[string]s
 	from, to := "--from="+c.servers()[0], "--to="+m.path("data2")
 	_, err := client.Put(m.t.Context(), "/registry/leasecandidates/default/x", "something")
 	must(m.t, err)
+	_, err = client.Put(m.t.Context(), "/registry/ranges/serviceips", "an allocator")
+	must(m.t, err)
 	out := m.tidemark(0, "migrate", from, to, config, "--dry-run")
-	if !strings.Contains(out, `1 keys, unknown: "/registry/leasecandidates"`) {
-		m.t.Errorf("an unknown key is not named: %s", out)
+	for _, other := range []string{`1 keys, unknown: "/registry/leasecandidates"`, `1 keys, of servers: "/registry/ranges"`} {
+		if !strings.Contains(out, other) {
+			m.t.Errorf("no line with %s: %s", other, out)
+		}
 	}
 	if _, err := os.Stat(m.path("data2")); !os.IsNotExist(err) {
 		m.t.Errorf("after a dry run: %v", err)

@@ -89,6 +89,11 @@ func (b *bitmap) write() (store.Write, error) {
 	return store.Write{Collection: Bitmaps, Key: NodePorts, If: b.object.Modified, Value: e.Bytes, RevisionAt: e.RevisionAt}, err
 }
 
+// portBuckets is how many claims the node ports share. Each claim is a condition, and a transaction of etcd has at most
+// 128 of them: some are left for the Service, its addresses and quotas. Of requests at the same time that allocate
+// ports of one bucket, only one succeeds at first, and the others start again. They see its ports then.
+const portBuckets = 96
+
 // recordPorts claims the ports that a Service did not have, and releases those that it does not have any
 // more.
 func (a *Allocator) recordPorts(ctx context.Context, t *registry.Transaction, had, has []int32) error {
@@ -96,8 +101,12 @@ func (a *Allocator) recordPorts(ctx context.Context, t *registry.Transaction, ha
 		return slices.DeleteFunc(slices.Clone(all), func(p int32) bool { return slices.Contains(others, p) })
 	}
 	taken, left := without(has, had), without(had, has)
+	claimed := map[int32]bool{}
 	for _, p := range taken {
-		t.Claim(fmt.Sprint("nodeport/", p))
+		if bucket := p % portBuckets; !claimed[bucket] {
+			claimed[bucket] = true
+			t.Claim(fmt.Sprint("nodeports/", bucket))
+		}
 	}
 	if len(taken)+len(left) == 0 {
 		return nil

@@ -199,7 +199,7 @@ func (p *proposal) failed(ctx context.Context, err error, sent bool) (d store.De
 	case is(err, rpctypes.ErrGRPCNoSpace):
 		return p.noSpace(ctx)
 	case is(err, rpctypes.ErrGRPCRequestTooLarge), code == codes.ResourceExhausted && !is(err, rpctypes.ErrGRPCRequestTooManyRequests):
-		return d, false, &store.UnfitError{Key: p.key, Why: "the object is larger than etcd accepts: " + status.Convert(err).Message(), Size: true}
+		return d, false, &store.UnfitError{Key: p.key, Why: "the object is larger than etcd accepts (its flag --max-request-bytes): " + status.Convert(err).Message(), Size: true}
 	case is(err, rpctypes.ErrGRPCLeaseNotFound):
 		p.l.leaser.lost(p.leases)
 		return d, false, unavailable(errNoLease, time.Second)

@@ -65,7 +65,7 @@ func (l *Log) request(ctx context.Context, t *store.Txn) (*request, error) {
 	r.pb.Compare = append(r.pb.Compare, r.fenced)
 	r.pb.Failure = append(r.pb.Failure, rangeOp(fence))
 	if n := max(len(r.pb.Compare), len(r.pb.Success), len(r.pb.Failure)); n > l.o.MaxTxnOps {
-		return nil, &store.UnfitError{Key: r.key, Why: fmt.Sprintf("the transaction has %d conditions or writes, and etcd accepts %d (its flag --max-txn-ops)", n, l.o.MaxTxnOps)}
+		return nil, &store.UnfitError{Key: r.key, Parts: true, Why: fmt.Sprintf("the transaction has %d conditions or writes, and etcd accepts %d (its flag --max-txn-ops)", n, l.o.MaxTxnOps)}
 	}
 	return r, nil
 }
