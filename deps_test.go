@@ -97,6 +97,7 @@ var importRules = []importRule{
 	{"internal/uuid", "", "random identifiers depend on no other package"},
 	{"internal/atomicfile", "", "writing a file depends on no other package"},
 	{"internal/dirlock", "", "a lock depends on no other package"},
+	{"internal/privatedir", "", "access to a directory depends on no other package"},
 	{"internal/webhook", "internal/http2client internal/store internal/tracing", "a client of a remote service finds it by its URL or as a stored Service"},
 	{"internal/webhook/webhooktest", "", "a webhook of tests speaks the protocol alone"},
 	{"internal/reload", "", "reloading a file depends on no other package"},
@@ -136,8 +137,8 @@ var importRules = []importRule{
 	{"cmd/tidemark/internal/conformance", "cmd/tidemark/internal/progress resourceversion", "a server is checked through its API alone"},
 	{"resourceversion", "", "clients of any server use it, without the rest of the module"},
 	{"consistentlist", "resourceversion", "clients of any server use it, without the rest of the module"},
-	{"etcdstore", "internal/atomicfile internal/dirlock internal/encryption internal/store internal/store/etcdlog internal/stored", "a cluster holds the objects; only programs that import it link the client of etcd"},
-	{"datadir", "internal/atomicfile internal/dirlock internal/store internal/store/pebblelog", "a data directory holds a durable log; only programs that import it link Pebble"},
+	{"etcdstore", "internal/atomicfile internal/dirlock internal/encryption internal/privatedir internal/store internal/store/etcdlog internal/stored", "a cluster holds the objects; only programs that import it link the client of etcd"},
+	{"datadir", "internal/atomicfile internal/dirlock internal/privatedir internal/store internal/store/pebblelog", "a data directory holds a durable log; only programs that import it link Pebble"},
 }
 
 // forbidden lists packages that a package must not depend on, directly or indirectly.
