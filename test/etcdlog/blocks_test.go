@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -30,15 +31,13 @@ func TestBlocks(t *testing.T) {
 		}
 		last = propose(t, l, writes...)
 	}
-	var all []store.Entry // of all collections: they are read without blocks
-	for e, err := range l.Changes(t.Context(), "", first, last) {
-		must(t, err)
-		all = append(all, e)
-	}
 	random := testrand.New(t)
+	seeds := make([]uint64, 8)
+	for i := range seeds {
+		seeds[i] = random.Uint64()
+	}
 	var readers sync.WaitGroup
-	for range 4 {
-		seed := random.Uint64()
+	for _, seed := range seeds {
 		readers.Go(func() {
 			random := rand.New(rand.NewPCG(seed, 0))
 			for range 10 {
@@ -46,21 +45,7 @@ func TestBlocks(t *testing.T) {
 				upTo := after + store.Revision(random.Uint64N(uint64(last-after)+1))
 				most := random.IntN(80)
 				for _, collection := range []string{"configmaps", "secrets", "pods"} {
-					want := textOf(all, func(e store.Entry) bool {
-						return e.Collection == collection && e.Revision > after && e.Revision <= upTo
-					}, most)
-					var read []store.Entry
-					for e, err := range l.Changes(t.Context(), collection, after, upTo) {
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if len(read) == most {
-							break
-						}
-						read = append(read, e)
-					}
-					got := textOf(read, func(store.Entry) bool { return true }, most)
+					got, want := changesOf(t, l, collection, collection, after, upTo, most), changesOf(t, l, "", collection, after, upTo, most)
 					if got != want {
 						t.Errorf("%s after %d up to %d, at most %d:\ngot  %s\nwant %s", collection, after, upTo, most, got, want)
 					}
@@ -71,15 +56,23 @@ func TestBlocks(t *testing.T) {
 	readers.Wait()
 }
 
-// textOf returns the changes that are wanted, at most some.
-func textOf(all []store.Entry, wanted func(store.Entry) bool, most int) string {
+// changesOf reads changes, and returns those of a collection, as text, at most some.
+func changesOf(t *testing.T, l *etcdlog.Log, read, of string, after, upTo store.Revision, most int) string {
 	var text strings.Builder
 	n := 0
-	for _, e := range all {
-		if n < most && wanted(e) {
-			n++
-			fmt.Fprintf(&text, "%d %s %s %d; ", e.Revision, e.Collection, e.Key, len(e.Object.Held))
+	for e, err := range l.Changes(t.Context(), read, after, upTo) {
+		if err != nil {
+			t.Error(err)
+			break
 		}
+		if e.Collection != of {
+			continue
+		}
+		if n == most {
+			break
+		}
+		n++
+		fmt.Fprintf(&text, "%d %s %d; ", e.Revision, e.Key, len(e.Object.Held))
 	}
 	return text.String()
 }
