@@ -237,29 +237,36 @@ var errDone = errors.New("done")
 // Changes implements store.Shared.
 func (l *Log) Changes(ctx context.Context, collection string, after, upTo store.Revision) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		from := int64(after)
-		for from < int64(upTo) && collection != "" {
-			b, err := l.block(ctx, collection, from, int64(upTo))
-			if unavailable := (*store.UnavailableError)(nil); errors.As(err, &unavailable) {
+		base := l.o.Prefix + "/"
+		if collection != "" {
+			var err error
+			if base, err = l.etcdKey(collection, ""); err != nil {
 				yield(store.Entry{}, err)
 				return
 			}
-			if err != nil {
-				break // the block can begin before what is wanted: read that alone
-			}
-			for _, e := range b.from(from) {
-				if e.Revision > upTo || !yield(e, nil) {
-					return
-				}
-			}
-			from = max(from, b.through)
 		}
-		stopped := false
-		err := l.eachChange(ctx, collection, from, int64(upTo), func(e store.Entry) bool {
-			stopped = !yield(e, nil)
-			return !stopped
+		r := scanRange{key: base, end: rangeEnd(base), after: int64(after), upTo: int64(upTo), before: true}
+		if after >= upTo {
+			return
+		}
+		err := l.scan(ctx, r, func(e *mvccpb.Event) error {
+			of, key, ok := l.place(string(e.Kv.Key))
+			if !ok || collection != "" && of != collection {
+				return nil
+			}
+			entry, err := l.entry(ctx, e, of, key)
+			if err != nil {
+				return err
+			}
+			if err := l.before(ctx, &entry, e); err != nil {
+				return err
+			}
+			if !yield(entry, nil) {
+				return errDone
+			}
+			return nil
 		})
-		if err != nil && !stopped {
+		if err != nil && !errors.Is(err, errDone) {
 			yield(store.Entry{}, err)
 		}
 	}
