@@ -47,6 +47,7 @@ func sameFiles(t *testing.T, dir string) string {
 		return dir
 	}
 	other := t.TempDir()
+	must(t, os.Chmod(other, 0o700)) // a server refuses a directory with keys that others can enter
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(dir, "pki"), other).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
