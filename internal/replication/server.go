@@ -431,6 +431,8 @@ func statusOf(err error) *apierrors.StatusError {
 	var unfit *store.UnfitError
 	var full *store.QuotaError
 	switch {
+	case errors.Is(err, store.ErrUnknown): // whatever it wraps
+		return status(http.StatusInternalServerError, metav1.StatusReasonInternalError)
 	case errors.As(err, &unfit):
 		s := status(http.StatusUnprocessableEntity, reasonUnfit)
 		if unfit.Size {

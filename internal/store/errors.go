@@ -17,8 +17,8 @@ var (
 	ErrNoSpace = errors.New("no space left for writes")
 	// ErrBusy: too many readers of old history at once; try again later.
 	ErrBusy = errors.New("too many reads of old history at once")
-	// ErrOverloaded: too many writes are under way on a Shared. Nothing was written; try again
-	// later.
+	// ErrOverloaded: too many writes are under way on a Shared, here or in the log. Nothing was
+	// written; reads of the log can fail with it, too. Try again later.
 	ErrOverloaded = errors.New("too many writes are under way")
 	// ErrTooMuchHistory: the changes do not fit into the history of a fork.
 	ErrTooMuchHistory = errors.New("the changes take more memory than the history of a fork may")

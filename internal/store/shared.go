@@ -35,8 +35,8 @@ type Shared interface {
 
 	// Propose makes a transaction or refuses it, as one step. While the outcome is unknown, it
 	// repeats the transaction, which its conditions make safe. An error means that nothing is
-	// known to be written: *UnavailableError, ErrNoSpace, an *UnfitError; or ErrUnknown, when
-	// the transaction may have been made or may still be.
+	// known to be written: *UnavailableError, ErrOverloaded, ErrNoSpace, an *UnfitError; or
+	// ErrUnknown, when the transaction may have been made or may still be.
 	//
 	// If a write is followed by one with Next, only the later one is stored. Writes of one
 	// transaction have the same revision. A log in which each change has a revision of its
@@ -44,7 +44,7 @@ type Shared interface {
 	Propose(ctx context.Context, t *Txn) (Decision, error)
 
 	// Head returns a revision that is not older than any change that a server acknowledged
-	// before the call.
+	// before the call. ErrOverloaded: try again later.
 	Head(ctx context.Context) (Revision, error)
 
 	// Changes and ObjectsAt are those of a Log. Changes sets Entry.Before. Within a revision the

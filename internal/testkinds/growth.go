@@ -17,15 +17,23 @@ const (
 	growthAttempts = 5
 )
 
+// coldMemory makes each step begin without free memory in the heap. Otherwise a small step runs in memory that earlier
+// steps used, and a large one pays for page faults. It takes time, so only suspects are measured like that.
+var coldMemory bool
+
 // Steps holds the CPU time of the steps of a run, by their names and outcomes.
 type Steps map[string]time.Duration
 
 // Do runs a step and adds its CPU time. It returns the step's error. A step with an error counts as another one: an
 // object that is valid with a few entries and not with many is checked, and refused, in another way. The garbage
-// collector is off meanwhile, because its cost falls on whichever step starts it.
+// collector is off meanwhile, because its cost falls on whichever step starts it. Do must not run in parallel.
 func (s Steps) Do(name string, step func() error) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	runtime.GC() // ends a collection that is still running
+	if coldMemory {
+		debug.FreeOSMemory()
+	} else {
+		runtime.GC() // ends a collection that is still running
+	}
 	begin := CPUTime()
 	err := step()
 	if err != nil {
@@ -42,7 +50,9 @@ func (s Steps) Do(name string, step func() error) error {
 // in each pair, because other work on the machine slows down one size and not the other.
 func Growth(n int, noise time.Duration, run func(n int) Steps) (slow string) {
 	var suspects map[string]string // descriptions of the steps that were slow in each pair, by their names
+	defer func() { coldMemory = false }()
 	for attempt := range growthAttempts {
+		coldMemory = attempt > 0
 		few, many := run(n), run(4*n)
 		found := map[string]string{}
 		for step, took := range many {

@@ -15,7 +15,7 @@ import (
 // *ExpiredError when a compaction overtakes it.
 func (l *Log) Keys(ctx context.Context, prefix string, at store.Revision) iter.Seq2[[]*mvccpb.KeyValue, error] {
 	return func(yield func([]*mvccpb.KeyValue, error) bool) {
-		for kvs, err := range l.pages(ctx, prefix, rangeEnd(prefix), int64(at)) {
+		for kvs, err := range l.pages(ctx, prefix, rangeEnd(prefix), int64(at), page) {
 			if errors.Is(err, errCompacted) {
 				err = &store.ExpiredError{Revision: at, Floor: l.floor()}
 			}

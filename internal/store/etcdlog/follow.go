@@ -214,7 +214,7 @@ func (f *follower) supervise(ctx context.Context, w *watch, stalled *atomic.Bool
 
 // checkHistory returns store.ErrReset if the cluster does not have what was yielded before.
 func (f *follower) checkHistory(ctx context.Context) error {
-	head, err := f.l.Head(ctx)
+	head, err := f.l.head(ctx, quick)
 	if err != nil {
 		return err
 	}

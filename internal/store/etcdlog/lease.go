@@ -97,6 +97,8 @@ func (l *Log) grant(ctx context.Context, ttl time.Duration) (id int64, until tim
 		case is(err, rpctypes.ErrGRPCNoSpace):
 			l.setFull(true)
 			return 0, until, errFull
+		case is(err, rpctypes.ErrGRPCRequestTooManyRequests):
+			return 0, until, overloaded(err)
 		case !transient(err) || l.late(began, quick):
 			return 0, until, unavailable(err, time.Second)
 		}

@@ -24,7 +24,7 @@ const (
 // resource, in parallel, and decodes on all processors. An *ExpiredError means that a compaction
 // overtook it; the caller may begin again.
 func (l *Log) Load(ctx context.Context, load func(collection string, o *store.Object) error) (store.Bounds, error) {
-	head, err := l.Head(ctx)
+	head, err := l.head(ctx, quick)
 	if err != nil && !l.reach.ever.Load() {
 		return store.Bounds{}, fmt.Errorf("%w (%s)%s", err, l.servers(), l.hint(err))
 	}
@@ -91,7 +91,7 @@ func (l *Log) loadRanges() [][2]string {
 }
 
 func (l *Log) loadRange(ctx context.Context, r [2]string, at int64, chunks chan<- []*mvccpb.KeyValue) error {
-	for kvs, err := range l.pages(ctx, r[0], r[1], at) {
+	for kvs, err := range l.pages(ctx, r[0], r[1], at, page) {
 		if err != nil {
 			return err
 		}

@@ -32,6 +32,7 @@ import (
 //	    made                  -> made
 //	    refused by the fence  -> learn its revision, again
 //	    refused               -> refused
+//	    too many requests     -> overloaded
 //	    not sent              -> again
 //	    no answer             -> unknown, again
 //
@@ -203,7 +204,9 @@ func (p *proposal) failed(ctx context.Context, err error, sent bool) (d store.De
 	case is(err, rpctypes.ErrGRPCLeaseNotFound):
 		p.l.leaser.lost(p.leases)
 		return d, false, unavailable(errNoLease, time.Second)
-	case is(err, rpctypes.ErrGRPCRequestTooManyRequests), is(err, rpctypes.ErrGRPCNotSupportedForLearner):
+	case is(err, rpctypes.ErrGRPCRequestTooManyRequests): // earlier tries have been settled
+		return d, false, overloaded(err)
+	case is(err, rpctypes.ErrGRPCNotSupportedForLearner):
 		return d, false, nil // refused before raft
 	case !sent:
 		return d, false, nil

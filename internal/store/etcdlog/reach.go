@@ -2,6 +2,7 @@ package etcdlog
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -139,6 +140,10 @@ func (l *Log) servers() string { return strings.Join(l.o.Servers, ",") }
 func unavailable(err error, retryAfter time.Duration) *store.UnavailableError {
 	return &store.UnavailableError{Err: &failure{err}, RetryAfter: retryAfter}
 }
+
+// overloaded returns the error of a request that etcd refused because it has too many: before it did anything, so a
+// transaction was not made.
+func overloaded(err error) error { return fmt.Errorf("%w: %w", store.ErrOverloaded, &failure{err}) }
 
 // failure is the error of a request to etcd.
 type failure struct{ err error }

@@ -28,6 +28,9 @@ var (
 type attempts struct {
 	each time.Duration // of a try; after one that was not answered in time, more: etcd may be slow
 	all  time.Duration
+	// refusable: the request fails at once with store.ErrOverloaded if etcd has too many requests. Otherwise it is
+	// tried again.
+	refusable bool
 }
 
 // longestTry is the longest limit of one try.
@@ -45,14 +48,17 @@ func (a attempts) limit(late int) time.Duration {
 func isLate(err error) bool { return status.Code(err) == codes.DeadlineExceeded }
 
 var (
-	quick = attempts{time.Second, 10 * time.Second}
-	page  = attempts{10 * time.Second, 60 * time.Second}
+	quick = attempts{each: time.Second, all: 10 * time.Second}
+	page  = attempts{each: 10 * time.Second, all: 60 * time.Second}
+	// Those of clients, who can try again themselves.
+	quickOfClient = attempts{quick.each, quick.all, true}
+	pageOfClient  = attempts{page.each, page.all, true}
 	// fencing is shorter: members that have lost their leader, and do not know it yet, never answer.
-	fencing = attempts{250 * time.Millisecond, 10 * time.Second}
+	fencing = attempts{each: 250 * time.Millisecond, all: 10 * time.Second}
 )
 
 // read sends a linearizable read until it is answered. It returns errCompacted, a
-// *store.TooLargeError, store.ErrReset, the context's error, or a *store.UnavailableError.
+// *store.TooLargeError, store.ErrReset, the context's error, a *store.UnavailableError, or what attempts says.
 func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts) (*pb.RangeResponse, error) {
 	began := time.Now()
 	for tries, late := 0, 0; ; tries++ {
@@ -67,6 +73,8 @@ func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts) (*pb.Ran
 			return nil, errCompacted
 		case is(err, rpctypes.ErrGRPCFutureRev):
 			return nil, &store.TooLargeError{Revision: store.Revision(r.Revision), Current: store.Revision(before.revision)}
+		case is(err, rpctypes.ErrGRPCRequestTooManyRequests) && a.refusable:
+			return nil, overloaded(err)
 		case status.Code(err) == codes.ResourceExhausted && !is(err, rpctypes.ErrGRPCRequestTooManyRequests):
 			return nil, fmt.Errorf("%w: %w", errAnswerTooLarge, unavailable(err, 0))
 		case !transient(err) || l.late(began, a):
@@ -111,8 +119,10 @@ func transient(err error) bool {
 }
 
 // Head implements store.Shared.
-func (l *Log) Head(ctx context.Context) (store.Revision, error) {
-	answer, err := l.read(ctx, &pb.RangeRequest{Key: []byte(l.o.Prefix + "/"), CountOnly: true}, quick)
+func (l *Log) Head(ctx context.Context) (store.Revision, error) { return l.head(ctx, quickOfClient) }
+
+func (l *Log) head(ctx context.Context, a attempts) (store.Revision, error) {
+	answer, err := l.read(ctx, &pb.RangeRequest{Key: []byte(l.o.Prefix + "/"), CountOnly: true}, a)
 	if err != nil {
 		return 0, err
 	}
@@ -128,11 +138,11 @@ const (
 )
 
 // pages yields the keys of a range, which begins at start, as of a revision, in pages.
-func (l *Log) pages(ctx context.Context, start, end string, at int64) iter.Seq2[[]*mvccpb.KeyValue, error] {
+func (l *Log) pages(ctx context.Context, start, end string, at int64, a attempts) iter.Seq2[[]*mvccpb.KeyValue, error] {
 	return func(yield func([]*mvccpb.KeyValue, error) bool) {
 		r := &pb.RangeRequest{Key: []byte(start), RangeEnd: []byte(end), Revision: at, Limit: firstPage}
 		for {
-			answer, err := l.read(ctx, r, page)
+			answer, err := l.read(ctx, r, a)
 			if errors.Is(err, errAnswerTooLarge) && r.Limit > 1 { // larger values follow
 				r.Limit /= 2
 				continue
@@ -166,7 +176,7 @@ func (l *Log) ObjectsAt(ctx context.Context, collection string, at store.Revisio
 		if past := base + after + "\x00"; after != "" && past > start {
 			start = past
 		}
-		for kvs, err := range l.pages(ctx, start, rangeEnd(base+prefix), int64(at)) {
+		for kvs, err := range l.pages(ctx, start, rangeEnd(base+prefix), int64(at), pageOfClient) {
 			if errors.Is(err, errCompacted) {
 				err = &store.ExpiredError{Revision: at, Floor: l.floor()}
 			}

@@ -1,0 +1,153 @@
+package etcdlog_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
+)
+
+// scriptedKV forwards requests to a member, after what its scripts say of the next ones. An empty script
+// forwards all.
+type scriptedKV struct {
+	pb.UnimplementedKVServer
+	member pb.KVClient
+
+	mu           sync.Mutex
+	txns, ranges []step
+}
+
+// step is what happens to one request.
+type step int
+
+const (
+	forward step = iota
+	busy         // etcd has too many requests
+	busyOn       // this one, and all after it
+	lost         // the request does not reach the member
+	deaf         // the answer of the member is lost
+)
+
+var errConnection = status.Error(codes.Unavailable, "the connection was lost")
+
+func next(k *scriptedKV, script *[]step) step {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(*script) == 0 {
+		return forward
+	}
+	s := (*script)[0]
+	if s != busyOn {
+		*script = slices.Delete(*script, 0, 1)
+	}
+	return s
+}
+
+func play[T any](s step, request func() (T, error)) (none T, err error) {
+	switch s {
+	case busy, busyOn:
+		return none, rpctypes.ErrGRPCRequestTooManyRequests
+	case lost:
+		return none, errConnection
+	case deaf:
+		if _, err := request(); err != nil {
+			return none, err
+		}
+		return none, errConnection
+	}
+	return request()
+}
+
+func (k *scriptedKV) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return play(next(k, &k.ranges), func() (*pb.RangeResponse, error) { return k.member.Range(ctx, r) })
+}
+
+func (k *scriptedKV) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	return play(next(k, &k.txns), func() (*pb.TxnResponse, error) { return k.member.Txn(ctx, r) })
+}
+
+func (k *scriptedKV) script(txns, ranges []step) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.txns, k.ranges = txns, ranges
+}
+
+// busyLease grants no lease.
+type busyLease struct{ pb.UnimplementedLeaseServer }
+
+func (*busyLease) LeaseGrant(context.Context, *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	return nil, rpctypes.ErrGRPCRequestTooManyRequests
+}
+
+func scripted(t *testing.T) (*etcdlog.Log, *scriptedKV) {
+	t.Helper()
+	c := startCluster(t, 1, nil)
+	conn, err := grpc.NewClient(c.members[0].clients.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	k := &scriptedKV{member: pb.NewKVClient(conn)}
+	return listen(t, func(s *grpc.Server) {
+		pb.RegisterKVServer(s, k)
+		pb.RegisterWatchServer(s, &forwardWatch{member: pb.NewWatchClient(conn)})
+		pb.RegisterLeaseServer(s, new(busyLease))
+	}), k
+}
+
+// TestTooManyRequests: what etcd refuses because it has too many requests fails at once, and was not made. Other
+// reads than those of clients are tried again.
+func TestTooManyRequests(t *testing.T) {
+	l, k := scripted(t)
+	r := propose(t, l, put("pods", "a", "one", 0))
+	k.script([]step{busyOn}, []step{busyOn})
+	_, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{put("pods", "a", "two", r)}})
+	if !errors.Is(err, store.ErrOverloaded) || errors.Is(err, store.ErrUnknown) {
+		t.Errorf("a write: %v", err)
+	}
+	claim := []store.Guard{{Name: "port", Seen: r, Claim: true}}
+	if _, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{put("pods", "b", "one", 0)}, Guards: claim}); !errors.Is(err, store.ErrOverloaded) {
+		t.Errorf("a write with a lease: %v", err)
+	}
+	if _, err := l.Head(t.Context()); !errors.Is(err, store.ErrOverloaded) {
+		t.Errorf("the head: %v", err)
+	}
+	for _, err := range l.ObjectsAt(t.Context(), "pods", r, "", "") {
+		if !errors.Is(err, store.ErrOverloaded) {
+			t.Errorf("a list: %v", err)
+		}
+	}
+	k.script(nil, []step{busy, busy})
+	if all, b := load(t, l); len(all) != 1 || b.Head != r {
+		t.Errorf("loaded %d objects at %d, want one at %d", len(all), b.Head, r)
+	}
+}
+
+// TestTooManyAfterUnknown: a try whose answer was lost is settled although etcd has too many requests meanwhile. Only
+// then is the transaction not made, and says so.
+func TestTooManyAfterUnknown(t *testing.T) {
+	l, k := scripted(t)
+	k.script([]step{deaf, busy, busy}, []step{busy, busy})
+	r := propose(t, l, put("pods", "a", "one", 0))
+	if all, _ := load(t, l); len(all) != 1 || all["pods a"].Modified != r {
+		t.Errorf("got %v, want an object at %d", all, r)
+	}
+	k.script([]step{lost, busy, forward, busyOn}, []step{busy})
+	_, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{put("pods", "b", "one", 0)}})
+	if !errors.Is(err, store.ErrOverloaded) || errors.Is(err, store.ErrUnknown) {
+		t.Errorf("a write that was not made: %v", err)
+	}
+	k.script(nil, nil)
+	if all, _ := load(t, l); len(all) != 1 {
+		t.Errorf("got %d objects, want one", len(all))
+	}
+}
