@@ -28,11 +28,14 @@ import (
 // holds one batch.
 
 const (
-	oldViews   = 4   // views at a time that read from the log
-	oldBatches = 4   // batches at a time for cursors, and for views that lost their tree
-	oldBatch   = 256 // objects or changes of a batch
-	oldBytes   = 1 << 20
-	maxIdle    = 32 // cached trees that no view reads
+	oldViews   = 4 // views at a time that read from the log
+	oldBatches = 4 // batches at a time for cursors, and for views that lost their tree
+	// sharedBatches is the same on a Shared, which takes a while for each batch, and mostly waits: etcd begins with old
+	// watches every 100 ms. All clients continue their watches there when a server was started again.
+	sharedBatches = 32
+	oldBatch      = 256 // objects or changes of a batch
+	oldBytes      = 1 << 20
+	maxIdle       = 32 // cached trees that no view reads
 )
 
 // oldReads bounds the reading of history from the log.
@@ -44,9 +47,12 @@ type oldReads struct {
 	closed bool
 }
 
-func (r *oldReads) start() {
+func (r *oldReads) start(shared bool) {
 	r.views = make(chan struct{}, oldViews)
 	r.batches = make(chan struct{}, oldBatches)
+	if shared {
+		r.batches = make(chan struct{}, sharedBatches)
+	}
 }
 
 func (r *oldReads) close() {
@@ -55,7 +61,7 @@ func (r *oldReads) close() {
 	r.closed = true
 }
 
-// batch calls f, which reads a batch from the log, when at most oldBatches others do. Its
+// batch calls f, which reads a batch from the log, when not too many others do. Its
 // context ends with the caller's and with the store.
 func (s *Store) batch(ctx context.Context, queue bool, f func(context.Context) error) error {
 	if queue {

@@ -227,7 +227,7 @@ func (s *Store) start(o Options, b Bounds, state *State) {
 	s.published.Store(state)
 	s.history.window = b.Head
 	s.aging.start(o, b)
-	s.old.start()
+	s.old.start(o.Shared != nil)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if o.Shared != nil {
 		s.archive, s.follower = o.Shared, newFollower(s, o.Shared, b.Floor)

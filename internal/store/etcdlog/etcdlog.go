@@ -103,6 +103,7 @@ type Log struct {
 	leaser   leaser
 	reach    reach
 	space    space
+	blocks   blocks
 	oldest   atomic.Int64 // the oldest revision that can be read, as far as it is known
 
 	ctx  context.Context // ends with Close

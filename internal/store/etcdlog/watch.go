@@ -237,36 +237,29 @@ var errDone = errors.New("done")
 // Changes implements store.Shared.
 func (l *Log) Changes(ctx context.Context, collection string, after, upTo store.Revision) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		base := l.o.Prefix + "/"
-		if collection != "" {
-			var err error
-			if base, err = l.etcdKey(collection, ""); err != nil {
+		from := int64(after)
+		for from < int64(upTo) && collection != "" {
+			b, err := l.block(ctx, collection, from, int64(upTo))
+			if unavailable := (*store.UnavailableError)(nil); errors.As(err, &unavailable) {
 				yield(store.Entry{}, err)
 				return
 			}
-		}
-		r := scanRange{key: base, end: rangeEnd(base), after: int64(after), upTo: int64(upTo), before: true}
-		if after >= upTo {
-			return
-		}
-		err := l.scan(ctx, r, func(e *mvccpb.Event) error {
-			of, key, ok := l.place(string(e.Kv.Key))
-			if !ok || collection != "" && of != collection {
-				return nil
-			}
-			entry, err := l.entry(ctx, e, of, key)
 			if err != nil {
-				return err
+				break // the block can begin before what is wanted: read that alone
 			}
-			if err := l.before(ctx, &entry, e); err != nil {
-				return err
+			for _, e := range b.from(from) {
+				if e.Revision > upTo || !yield(e, nil) {
+					return
+				}
 			}
-			if !yield(entry, nil) {
-				return errDone
-			}
-			return nil
+			from = max(from, b.through)
+		}
+		stopped := false
+		err := l.eachChange(ctx, collection, from, int64(upTo), func(e store.Entry) bool {
+			stopped = !yield(e, nil)
+			return !stopped
 		})
-		if err != nil && !errors.Is(err, errDone) {
+		if err != nil && !stopped {
 			yield(store.Entry{}, err)
 		}
 	}
