@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -31,13 +30,15 @@ func TestBlocks(t *testing.T) {
 		}
 		last = propose(t, l, writes...)
 	}
-	random := testrand.New(t)
-	seeds := make([]uint64, 8)
-	for i := range seeds {
-		seeds[i] = random.Uint64()
+	var all []store.Entry // of all collections: they are read without blocks
+	for e, err := range l.Changes(t.Context(), "", first, last) {
+		must(t, err)
+		all = append(all, e)
 	}
+	random := testrand.New(t)
 	var readers sync.WaitGroup
-	for _, seed := range seeds {
+	for range 4 {
+		seed := random.Uint64()
 		readers.Go(func() {
 			random := rand.New(rand.NewPCG(seed, 0))
 			for range 10 {
@@ -45,7 +46,21 @@ func TestBlocks(t *testing.T) {
 				upTo := after + store.Revision(random.Uint64N(uint64(last-after)+1))
 				most := random.IntN(80)
 				for _, collection := range []string{"configmaps", "secrets", "pods"} {
-					got, want := changesOf(t, l, collection, collection, after, upTo, most), changesOf(t, l, "", collection, after, upTo, most)
+					want := textOf(all, func(e store.Entry) bool {
+						return e.Collection == collection && e.Revision > after && e.Revision <= upTo
+					}, most)
+					var read []store.Entry
+					for e, err := range l.Changes(t.Context(), collection, after, upTo) {
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if len(read) == most {
+							break
+						}
+						read = append(read, e)
+					}
+					got := textOf(read, func(store.Entry) bool { return true }, most)
 					if got != want {
 						t.Errorf("%s after %d up to %d, at most %d:\ngot  %s\nwant %s", collection, after, upTo, most, got, want)
 					}
@@ -56,23 +71,15 @@ func TestBlocks(t *testing.T) {
 	readers.Wait()
 }
 
-// changesOf reads changes, and returns those of a collection, as text, at most some.
-func changesOf(t *testing.T, l *etcdlog.Log, read, of string, after, upTo store.Revision, most int) string {
+// textOf returns the changes that are wanted, at most some.
+func textOf(all []store.Entry, wanted func(store.Entry) bool, most int) string {
 	var text strings.Builder
 	n := 0
-	for e, err := range l.Changes(t.Context(), read, after, upTo) {
-		if err != nil {
-			t.Error(err)
-			break
+	for _, e := range all {
+		if n < most && wanted(e) {
+			n++
+			fmt.Fprintf(&text, "%d %s %s %d; ", e.Revision, e.Collection, e.Key, len(e.Object.Held))
 		}
-		if e.Collection != of {
-			continue
-		}
-		if n == most {
-			break
-		}
-		n++
-		fmt.Fprintf(&text, "%d %s %d; ", e.Revision, e.Key, len(e.Object.Held))
 	}
 	return text.String()
 }
