@@ -55,8 +55,9 @@ func (s *Store) readLog(ctx context.Context, collection string, p *place, upTo R
 	skip, seen := p.within, 0
 	for e, err := range s.archive.Changes(ctx, collection, p.position, upTo) {
 		if err != nil {
-			if r.looked > 0 {
-				n, *p = r.stop(r.revision, n) // the rest of the revision is not known
+			n = r.before
+			if n > 0 { // the next read begins with this revision, whose rest is not known
+				*p = place{r.revision - 1, 0}
 			}
 			return n, false, s.readError(err)
 		}

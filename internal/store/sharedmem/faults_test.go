@@ -549,6 +549,79 @@ func TestWrongBatch(t *testing.T) {
 	}
 }
 
+// breaking is a Shared whose reads of changes fail after a few.
+type breaking struct {
+	*sharedmem.Member
+	after int
+}
+
+var errBroken = errors.New("the read broke")
+
+func (s *breaking) Changes(ctx context.Context, collection string, after, upTo store.Revision) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		n := 0
+		for e, err := range s.Member.Changes(ctx, collection, after, upTo) {
+			if n++; n > s.after {
+				yield(store.Entry{}, errBroken)
+				return
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+		if n == s.after {
+			yield(store.Entry{}, errBroken)
+		}
+	}
+}
+
+// TestReadBreaks: a cursor and a feed return no part of a revision when a read from the log breaks off within it, and
+// go on with it afterwards.
+func TestReadBreaks(t *testing.T) {
+	worlds(t, 1, func(t *testing.T, w *world) {
+		w.commit(0, write("pods", "a", "", 0))
+		three := []store.Write{write("pods", "b", "", 0), write("pods", "c", "", 0), write("pods", "d", "", 0)}
+		made, err := w.stores[0].Apply(t.Context(), &store.Txn{Writes: three})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := made[0].Modified
+		w.commit(0, write("pods", "e", "", 0))
+		for n := range 6 {
+			broken := &breaking{w.log.Open(), n}
+			s := storetest.Open(t, store.Options{Shared: broken}) // all changes are in the log alone
+			c, err := s.Watch("pods", "", 95)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := s.Feed(95)
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole := []int{0, 0, 1, 1, 1, 4}[n] // whether the revision goes on is not known
+			changes, all := make([]*store.Change, 10), make([]store.CollectionChange, 10)
+			got, err := c.TryNext(t.Context(), changes)
+			fed, _ := f.TryNext(t.Context(), all)
+			if got != whole || fed != got || got == 0 && !errors.Is(err, errBroken) || !c.Whole() {
+				t.Errorf("broken after %d: %d changes, the feed %d, %v", n, got, fed, err)
+			}
+			if at := c.Revision(); got < 4 && at >= end {
+				t.Errorf("broken after %d: the cursor is at %d, and the revision %d was not read", n, at, end)
+			}
+			broken.after = 10
+			rest, err := c.TryNext(t.Context(), changes)
+			if err != nil || got+rest != 5 {
+				t.Errorf("broken after %d: then %d of %d, %v", n, rest, 5-got, err)
+			}
+			if rest, err := f.TryNext(t.Context(), all); err != nil || fed+rest != 5 {
+				t.Errorf("broken after %d: then the feed has %d of %d, %v", n, rest, 5-fed, err)
+			}
+			c.Close()
+			f.Close()
+		}
+	})
+}
+
 // TestHeadHangs: a read of the most recent state does not wait for an answer for ever, nor beyond its
 // context, and one that does not come holds up no later one.
 func TestHeadHangs(t *testing.T) {
