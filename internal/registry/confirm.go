@@ -29,7 +29,7 @@ func (r *Registry) confirmed(ctx context.Context, dryRun bool, attempt func() (O
 	}
 	before := r.Store.Any().Revision()
 	made, err := attempt()
-	if err == nil && (made.Stored == nil || made.removed || made.Stored.Modified > before) || err != nil && !stale(err) {
+	if err == nil && made.committed || err != nil && !stale(err) {
 		return made, err
 	}
 	state, failed := r.Store.MostRecent(ctx)

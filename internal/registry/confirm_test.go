@@ -1,6 +1,9 @@
 package registry_test
 
 import (
+	"context"
+	"iter"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -124,6 +127,107 @@ func TestConfirmedRemoval(t *testing.T) {
 			}
 			if a.Store.Any().Get("configmaps", "default/m") != nil {
 				t.Errorf("%s did not remove the object", what)
+			}
+		}
+	})
+}
+
+// gated is a Shared that delivers no batch above a revision until it is opened for it.
+type gated struct {
+	*sharedmem.Member
+	limit  atomic.Uint64 // zero: none
+	opened chan struct{}
+}
+
+func (g *gated) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.Batch, error] {
+	return func(yield func(store.Batch, error) bool) {
+		for b, err := range g.Member.Follow(ctx, after) {
+			for limit := g.limit.Load(); limit != 0 && uint64(b.Through) > limit; limit = g.limit.Load() {
+				select {
+				case <-g.opened:
+				case <-ctx.Done():
+					return
+				}
+			}
+			if !yield(b, err) {
+				return
+			}
+		}
+	}
+}
+
+// open lets batches through up to a revision; zero: all.
+func (g *gated) open(limit store.Revision) {
+	g.limit.Store(uint64(limit))
+	g.opened <- struct{}{}
+	synctest.Wait()
+}
+
+// calledOnce is a context that calls a function when it is looked at for the first time.
+type calledOnce struct {
+	context.Context
+	f func()
+}
+
+func (c *calledOnce) Err() error {
+	if f := c.f; f != nil {
+		c.f = nil
+		f()
+	}
+	return c.Context.Err()
+}
+
+// TestConfirmedMeanwhile: an update that changes nothing is confirmed although the object has changed since the
+// request began, by another server.
+func TestConfirmedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
+		a := newServer(t, store.Options{Shared: log.Open()})
+		gate := &gated{Member: log.Open(), opened: make(chan struct{})}
+		other, err := store.Open(t.Context(), store.Options{Shared: gate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		b := &server{&registry.Registry{Store: other}, t}
+		at := a.target("configmaps", "default", "m")
+		a.create("configmaps", "default", configMap("m", "", ""))
+		synctest.Wait()
+		start := other.Any().Revision()
+		gate.limit.Store(uint64(start))
+		var versions []store.Revision
+		for _, data := range []string{"1", "2"} {
+			o, err := a.Update(t.Context(), at, body(configMap("m", data, "")), registry.WriteOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			versions = append(versions, o.Stored.Modified)
+			synctest.Wait()
+		}
+		begun := make(chan struct{})
+		ctx := &calledOnce{t.Context(), func() { <-begun }}
+		made := make(chan registry.Object, 1)
+		go func() {
+			o, err := b.Update(ctx, b.target("configmaps", "default", "m"), body(configMap("m", "1", "")), registry.WriteOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			made <- o
+		}()
+		synctest.Wait()
+		gate.open(versions[0]) // b gets the first update within its request, and not the second one
+		if at := other.Any().Revision(); at != versions[0] {
+			t.Fatalf("the server is at %d, want %d", at, versions[0])
+		}
+		close(begun)
+		synctest.Wait()
+		select {
+		case o := <-made:
+			t.Errorf("answered at %d, before the update at %d was there", o.Stored.Modified, versions[1])
+		default:
+			gate.open(0)
+			if o := <-made; o.Stored.Modified <= versions[1] {
+				t.Errorf("the answer is of %d, and the update at %d was before", o.Stored.Modified, versions[1])
 			}
 		}
 	})

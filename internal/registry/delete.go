@@ -96,7 +96,7 @@ func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
 		if conflicts(err) || restarts(err) {
 			continue // decide again by the current version
 		}
-		answer.Warnings, answer.Annotations = w.warnings, w.annotations()
+		answer.Warnings, answer.Annotations, answer.committed = w.warnings, w.annotations(), w.committed
 		return answer, status(err)
 	}
 }
@@ -156,7 +156,7 @@ func (r *Registry) deleteUnreadable(ctx context.Context, w *write, current *stor
 			return Object{}, status(conflictStatus(w.Target, err))
 		}
 	}
-	return Object{Status: &metav1.Status{
+	return Object{committed: !w.dryRun, Status: &metav1.Status{
 		Status:  metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{Name: w.Name, Group: w.Type.Group, Kind: w.Type.Resource},
 	}}, nil

@@ -89,7 +89,6 @@ func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v curr
 	}
 	if removable(w.stored(), next) {
 		_, err := r.commit(ctx, a, store.Write{Collection: w.Type.Collection, Key: current.Key, If: current.Modified})
-		w.removed = err == nil
 		if same {
 			return current, err
 		}

@@ -113,8 +113,8 @@ type Object struct {
 	// none.
 	Annotations map[string]string
 
-	// removed reports that an update has removed the object. Stored has the version from before.
-	removed bool
+	// committed reports that the request has stored something, or removed it.
+	committed bool
 }
 
 var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}

@@ -208,6 +208,7 @@ func (r *Registry) commitOnce(ctx context.Context, a *Attributes, c store.Write)
 	if err != nil {
 		return nil, t.failed(err)
 	}
+	a.w.committed = true
 	return made[t.own], nil
 }
 

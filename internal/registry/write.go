@@ -58,8 +58,8 @@ type write struct {
 	collection bool
 	// mutated: the mutating plugins have been called.
 	mutated bool
-	// removed: the update has removed the object, whose last finalizer it took off.
-	removed bool
+	// committed: the request has stored something, or removed it.
+	committed bool
 	owners  ownership
 	// final is the encoding of the object finalOf, which a webhook has seen; nil: there is none.
 	final   wire.Encoded
@@ -138,7 +138,7 @@ func (w *write) allow(verb string) error {
 
 // answer returns the answer of a verb. Warnings go out with errors, too.
 func (w *write) answer(o *store.Object, created bool, err error) (Object, error) {
-	return Object{Stored: o, Created: created, Warnings: w.warnings, Annotations: w.annotations(), removed: w.removed}, status(err)
+	return Object{Stored: o, Created: created, Warnings: w.warnings, Annotations: w.annotations(), committed: w.committed}, status(err)
 }
 
 // annotations returns the audit annotations of the last attempt.
