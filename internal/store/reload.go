@@ -13,13 +13,11 @@ import (
 // # Loading again
 //
 // When compaction overtakes the follower, the changes up to some revision are lost. The follower
-// then loads the whole state as of a newer revision, and publishes what differs. It does not
-// know the changes in between. So the history in memory begins anew, and:
-//
-//   - cursors of collections that differ, and feeds, get an *ExpiredError, unless the log can
-//     read back what they have not read
-//   - cursors of other collections that had read all go on. If an object was created and deleted
-//     in between, they never see it.
+// then loads the whole state as of a newer revision, and publishes it. It does not know the
+// changes in between: in a collection that is as it was, objects may have been created and
+// deleted. So the history in memory begins anew, for all collections. Cursors and feeds get an
+// *ExpiredError, unless the log can read back what they have not read. Views of collections that
+// are as they were keep their trees.
 
 const (
 	reloadPause     = 100 * time.Millisecond
@@ -68,13 +66,14 @@ func (f *follower) replace(l *loader, b Bounds) {
 		s.unreadable.Store(true)
 	}
 	s.mu.Lock()
+	s.opened = b.Head // for collections that are made from now on
 	for name := range l.parts {
 		s.collectionLocked(name)
 	}
 	for name, c := range *s.names.Load() {
 		f.replaceCollection(c, l.objects(name))
 	}
-	changed := slices.Clone(s.touched)
+	changed := len(s.touched)
 	g := new(group)
 	s.sealAt(g, b.Head)
 	g.keep = false
@@ -88,17 +87,20 @@ func (f *follower) replace(l *loader, b Bounds) {
 	h.window = b.Head
 	h.dropKept()
 	var notified []*topic
-	for _, c := range changed {
+	for _, c := range *s.names.Load() {
 		notified = c.lose(b.Head, notified)
-		h.unpin(func(p *pinned) bool { return p.collection == c })
+	}
+	h.unpin(func(p *pinned) bool { return p.root.Load().root != g.state.root(p.collection) })
+	for _, p := range h.pinned {
+		p.revision = b.Head
 	}
 	s.published.Store(g.state)
 	feeds := h.feeds
 	h.mu.Unlock()
 	s.announce(notified, feeds, g.state)
 	f.raiseFloor()
-	s.o.Note(true, "storage: compaction was faster than this server: the state was loaded again, and watches of the collections that changed end",
-		"from", uint64(was), "to", uint64(b.Head), "collections", len(changed))
+	s.o.Note(true, "storage: compaction was faster than this server: the state was loaded again, and watches end",
+		"from", uint64(was), "to", uint64(b.Head), "changed_collections", changed)
 }
 
 // replaceCollection makes the objects those of the collection, in the tip. The caller holds
