@@ -36,11 +36,9 @@ func (p *Peers) publish(ctx context.Context) error {
 }
 
 func (p *Peers) putEndpoints(ctx context.Context) error {
-	ips := addresses(p.c.Startup.Registry.Store.Any())
-	if len(ips) == 0 { // the last server keeps its address there, as in kube-apiserver
-		return nil
-	}
-	if err := p.c.Startup.PutEndpoints(ctx, ips); err != nil {
+	// The last server keeps its address there, as in kube-apiserver.
+	current := func() []string { return addresses(p.c.Startup.Registry.Store.Any()) }
+	if err := p.c.Startup.PutEndpoints(ctx, current); err != nil {
 		return fmt.Errorf("the endpoints of the Service kubernetes: %w", err)
 	}
 	return nil

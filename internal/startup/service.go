@@ -92,13 +92,22 @@ func (c Config) createService(ctx context.Context) error {
 	})
 }
 
-// PutEndpoints makes the addresses, at least one and in order, the endpoints of the Service `kubernetes`. A
-// port that another server has written stays.
-func (c Config) PutEndpoints(ctx context.Context, ips []string) error {
-	want, slice := c.endpoints(ips), c.slice(ips)
+// PutEndpoints makes the addresses that current returns, in order, the endpoints of the Service `kubernetes`. Without
+// addresses the endpoints stay. A port that another server has written stays, too.
+//
+// PutEndpoints calls current again when another server has written the endpoints meanwhile: then there may be other
+// addresses, too.
+func (c Config) PutEndpoints(ctx context.Context, current func() []string) error {
+	first := current()
+	if len(first) == 0 {
+		return nil
+	}
 	putEndpoints := func(m metav1.Object) error {
-		e := m.(*corev1.Endpoints)
+		e, ips := m.(*corev1.Endpoints), current()
+		want := c.endpoints(ips)
 		switch {
+		case len(ips) == 0:
+			return errUnchanged
 		case len(e.Subsets) != 1 || len(e.Subsets[0].Ports) != 1 || len(e.Subsets[0].NotReadyAddresses) > 0:
 			e.Subsets = want.Subsets
 		case slices.EqualFunc(e.Subsets[0].Addresses, ips, func(a corev1.EndpointAddress, ip string) bool { return a.IP == ip }):
@@ -109,7 +118,11 @@ func (c Config) PutEndpoints(ctx context.Context, ips []string) error {
 		return nil
 	}
 	putSlice := func(m metav1.Object) error {
-		s := m.(*discoveryv1.EndpointSlice)
+		s, ips := m.(*discoveryv1.EndpointSlice), current()
+		if len(ips) == 0 {
+			return errUnchanged
+		}
+		slice := c.slice(ips)
 		same := slices.EqualFunc(s.Endpoints, ips, func(e discoveryv1.Endpoint, ip string) bool {
 			return len(e.Addresses) == 1 && e.Addresses[0] == ip && e.Conditions.Ready != nil && *e.Conditions.Ready
 		})
@@ -121,8 +134,8 @@ func (c Config) PutEndpoints(ctx context.Context, ips []string) error {
 		}
 		return nil
 	}
-	return errors.Join(c.Put(ctx, c.target("", "endpoints"), want, putEndpoints),
-		c.Put(ctx, c.target("discovery.k8s.io", "endpointslices"), slice, putSlice))
+	return errors.Join(c.Put(ctx, c.target("", "endpoints"), c.endpoints(first), putEndpoints),
+		c.Put(ctx, c.target("discovery.k8s.io", "endpointslices"), c.slice(first), putSlice))
 }
 
 // Put creates an object, or edits the stored one.

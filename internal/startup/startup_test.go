@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -368,5 +369,39 @@ func TestService(t *testing.T) {
 	}
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
 		read[struct{}](w, "Namespace", name)
+	}
+}
+
+// TestEndpointsOfPeers: a server whose write of the endpoints meets that of another server writes what the other one has
+// seen, too.
+func TestEndpointsOfPeers(t *testing.T) {
+	w := newWorld(t)
+	w.ensure()
+	all := []string{"192.0.2.1"}
+	meanwhile := 0
+	w.Registry.Plugins = append(w.Registry.Plugins, registry.Plugin{
+		Validate: func(ctx context.Context, a *registry.Attributes) error {
+			if a.Operation == admissionv1.Update && len(all) < 3 {
+				meanwhile++
+				all = append(all, fmt.Sprint("192.0.2.", len(all)+1))
+				own := slices.Clone(all)
+				return w.PutEndpoints(ctx, func() []string { return own })
+			}
+			return nil
+		}})
+	all = append(all, "192.0.2.2")
+	if err := w.PutEndpoints(t.Context(), func() []string { return slices.Clone(all) }); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, a := range read[corev1.Endpoints](w, "Endpoints", "default/kubernetes").Subsets[0].Addresses {
+		got = append(got, a.IP)
+	}
+	var sliced []string
+	for _, e := range read[discoveryv1.EndpointSlice](w, "EndpointSlice", "default/kubernetes").Endpoints {
+		sliced = append(sliced, e.Addresses...)
+	}
+	if meanwhile != 1 || !slices.Equal(got, all) || !slices.Equal(sliced, all) {
+		t.Errorf("another server wrote %d times, and the endpoints are %v and %v, want %v", meanwhile, got, sliced, all)
 	}
 }
