@@ -10,8 +10,9 @@ import (
 // pending has the values of our own transactions under way. Follow takes an object from here instead of
 // decoding it, if the stored bytes are equal.
 type pending struct {
-	mu  sync.Mutex
-	all map[string]pendingValue // by key of etcd
+	mu    sync.Mutex
+	all   map[string]pendingValue // by key of etcd
+	bytes int
 }
 
 type pendingValue struct {
@@ -19,8 +20,11 @@ type pendingValue struct {
 	decoded Decoded
 }
 
-// mostPending limits the values. Those of a failed follower would stay otherwise.
-const mostPending = 2048
+// mostPending and mostPendingBytes limit the values. Those that the follower does not get, because compaction has
+// overtaken it, would stay otherwise.
+const mostPending, mostPendingBytes = 2048, 32 << 20
+
+func (v *pendingValue) size() int { return len(v.stored) + len(v.decoded.Value) }
 
 func (p *pending) add(t *store.Txn, r *request) {
 	p.mu.Lock()
@@ -39,13 +43,24 @@ func (p *pending) add(t *store.Txn, r *request) {
 		if stored.value == nil {
 			continue
 		}
+		v := pendingValue{stored.value, Decoded{Value: bytes.Clone(w.Value), RevisionAt: w.RevisionAt}}
+		p.remove(stored.etcdKey)
 		for key := range p.all {
-			if len(p.all) < mostPending {
+			if len(p.all) < mostPending && p.bytes+v.size() <= mostPendingBytes {
 				break
 			}
-			delete(p.all, key)
+			p.remove(key)
 		}
-		p.all[stored.etcdKey] = pendingValue{stored.value, Decoded{Value: bytes.Clone(w.Value), RevisionAt: w.RevisionAt}}
+		p.all[stored.etcdKey] = v
+		p.bytes += v.size()
+	}
+}
+
+// remove forgets the value of a key, if there is one. The caller holds mu.
+func (p *pending) remove(etcdKey string) {
+	if v, ok := p.all[etcdKey]; ok {
+		p.bytes -= v.size()
+		delete(p.all, etcdKey)
 	}
 }
 
@@ -55,7 +70,7 @@ func (p *pending) drop(r *request) {
 	defer p.mu.Unlock()
 	for i := range r.writes {
 		if v, ok := p.all[r.writes[i].etcdKey]; ok && len(v.stored) > 0 && len(r.writes[i].value) > 0 && &v.stored[0] == &r.writes[i].value[0] {
-			delete(p.all, r.writes[i].etcdKey)
+			p.remove(r.writes[i].etcdKey)
 		}
 	}
 }
@@ -68,6 +83,6 @@ func (p *pending) take(etcdKey []byte, stored []byte) (Decoded, bool) {
 	if !ok || !bytes.Equal(v.stored, stored) {
 		return Decoded{}, false
 	}
-	delete(p.all, string(etcdKey))
+	p.remove(string(etcdKey))
 	return v.decoded, true
 }
