@@ -2,7 +2,10 @@ package beside
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -45,6 +48,8 @@ type cluster struct {
 	etcd     string // its URL
 	db       *clientv3.Client
 	programs map[string]string
+	// controllers are those of Tidemark, as kube-controller-manager's flag has them; empty: all.
+	controllers string
 }
 
 // server is an API server of a cluster.
@@ -119,7 +124,9 @@ func (c *cluster) certificates() {
 	c.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
 	c.must(err)
-	accounts, err := keyutil.MakeEllipticPrivateKeyPEM()
+	signing, err := rsa.GenerateKey(rand.Reader, 2048)
+	c.must(err)
+	accounts, err := keyutil.MarshalPrivateKeyToPEM(signing)
 	c.must(err)
 	for name, data := range map[string][]byte{
 		"server.crt": certificate, "server.key": key, "accounts.key": accounts, "tokens": []byte(token + `,admin,admin,"system:masters"` + "\n"),
@@ -178,7 +185,7 @@ func (c *cluster) serve(kind, address string, more ...string) *server {
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.0.0.0/16", "--disable-admission-plugins=ServiceAccount",
 		"--requestheader-client-ca-file="+file("server.crt"), "--requestheader-allowed-names=front-proxy-client", "--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-")...)
-	cmd.Env = append(os.Environ(), "TIDEMARK_CONTROLLERS=*")
+	cmd.Env = append(os.Environ(), "TIDEMARK_CONTROLLERS="+cmp.Or(c.controllers, "*"))
 	s := &server{cluster: c, kind: kind, url: fmt.Sprintf("https://127.0.0.1:%d", port), process: c.start(cmd)}
 	s.client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	c.Cleanup(s.client.CloseIdleConnections)
