@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,16 +71,21 @@ func unreadable(o *store.Object) error {
 	return nil
 }
 
+// transformError is what errors about values that cannot be decrypted begin with. The key follows.
+const transformError = "unable to transform key"
+
 // allReadable returns an error unless all objects of a list can be read, whatever it selects.
 func (r *Registry) allReadable(t Target, all iter.Seq2[*store.Object, error]) error {
 	for o, err := range all {
 		if err != nil {
 			return err
 		}
-		if why := o.Unreadable(); why != "" {
+		if why := o.Unreadable(); strings.HasPrefix(why, transformError) {
+			return unreadable(o) // it names the key
+		} else if why != "" {
 			at := t
 			at.Namespace, at.Name = t.split(o.Key)
-			return apierrors.NewInternalError(fmt.Errorf("unable to transform key %q: %s", storageKey(at), why))
+			return apierrors.NewInternalError(fmt.Errorf("%s %q: %s", transformError, storageKey(at), why))
 		}
 	}
 	return nil

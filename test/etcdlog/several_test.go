@@ -301,6 +301,9 @@ func TestUnreadable(t *testing.T) {
 	}
 	_, err = maps.List(ctx, metav1.ListOptions{})
 	fails("list", err)
+	if n := strings.Count(err.Error(), "unable to transform key"); n != 1 {
+		t.Errorf("the error of a list names the key %d times: %v", n, err)
+	}
 	if _, err := client.CoreV1().ConfigMaps("kube-system").List(ctx, metav1.ListOptions{}); err != nil {
 		t.Errorf("the list of another namespace: %v", err)
 	}
