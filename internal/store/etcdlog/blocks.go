@@ -31,6 +31,8 @@ const (
 	// mostBlocksBytes, apart from those that are read. The bytes are those of objects, and entryBytes for each
 	// change and each block.
 	mostBlockBytes, mostBlocksBytes, entryBytes = 2 << 20, 32 << 20, 256
+	// mostReads limits the blocks that are read at a time: a reader may give up, and its block is read nevertheless.
+	mostReads = 32
 	// blockLife is how long a block stays after its last use.
 	blockLife = 30 * time.Second
 )
@@ -50,6 +52,8 @@ type block struct {
 
 // blocks are those that were read, by collection.
 type blocks struct {
+	reads chan struct{} // has a value for each block that is being read
+
 	mu    sync.Mutex
 	all   map[string][]*block
 	bytes int64
@@ -129,6 +133,8 @@ func (c *blocks) plan(collection string, after, upTo, floor int64) *block {
 
 // readBlock reads the changes of a block, and keeps it if that succeeds.
 func (l *Log) readBlock(collection string, b *block) {
+	l.blocks.reads <- struct{}{}
+	defer func() { <-l.blocks.reads }()
 	b.through = b.end
 	b.err = l.eachChange(l.ctx, collection, b.after, b.end, func(e store.Entry) bool {
 		if n := len(b.entries); n > 0 && b.bytes >= mostBlockBytes && e.Revision != b.entries[n-1].Revision {
