@@ -60,7 +60,7 @@ type write struct {
 	mutated bool
 	// committed: the request has stored something, or removed it.
 	committed bool
-	owners  ownership
+	owners    ownership
 	// final is the encoding of the object finalOf, which a webhook has seen; nil: there is none.
 	final   wire.Encoded
 	finalOf runtime.Object

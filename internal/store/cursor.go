@@ -163,6 +163,7 @@ type Cursor struct {
 	collection *collection
 	replica    *Replica // nil: it reads up to the head
 	topic      *topic   // nil once closed
+	epoch      uint32   // of the collection, when it began
 	position   Revision // place.position, of what it selects
 	index      int      // in topic.cursors
 
@@ -189,6 +190,7 @@ func (s *Store) Watch(collection, prefix string, after Revision) (*Cursor, error
 	c := &Cursor{store: s, collection: s.collection(collection), position: after, ready: make(chan struct{}, 1)}
 	c.group.Store(new(Group))
 	s.history.mu.Lock()
+	c.epoch = c.collection.epoch.Load()
 	c.collection.join(c, prefix)
 	s.history.mu.Unlock()
 	if s.closed.Load() { // Close may have missed it
@@ -334,6 +336,9 @@ func (c *Cursor) TryNext(ctx context.Context, buf []*Change) (int, error) {
 		if c.ended() {
 			return 0, ErrClosed
 		}
+		if c.epoch != c.collection.epoch.Load() {
+			return 0, &ExpiredError{Revision: c.position, Floor: c.head()}
+		}
 		if n, ok := c.TryRecent(buf); ok {
 			return n, nil
 		}
@@ -351,6 +356,9 @@ func (c *Cursor) TryNext(ctx context.Context, buf []*Change) (int, error) {
 // TryRecent is TryNext for changes that are in memory. If it is not ok, only TryNext can
 // tell.
 func (c *Cursor) TryRecent(buf []*Change) (n int, ok bool) {
+	if c.epoch != c.collection.epoch.Load() {
+		return 0, false
+	}
 	for {
 		upTo, pending := c.pending()
 		if !pending || len(buf) == 0 {

@@ -40,6 +40,8 @@ type follower struct {
 	log   Shared
 	floor atomic.Uint64 // Batch.Floor, a Revision
 
+	publishing sync.Mutex // held while a state is made and published
+
 	flights flights
 	barrier barrier
 
@@ -59,6 +61,7 @@ func openShared(ctx context.Context, o Options) (*Store, error) {
 	s.looping.Do(func() {
 		s.loop.Go(s.follower.run)
 		s.loop.Go(s.follower.age)
+		s.loop.Go(s.follower.heal)
 	})
 	return s, nil
 }
@@ -133,6 +136,8 @@ func (f *follower) note(err error) {
 // publish makes the changes of a batch readable.
 func (f *follower) publish(b *Batch) error {
 	s := f.store
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
 	if err := b.check(s.Any().revision); err != nil {
 		return err
 	}

@@ -96,6 +96,9 @@ type recent struct {
 	trimmed Revision // all changes above it are in records
 	newest  Revision // of the newest record; without records at least that of any change
 	topics  map[string]*topic
+	// epoch changes when objects change without a revision: cursors from before are expired. See heal.go. history.mu
+	// guards its changes.
+	epoch atomic.Uint32
 }
 
 // record is a change with hashes that decide quickly whether a cursor selects it.
@@ -219,7 +222,7 @@ func (s *Store) trim(floor Revision) {
 		h.bytes.Add(-o.bytes)
 		h.unpaid += o.bytes
 		h.order.pop()
-		h.dropKept()
+		h.dropKept(h.window)
 	}
 	if s.inMemory && h.window > before {
 		// Nothing can be read back from such a log.
@@ -237,11 +240,11 @@ func (s *Store) trim(floor Revision) {
 	}
 }
 
-// dropKept drops kept states that are older than the window: they hold versions that are
-// no longer counted. The caller holds history.mu.
-func (h *history) dropKept() {
+// dropKept drops kept states that are older than a revision, such as the window: they hold
+// versions that are no longer counted. The caller holds history.mu.
+func (h *history) dropKept(before Revision) {
 	n := 0
-	for n < len(h.kept) && h.kept[n].state.revision < h.window {
+	for n < len(h.kept) && h.kept[n].state.revision < before {
 		h.bytes.Add(-h.kept[n].bytes)
 		h.kept[n] = keptState{}
 		n++

@@ -61,6 +61,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // replace publishes a state that was loaded.
 func (f *follower) replace(l *loader, b Bounds) {
 	s := f.store
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
 	was := s.Any().revision
 	if l.unreadable.Load() {
 		s.unreadable.Store(true)
@@ -74,33 +76,47 @@ func (f *follower) replace(l *loader, b Bounds) {
 		f.replaceCollection(c, l.objects(name))
 	}
 	changed := len(s.touched)
+	f.renew(b.Head, b.Floor, nil)
+	s.o.Note(true, "storage: compaction was faster than this server: the state was loaded again, and watches end",
+		"from", uint64(was), "to", uint64(b.Head), "changed_collections", changed)
+}
+
+// renew publishes the tip as the state at a revision, without the changes that led to it. The history in memory begins
+// anew. Cursors of the collections in ended get an *ExpiredError. The caller holds publishing and s.mu, which renew
+// unlocks.
+func (f *follower) renew(at, floor Revision, ended []*collection) {
+	s, was := f.store, f.store.Any().revision
 	g := new(group)
-	s.sealAt(g, b.Head)
+	s.sealAt(g, at)
 	g.keep = false
 	g.state.time = s.time
 	s.mu.Unlock()
 	s.trim(was) // all of the history in memory
-	f.floor.Store(max(f.floor.Load(), uint64(b.Floor)))
+	f.floor.Store(max(f.floor.Load(), uint64(floor)))
 
 	h := &s.history
 	h.mu.Lock()
-	h.window = b.Head
-	h.dropKept()
+	h.window = at
+	h.dropKept(at + 1)
 	var notified []*topic
 	for _, c := range *s.names.Load() {
-		notified = c.lose(b.Head, notified)
+		notified = c.lose(at, notified)
 	}
 	h.unpin(func(p *pinned) bool { return p.root.Load().root != g.state.root(p.collection) })
 	for _, p := range h.pinned {
-		p.revision = b.Head
+		p.revision = at
+	}
+	for _, c := range ended {
+		c.epoch.Add(1)
 	}
 	s.published.Store(g.state)
 	feeds := h.feeds
 	h.mu.Unlock()
 	s.announce(notified, feeds, g.state)
+	for _, c := range ended {
+		c.wakeAll()
+	}
 	f.raiseFloor()
-	s.o.Note(true, "storage: compaction was faster than this server: the state was loaded again, and watches end",
-		"from", uint64(was), "to", uint64(b.Head), "changed_collections", changed)
 }
 
 // replaceCollection makes the objects those of the collection, in the tip. The caller holds
@@ -120,7 +136,7 @@ func (f *follower) replaceCollection(c *collection, objects []*Object) {
 			set(objects[0].Key, nil, objects[0])
 			objects = objects[1:]
 		default:
-			if old[0].Modified != objects[0].Modified {
+			if old[0].Modified != objects[0].Modified || (old[0].Unreadable() == "") != (objects[0].Unreadable() == "") {
 				set(old[0].Key, old[0], objects[0])
 			}
 			old, objects = old[1:], objects[1:]

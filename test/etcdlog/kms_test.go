@@ -152,7 +152,7 @@ func TestServerKMSRotation(t *testing.T) {
 }
 
 // TestKMSDown: while a KMS plugin is down, the values that need it are tried for a while all together, not each, by a start
-// and by a follower. When it is back, values are read.
+// and by a follower. When it is back, values are read, and those that could not be read, too.
 func TestKMSDown(t *testing.T) {
 	c, p := startCluster(t, 1, nil), kmstest.Start(t, "k1")
 	path := kmsConfig(t, p)
@@ -194,6 +194,16 @@ func TestKMSDown(t *testing.T) {
 	if took := time.Since(start); took > 8*time.Second || stood.Load() != secrets {
 		t.Errorf("following without the plugin took %v, and %d Secrets cannot be read; want a short time and %d", took, stood.Load(), secrets)
 	}
+	healing, err := encryption.Load(encryption.Config{Path: path, Now: now})
+	must(t, err)
+	shared, _, err := (&etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}).OpenShared(t.Context(), healing)
+	must(t, err)
+	objects, err := store.Open(t.Context(), store.Options{Shared: shared})
+	must(t, err)
+	t.Cleanup(func() { objects.Close() })
+	if objects.Any().Get("secrets", "ns/s0").Unreadable() == "" {
+		t.Error("a Secret can be read without the plugin")
+	}
 	p.Restart(t)
 	reader.Await(t.Context())
 	must(t, reader.Health())
@@ -201,6 +211,16 @@ func TestKMSDown(t *testing.T) {
 	for _, e := range changes(t, l, head, last) {
 		if why := e.Object.Unreadable(); why != "" {
 			t.Errorf("%s cannot be read after the plugin is back: %s", e.Key, why)
+		}
+	}
+	healing.Await(t.Context())
+	must(t, healing.Health())
+	for objects.HasUnreadable() { // until the time limit of the test
+		time.Sleep(50 * time.Millisecond)
+	}
+	for o := range objects.Any().Snapshot("secrets").Scan("", "") {
+		if why := o.Unreadable(); why != "" {
+			t.Errorf("%s cannot be read after the plugin is back: %s", o.Key, why)
 		}
 	}
 }

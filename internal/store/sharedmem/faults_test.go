@@ -768,3 +768,147 @@ func TestOpenOvertaken(t *testing.T) {
 		})
 	}
 }
+
+// sealed is a Shared that cannot read the objects with some keys.
+type sealed struct {
+	*sharedmem.Member
+	mu   sync.Mutex
+	keys []string
+}
+
+func (s *sealed) hides(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.keys, key)
+}
+
+func (s *sealed) unseal(keys ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys = slices.DeleteFunc(s.keys, func(key string) bool { return slices.Contains(keys, key) })
+}
+
+func (s *sealed) seen(o *store.Object) *store.Object {
+	if o != nil && s.hides(o.Key) {
+		return store.NewUnreadable(o.Key, o.Created, o.Modified, "the key is missing")
+	}
+	return o
+}
+
+func (s *sealed) Load(ctx context.Context, load func(string, *store.Object) error) (store.Bounds, error) {
+	return s.Member.Load(ctx, func(collection string, o *store.Object) error { return load(collection, s.seen(o)) })
+}
+
+func (s *sealed) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.Batch, error] {
+	return func(yield func(store.Batch, error) bool) {
+		for b, err := range s.Member.Follow(ctx, after) {
+			for i := range b.Entries {
+				b.Entries[i].Object = s.seen(b.Entries[i].Object)
+			}
+			if !yield(b, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *sealed) ObjectsAt(ctx context.Context, collection string, at store.Revision, prefix, after string) iter.Seq2[*store.Object, error] {
+	return func(yield func(*store.Object, error) bool) {
+		for o, err := range s.Member.ObjectsAt(ctx, collection, at, prefix, after) {
+			if err == nil && s.hides(o.Key) {
+				yield(nil, errors.New("the key is missing"))
+				return
+			}
+			if !yield(o, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestHealed: an object that could not be read is there when its value can be read, without a new revision. Cursors of its
+// collection are expired; others go on.
+func TestHealed(t *testing.T) {
+	worlds(t, 1, func(t *testing.T, w *world) {
+		w.commit(0, write("secrets", "ns/a", "one", 0))
+		b := w.commit(0, write("secrets", "ns/b", "one", 0))
+		old := w.commit(0, write("pods", "ns/p", "one", 0))
+		shared := &sealed{Member: w.log.Open(), keys: []string{"ns/a", "ns/b", "ns/c"}}
+		s := storetest.Open(t, store.Options{Shared: shared})
+		for i := range 30 { // no stand-in of the first page of anything
+			w.commit(0, write("secrets", fmt.Sprint("ns/x", i), "one", 0))
+		}
+		c := w.commit(0, write("secrets", "ns/c", "one", 0))
+		p := w.commit(0, write("pods", "ns/p", "two", old.Modified))
+		synctest.Wait()
+		at := s.Any().Revision()
+		secrets, behind := watch(w, s, "secrets", at), watch(w, s, "secrets", b.Modified)
+		pods, podsBehind := watch(w, s, "pods", at), watch(w, s, "pods", old.Modified)
+		held := s.Hold(t.Context(), "secrets")
+		defer held.Close()
+		buf := make([]*store.Change, 100)
+		readable := func(what string, want ...bool) {
+			t.Helper()
+			for i, key := range []string{"ns/a", "ns/b", "ns/c"} {
+				if is := s.Any().Get("secrets", key).Unreadable() == ""; is != want[i] {
+					t.Errorf("%s: %s is readable: %v", what, key, is)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		readable("before", false, false, false)
+		if !s.HasUnreadable() {
+			t.Error("nothing is unreadable")
+		}
+		shared.unseal("ns/a", "ns/c")
+		time.Sleep(time.Minute)
+		readable("after a minute", true, false, true)
+		if got := s.Any().Revision(); got != at || s.Any().Get("secrets", "ns/c").Modified != c.Modified {
+			t.Errorf("the state is at %d, want %d", got, at)
+		}
+		expired := new(*store.ExpiredError)
+		for _, cursor := range []*store.Cursor{secrets, behind} {
+			if n, err := cursor.TryNext(t.Context(), buf); n != 0 || !errors.As(err, expired) {
+				t.Errorf("a watch of the collection: %d, %v", n, err)
+			}
+		}
+		if n, err := pods.TryNext(t.Context(), buf); n != 0 || err != nil {
+			t.Errorf("a watch of another collection: %d, %v", n, err)
+		}
+		if n, err := podsBehind.TryNext(t.Context(), buf); n != 1 || err != nil || buf[0].Revision != p.Modified {
+			t.Errorf("a watch of another collection that has not read all: %d, %v", n, err)
+		}
+		if n, err := watch(w, s, "secrets", b.Modified).TryNext(t.Context(), buf); n != 31 || err != nil || buf[30].After.Unreadable() != "" {
+			t.Errorf("a watch from before: %d, %v", n, err)
+		}
+		count := 0
+		for o, err := range held.Scan("ns/c", "") { // a list under way goes on from the log
+			if count++; err != nil || o.Unreadable() != "" {
+				t.Errorf("a list under way: %v, %v", o, err)
+			}
+		}
+		if count != 1 {
+			t.Errorf("a list under way has %d objects, want 1", count)
+		}
+		shared.unseal("ns/b")
+		time.Sleep(time.Minute)
+		readable("in the end", true, true, true)
+		if s.HasUnreadable() {
+			t.Error("the store still has what cannot be read")
+		}
+		w.commit(0, write("secrets", "ns/c", "two", c.Modified))
+		synctest.Wait()
+		for r := b.Modified; r <= s.Any().Revision(); r++ {
+			v, err := s.Exact(t.Context(), "secrets", r, 0)
+			if err != nil {
+				t.Fatalf("secrets at %d: %v", r, err)
+			}
+			for o, err := range v.Scan("", "") {
+				if err != nil || o.Unreadable() != "" {
+					t.Errorf("secrets at %d: %v, %v", r, o, err)
+				}
+			}
+			v.Close()
+		}
+	})
+}
