@@ -1,0 +1,76 @@
+package etcdlog_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
+)
+
+// TestBlockOfLargeRevision: the end of a lease deletes more bytes in one revision than all blocks may have. A reader that
+// continues behind it gets the next change.
+func TestBlockOfLargeRevision(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	l := open(t, c, nil)
+	server := c.members[0].etcd.Server
+	lease, err := server.LeaseGrant(t.Context(), &pb.LeaseGrantRequest{TTL: 3600})
+	must(t, err)
+	large := "0:" + strings.Repeat("x", 1<<20)
+	for i := range 34 {
+		_, err := server.Put(t.Context(), &pb.PutRequest{Key: fmt.Appendf(nil, "%s/events/ns/%d", prefix, i), Value: []byte(large), Lease: lease.ID})
+		must(t, err)
+	}
+	_, err = server.LeaseRevoke(t.Context(), &pb.LeaseRevokeRequest{ID: lease.ID})
+	must(t, err)
+	after, err := l.Head(t.Context())
+	must(t, err)
+	last := propose(t, l, put("events", "ns/next", "small", 0))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	n := 0
+	for e, err := range l.Changes(ctx, "events", after, last) {
+		if err != nil {
+			t.Fatalf("the change at %d did not come: %v", last, err)
+		}
+		if n++; e.Revision != last {
+			t.Errorf("a change at %d", e.Revision)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d changes, want one", n)
+	}
+}
+
+// TestBlockBeforePosition: a reader that lacks the last change alone does not read and decode megabytes before it.
+func TestBlockBeforePosition(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	var decoded atomic.Int64
+	l := open(t, c, func(o *etcdlog.Options) {
+		decode := o.Codec.Decode
+		o.Codec.Decode = func(ctx context.Context, collection, key string, stored []byte) (etcdlog.Decoded, error) {
+			decoded.Add(int64(len(stored)))
+			return decode(ctx, collection, key, stored)
+		}
+	})
+	text := strings.Repeat("x", 100<<10)
+	var last store.Revision
+	for i := range 400 {
+		last = propose(t, l, put("configmaps", fmt.Sprintf("ns/%d", i), text, 0))
+	}
+	began := time.Now()
+	n := 0
+	for _, err := range l.Changes(t.Context(), "configmaps", last-1, last) {
+		must(t, err)
+		n++
+	}
+	if bytes := decoded.Load(); n != 1 || bytes > 4<<20 {
+		t.Errorf("for %d change of 100 KiB, %d MiB were decoded in %v", n, bytes>>20, time.Since(began))
+	}
+}
