@@ -9,6 +9,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
@@ -72,5 +73,54 @@ func TestBlockBeforePosition(t *testing.T) {
 	}
 	if bytes := decoded.Load(); n != 1 || bytes > 4<<20 {
 		t.Errorf("for %d change of 100 KiB, %d MiB were decoded in %v", n, bytes>>20, time.Since(began))
+	}
+}
+
+// stuckWatch is an etcd whose first watch sends nothing, like that of a member whose disk hangs.
+type stuckWatch struct{ gapWatch }
+
+func (g *stuckWatch) Watch(stream pb.Watch_WatchServer) error {
+	g.mu.Lock()
+	g.watches++
+	stuck := g.watches == 1
+	g.mu.Unlock()
+	if !stuck {
+		return g.gapWatch.Watch(stream)
+	}
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	if err := stream.Send(&pb.WatchResponse{Header: gapHeader, Created: true}); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+// TestBlockOfStuckMember: a watch that hangs holds up the reader that began it, and not those that come later.
+func TestBlockOfStuckMember(t *testing.T) {
+	g := new(stuckWatch)
+	l := listen(t, func(s *grpc.Server) {
+		pb.RegisterKVServer(s, g)
+		pb.RegisterWatchServer(s, g)
+	})
+	read := func() (n int, err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		for _, err := range l.Changes(ctx, "pods", 2, 4) {
+			if err != nil {
+				return n, err
+			}
+			n++
+		}
+		return n, nil
+	}
+	if n, err := read(); err == nil {
+		t.Fatalf("the first reader has %d changes", n)
+	}
+	for range 3 {
+		if n, err := read(); n != 2 || err != nil {
+			t.Errorf("a later reader: %d changes, %v", n, err)
+		}
 	}
 }
