@@ -3,6 +3,7 @@ package etcdlog_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
@@ -122,5 +124,33 @@ func TestBlockOfStuckMember(t *testing.T) {
 		if n, err := read(); n != 2 || err != nil {
 			t.Errorf("a later reader: %d changes, %v", n, err)
 		}
+	}
+}
+
+// TestOutdatedTooManyRequests: an update that changes nothing does not wait when etcd has too many requests, after a
+// key was rotated.
+func TestOutdatedTooManyRequests(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	conn, err := grpc.NewClient(c.members[0].clients.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	k := &scriptedKV{member: pb.NewKVClient(conn)}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	s := grpc.NewServer()
+	pb.RegisterKVServer(s, k)
+	go func() { _ = s.Serve(listener) }()
+	t.Cleanup(s.Stop)
+	rotated := codec()
+	rotated.Rotated = func(string) bool { return true }
+	l, err := etcdlog.Open(etcdlog.Options{Servers: []string{"http://" + listener.Addr().String()}, Codec: rotated, CompactionInterval: -1})
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	propose(t, l, put("pods", "a", "one", 0))
+	k.script(nil, []step{busyOn})
+	began := time.Now()
+	outdated := l.Outdated("pods", "a")
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %v, and the object is outdated: %v", took, outdated)
 	}
 }
