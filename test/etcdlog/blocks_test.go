@@ -1,13 +1,21 @@
 package etcdlog_test
 
 import (
+	"context"
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -22,8 +30,13 @@ func TestBlocks(t *testing.T) {
 	last := first
 	for i := range 60 {
 		writes := []store.Write{put("configmaps", fmt.Sprintf("default/a%d", i), large, 0)}
-		if i%3 == 0 { // two changes of one revision
+		switch {
+		case i%3 == 0: // two changes of one revision
 			writes = append(writes, put("configmaps", fmt.Sprintf("default/b%d", i), "small", 0))
+		case i%3 == 1:
+			writes = append(writes, put("configmaps", fmt.Sprintf("default/b%d", i-1), "changed", last))
+		default:
+			writes = append(writes, del("configmaps", fmt.Sprintf("default/b%d", i-2), last))
 		}
 		if i%5 == 0 {
 			writes = append(writes, put("secrets", fmt.Sprintf("default/s%d", i), "small", 0))
@@ -78,8 +91,162 @@ func textOf(all []store.Entry, wanted func(store.Entry) bool, most int) string {
 	for _, e := range all {
 		if n < most && wanted(e) {
 			n++
-			fmt.Fprintf(&text, "%d %s %s %d; ", e.Revision, e.Collection, e.Key, len(e.Object.Held))
+			fmt.Fprintf(&text, "%d %s %s %s %s; ", e.Revision, e.Collection, e.Key, sumOf(e.Before), sumOf(e.Object))
 		}
 	}
 	return text.String()
+}
+
+// sumOf identifies a version of an object, or none.
+func sumOf(o *store.Object) string {
+	if o == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d:%x", o.Modified, sha256.Sum256(o.Bytes()))
+}
+
+// decodes makes a log count the bytes that it decodes.
+func decodes(t *testing.T, c *cluster) (*etcdlog.Log, *atomic.Int64) {
+	t.Helper()
+	n := new(atomic.Int64)
+	return open(t, c, func(o *etcdlog.Options) {
+		decode := o.Codec.Decode
+		o.Codec.Decode = func(ctx context.Context, collection, key string, stored []byte) (etcdlog.Decoded, error) {
+			n.Add(int64(len(stored)))
+			return decode(ctx, collection, key, stored)
+		}
+	}), n
+}
+
+// TestBlocksShared: many readers of the same changes read and decode them once.
+func TestBlocksShared(t *testing.T) {
+	l, decoded := decodes(t, startCluster(t, 1, nil))
+	text := strings.Repeat("x", 100<<10)
+	first, err := l.Head(t.Context())
+	must(t, err)
+	last := first
+	for i := range 60 {
+		last = propose(t, l, put("configmaps", fmt.Sprintf("ns/%d", i), text, 0))
+	}
+	var readers sync.WaitGroup
+	for range 16 {
+		readers.Go(func() {
+			n := 0
+			for _, err := range l.Changes(t.Context(), "configmaps", first, last) {
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				n++
+			}
+			if n != 60 {
+				t.Errorf("a reader has %d changes, want 60", n)
+			}
+		})
+	}
+	readers.Wait()
+	if bytes := decoded.Load(); bytes > 7<<20 {
+		t.Errorf("%d MiB were decoded for 16 readers of 6 MiB", bytes>>20)
+	}
+}
+
+// TestBlockOfLargeRevision: the end of a lease deletes more bytes in one revision than all blocks may have. A reader that
+// continues after it gets the next change.
+func TestBlockOfLargeRevision(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	l := open(t, c, nil)
+	server := c.members[0].etcd.Server
+	lease, err := server.LeaseGrant(t.Context(), &pb.LeaseGrantRequest{TTL: 3600})
+	must(t, err)
+	large := "0:" + strings.Repeat("x", 1<<20)
+	for i := range 34 {
+		_, err := server.Put(t.Context(), &pb.PutRequest{Key: fmt.Appendf(nil, "%s/events/ns/%d", prefix, i), Value: []byte(large), Lease: lease.ID})
+		must(t, err)
+	}
+	_, err = server.LeaseRevoke(t.Context(), &pb.LeaseRevokeRequest{ID: lease.ID})
+	must(t, err)
+	after, err := l.Head(t.Context())
+	must(t, err)
+	last := propose(t, l, put("events", "ns/next", "small", 0))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	n := 0
+	for e, err := range l.Changes(ctx, "events", after, last) {
+		if err != nil {
+			t.Fatalf("the change at %d did not come: %v", last, err)
+		}
+		if n++; e.Revision != last {
+			t.Errorf("a change at %d", e.Revision)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d changes, want one", n)
+	}
+}
+
+// TestBlockBeforePosition: a reader that lacks the last change alone does not read and decode megabytes before it.
+func TestBlockBeforePosition(t *testing.T) {
+	l, decoded := decodes(t, startCluster(t, 1, nil))
+	text := strings.Repeat("x", 100<<10)
+	var last store.Revision
+	for i := range 400 {
+		last = propose(t, l, put("configmaps", fmt.Sprintf("ns/%d", i), text, 0))
+	}
+	n := 0
+	for _, err := range l.Changes(t.Context(), "configmaps", last-1, last) {
+		must(t, err)
+		n++
+	}
+	if bytes := decoded.Load(); n != 1 || bytes > 4<<20 {
+		t.Errorf("for %d change of 100 KiB, %d MiB were decoded", n, bytes>>20)
+	}
+}
+
+// stuckWatch is an etcd whose first watch sends nothing, like that of a member whose disk hangs.
+type stuckWatch struct{ gapWatch }
+
+func (g *stuckWatch) Watch(stream pb.Watch_WatchServer) error {
+	g.mu.Lock()
+	g.watches++
+	stuck := g.watches == 1
+	g.mu.Unlock()
+	if !stuck {
+		return g.gapWatch.Watch(stream)
+	}
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	if err := stream.Send(&pb.WatchResponse{Header: gapHeader, Created: true}); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+// TestBlockOfStuckMember: a watch that hangs holds up the reader that began it, and not those that come later.
+func TestBlockOfStuckMember(t *testing.T) {
+	g := new(stuckWatch)
+	l := listen(t, func(s *grpc.Server) {
+		pb.RegisterKVServer(s, g)
+		pb.RegisterWatchServer(s, g)
+	})
+	read := func() (n int, err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		for _, err := range l.Changes(ctx, "pods", 2, 4) {
+			if err != nil {
+				return n, err
+			}
+			n++
+		}
+		return n, nil
+	}
+	if n, err := read(); err == nil {
+		t.Fatalf("the first reader has %d changes", n)
+	}
+	for range 3 {
+		if n, err := read(); n != 2 || err != nil {
+			t.Errorf("a later reader: %d changes, %v", n, err)
+		}
+	}
 }

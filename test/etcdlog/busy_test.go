@@ -151,3 +151,21 @@ func TestTooManyAfterUnknown(t *testing.T) {
 		t.Errorf("got %d objects, want one", len(all))
 	}
 }
+
+// TestOutdatedTooManyRequests: after a key was rotated, an update that changes nothing asks etcd whether the object is
+// outdated. When etcd has too many requests, the update is tried without the answer.
+func TestOutdatedTooManyRequests(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	conn, err := grpc.NewClient(c.members[0].clients.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	k, rotated := &scriptedKV{member: pb.NewKVClient(conn)}, codec()
+	rotated.Rotated = func(string) bool { return true }
+	l := listenWith(t, rotated, func(s *grpc.Server) { pb.RegisterKVServer(s, k) })
+	propose(t, l, put("pods", "a", "one", 0))
+	k.script(nil, []step{busy, lost})
+	outdated := l.Outdated("pods", "a")
+	if left := len(k.ranges); !outdated || left != 1 {
+		t.Errorf("outdated: %v, with %d requests left, want one", outdated, left)
+	}
+}

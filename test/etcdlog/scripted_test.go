@@ -21,13 +21,18 @@ import (
 // listen serves a scripted etcd and returns a log of it.
 func listen(t *testing.T, register func(*grpc.Server)) *etcdlog.Log {
 	t.Helper()
+	return listenWith(t, codec(), register)
+}
+
+func listenWith(t *testing.T, c etcdlog.Codec, register func(*grpc.Server)) *etcdlog.Log {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	s := grpc.NewServer()
 	register(s)
 	go func() { _ = s.Serve(listener) }()
 	t.Cleanup(s.Stop)
-	l, err := etcdlog.Open(etcdlog.Options{Servers: []string{"http://" + listener.Addr().String()}, Codec: codec(), CompactionInterval: -1})
+	l, err := etcdlog.Open(etcdlog.Options{Servers: []string{"http://" + listener.Addr().String()}, Codec: c, CompactionInterval: -1})
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
 	return l
@@ -144,7 +149,11 @@ func (g *gapWatch) Watch(stream pb.Watch_WatchServer) error {
 		if r == 3 && incomplete {
 			continue
 		}
-		if err := stream.Send(&pb.WatchResponse{Header: gapHeader, Events: []*mvccpb.Event{{Kv: gapKV(r)}}}); err != nil {
+		e := &mvccpb.Event{Kv: gapKV(r)}
+		if first.GetCreateRequest().PrevKv && r > 2 {
+			e.PrevKv = gapKV(r - 1)
+		}
+		if err := stream.Send(&pb.WatchResponse{Header: gapHeader, Events: []*mvccpb.Event{e}}); err != nil {
 			return err
 		}
 	}

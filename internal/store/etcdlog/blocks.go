@@ -3,6 +3,7 @@ package etcdlog
 import (
 	"context"
 	"errors"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -18,45 +19,44 @@ import (
 // for it, however few are wanted. When a server was started again, each of its clients continues its watches, and reads
 // the same changes in pieces. So changes of a collection are read in blocks, which readers share for a while:
 //
-//	revisions   0           4096        8192        12288       13000 (asked for)
-//	            [  block    ][ block                 ][ block   ]
+//	revisions       1000        5000        7000     8000 (requested)
+//	first reader                [ block 1  ][ block 2 ]
+//	second reader   [ block 3  ][ block 1  ][ block 2 ]
 //
-// A block begins at a multiple of blockRevisions, or where another one ends. It ends where the next one begins, where the
-// reader's range ends, or when it is large.
+// A block begins at the position of the reader for which it is read. It ends where the next one begins, at the end of the
+// reader's range, or when it is large. A block that has no reader any more before it is complete is given up.
 
 const (
-	// Blocks begin at multiples of blockRevisions, so that readers that are a few revisions apart share them.
-	blockRevisions = 4096
-	// A block ends with mostBlockBytes, or with the revision that exceeds them. All together have at most
-	// mostBlocksBytes, apart from those that are read. The bytes are those of objects, and entryBytes for each
-	// change and each block.
-	mostBlockBytes, mostBlocksBytes, entryBytes = 2 << 20, 32 << 20, 256
-	// mostReads limits the blocks that are read at a time: a reader may give up, and its block is read nevertheless.
-	mostReads = 32
+	// mostBlockBytes ends a block after the revision that reaches it. mostBlocksBytes is the limit of all blocks
+	// together, not counting reads in progress. The bytes are those of objects, entryBytes for each change, and
+	// blockBytes for each block.
+	mostBlockBytes, mostBlocksBytes = 2 << 20, 32 << 20
+	entryBytes, blockBytes          = 256, 16 << 10
 	// blockLife is how long a block stays after its last use.
 	blockLife = 30 * time.Second
 )
 
 // block has the changes of a collection with after < revision <= through.
 type block struct {
-	after, end int64         // through is not above the end
-	done       chan struct{} // closed when the rest is set
+	after, end int64 // through is not above the end
+	cancel     context.CancelFunc
+	done       chan struct{} // closed when the next four are set
 
 	through int64
 	entries []store.Entry // in order
 	bytes   int64
 	err     error
 
-	used time.Time // guarded by blocks.mu
+	used    time.Time // guarded by blocks.mu, as the next one
+	readers int       // that wait for it, or return its changes
 }
 
-// blocks are those that were read, by collection.
+// blocks are those that are complete or being read, by collection.
 type blocks struct {
-	reads chan struct{} // has a value for each block that is being read
-
 	mu    sync.Mutex
 	all   map[string][]*block
-	bytes int64
+	bytes int64       // of those that are complete
+	aging *time.Timer // nil: there are no blocks to age
 }
 
 // from returns the entries after a revision.
@@ -64,31 +64,34 @@ func (b *block) from(after int64) []store.Entry {
 	return b.entries[sort.Search(len(b.entries), func(i int) bool { return int64(b.entries[i].Revision) > after }):]
 }
 
-// block returns a block that was begun at or before a revision. Its changes behind the revision are the next ones; it may
-// have none. It reads the block if no other reader has done so.
-func (l *Log) block(ctx context.Context, collection string, after, upTo int64) (*block, error) {
+// block returns the block that covers the changes after a revision, and reads it if necessary. The block may end before
+// the revision. The caller calls leave when it does not need the block any more.
+func (l *Log) block(ctx context.Context, collection string, after, upTo int64) (b *block, leave func(), err error) {
 	c := &l.blocks
 	c.mu.Lock()
-	b := c.find(collection, after)
-	if b == nil {
-		b = c.plan(collection, after, upTo, int64(l.floor()))
-		if c.all == nil {
-			c.all = map[string][]*block{}
-		}
-		c.all[collection] = append(c.all[collection], b)
-		l.work.Go(func() { l.readBlock(collection, b) })
+	if b = c.find(collection, after); b == nil {
+		var reading context.Context
+		b = c.plan(collection, after, upTo)
+		reading, b.cancel = context.WithCancel(l.ctx)
+		l.work.Go(func() { l.readBlock(reading, collection, b) })
 	}
-	b.used = time.Now()
+	b.readers++
 	c.mu.Unlock()
+	leave = func() { c.leave(collection, b) }
 	select {
 	case <-b.done:
-		return b, b.err
+		err = b.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
 	}
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return b, leave, nil
 }
 
-// find returns a block that has the change behind a revision, or may have it when it is read. The caller holds mu.
+// find returns the block that covers the change after a revision, or nil. The caller holds mu.
 func (c *blocks) find(collection string, after int64) *block {
 	for _, b := range c.all[collection] {
 		if b.after <= after && after < b.reaches() {
@@ -100,14 +103,13 @@ func (c *blocks) find(collection string, after int64) *block {
 
 // reaches returns the revision that the block ends with, or may end with.
 func (b *block) reaches() int64 {
-	if b.read() {
+	if b.complete() {
 		return b.through
 	}
 	return b.end
 }
 
-// read reports whether the block was read.
-func (b *block) read() bool {
+func (b *block) complete() bool {
 	select {
 	case <-b.done:
 		return true
@@ -116,27 +118,41 @@ func (b *block) read() bool {
 	}
 }
 
-// plan returns a block that is not above upTo and can have the change behind a revision. The floor is the oldest revision
-// that can be read. The caller holds mu.
-func (c *blocks) plan(collection string, after, upTo, floor int64) *block {
-	b := &block{after: max(after/blockRevisions*blockRevisions, floor), end: upTo, done: make(chan struct{}), bytes: entryBytes}
+// plan adds a block that begins after a revision. The caller holds mu.
+func (c *blocks) plan(collection string, after, upTo int64) *block {
+	b := &block{after: after, end: upTo, done: make(chan struct{}), bytes: blockBytes}
 	for _, other := range c.all[collection] {
-		if other.after <= after {
-			b.after = max(b.after, other.reaches())
-		} else {
+		if other.after > after {
 			b.end = min(b.end, other.after)
 		}
 	}
-	b.after = min(b.after, after)
+	if c.all == nil {
+		c.all = map[string][]*block{}
+	}
+	c.all[collection] = append(c.all[collection], b)
 	return b
 }
 
-// readBlock reads the changes of a block, and keeps it if that succeeds.
-func (l *Log) readBlock(collection string, b *block) {
-	l.blocks.reads <- struct{}{}
-	defer func() { <-l.blocks.reads }()
+// leave ends the use of a block by a reader.
+func (c *blocks) leave(collection string, b *block) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.used = time.Now()
+	if b.readers--; b.readers > 0 {
+		return
+	}
+	if !b.complete() {
+		b.cancel()
+		c.remove(collection, b)
+	}
+	c.shrink(mostBlocksBytes, time.Time{})
+}
+
+// readBlock reads the changes of a block.
+func (l *Log) readBlock(ctx context.Context, collection string, b *block) {
+	defer b.cancel()
 	b.through = b.end
-	b.err = l.eachChange(l.ctx, collection, b.after, b.end, func(e store.Entry) bool {
+	b.err = l.eachChange(ctx, collection, b.after, b.end, func(e store.Entry) bool {
 		if n := len(b.entries); n > 0 && b.bytes >= mostBlockBytes && e.Revision != b.entries[n-1].Revision {
 			b.through = int64(b.entries[n-1].Revision)
 			return false
@@ -153,53 +169,60 @@ func (l *Log) readBlock(collection string, b *block) {
 	c := &l.blocks
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(b.done)
-	c.bytes += b.bytes
-	if b.err != nil {
+	kept := slices.Contains(c.all[collection], b)
+	if kept && b.err != nil {
 		c.remove(collection, b)
+		kept = false
 	}
-	c.shrink(mostBlocksBytes, time.Time{})
+	if close(b.done); !kept {
+		return
+	}
+	c.bytes += b.bytes
+	if c.aging == nil {
+		c.aging = time.AfterFunc(blockLife, c.age)
+	}
 }
 
-// remove forgets a block that was read. The caller holds mu.
+// remove forgets a block. The caller holds mu.
 func (c *blocks) remove(collection string, b *block) {
-	c.bytes -= b.bytes
-	kept := c.all[collection][:0:0]
-	for _, other := range c.all[collection] {
-		if other != b {
-			kept = append(kept, other)
-		}
+	if b.complete() {
+		c.bytes -= b.bytes
 	}
-	if c.all[collection] = kept; len(kept) == 0 {
+	c.all[collection] = slices.DeleteFunc(c.all[collection], func(other *block) bool { return other == b })
+	if len(c.all[collection]) == 0 {
 		delete(c.all, collection)
 	}
 }
 
-// shrink forgets the blocks that were used last before a time, and more, until the rest has at most so many bytes. The
-// caller holds mu.
-func (c *blocks) shrink(most int64, before time.Time) {
+// shrink evicts the blocks without readers that were not used since a time, then the least recently used ones, until the
+// complete blocks fit into most bytes. The caller holds mu.
+func (c *blocks) shrink(most int64, since time.Time) {
 	for {
 		var oldest *block
 		var of string
 		for collection, all := range c.all {
 			for _, b := range all {
-				if b.read() && (oldest == nil || b.used.Before(oldest.used)) {
+				if b.readers == 0 && b.complete() && (oldest == nil || b.used.Before(oldest.used)) {
 					oldest, of = b, collection
 				}
 			}
 		}
-		if oldest == nil || c.bytes <= most && !oldest.used.Before(before) {
+		if oldest == nil || c.bytes <= most && !oldest.used.Before(since) {
 			return
 		}
 		c.remove(of, oldest)
 	}
 }
 
-// age forgets the blocks that were not used for a while.
+// age evicts the blocks that were not used for blockLife, and looks again later while there are others.
 func (c *blocks) age() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shrink(mostBlocksBytes, time.Now().Add(-blockLife))
+	c.aging = nil
+	if len(c.all) > 0 {
+		c.aging = time.AfterFunc(blockLife, c.age)
+	}
 }
 
 // eachChange calls a function for the changes of a collection, or of all if the name is empty, in order, until it

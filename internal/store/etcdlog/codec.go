@@ -135,7 +135,7 @@ func (l *Log) Outdated(collection, key string) bool {
 	if err != nil {
 		return false
 	}
-	answer, err := l.read(l.ctx, &pb.RangeRequest{Key: []byte(at)}, quick)
+	answer, err := l.read(l.ctx, &pb.RangeRequest{Key: []byte(at)}, quickOfClient)
 	if err != nil || len(answer.Kvs) == 0 {
 		return err != nil
 	}

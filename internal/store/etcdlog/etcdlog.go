@@ -135,7 +135,7 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{o: o, log: o.Logger, members: m, blocks: blocks{reads: make(chan struct{}, mostReads)}}
+	l := &Log{o: o, log: o.Logger, members: m}
 	m.options = append(m.options, grpc.WithUnaryInterceptor(l.intercept))
 	conn, err := m.dialAll()
 	if err != nil {

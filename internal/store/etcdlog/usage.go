@@ -36,7 +36,6 @@ func (l *Log) usageLoop() {
 			return
 		}
 		l.poll(l.ctx)
-		l.blocks.age()
 		pause := l.o.UsageInterval
 		if l.space.full.Load() {
 			pause = min(pause, fullInterval)

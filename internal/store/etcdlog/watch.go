@@ -138,6 +138,12 @@ type scanRange struct {
 // progressPause is the pause between two questions for the progress of a watch.
 const progressPause = 30 * time.Millisecond
 
+// scanPatience is how long a scan waits for a message. A member reads all changes up to the present before it sends the
+// first one.
+const scanPatience = 10 * time.Second
+
+var errScanStalled = fmt.Errorf("etcd: a watch of the past has sent nothing for %v", scanPatience)
+
 // scan calls a function for each event of a range, in order. The function ends the scan with an
 // error, which scan returns. A compaction that overtakes it is an *ExpiredError.
 func (l *Log) scan(ctx context.Context, r scanRange, f func(*mvccpb.Event) error) error {
@@ -174,6 +180,10 @@ func (e *scanError) Error() string { return e.err.Error() }
 
 // scanOnce is a scan with one watch. It moves r.after on.
 func (l *Log) scanOnce(ctx context.Context, r *scanRange, f func(*mvccpb.Event) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := time.AfterFunc(scanPatience, func() { cancel(errScanStalled) })
+	defer stalled.Stop()
 	w, err := openWatch(ctx, l.scans, &pb.WatchCreateRequest{Key: []byte(r.key), RangeEnd: []byte(r.end), StartRevision: r.after + 1, PrevKv: r.before})
 	if err != nil {
 		return l.scanFailed(err, r)
@@ -184,9 +194,13 @@ func (l *Log) scanOnce(ctx context.Context, r *scanRange, f func(*mvccpb.Event) 
 	go w.keepAsking(stop, func() bool { return true })
 	for {
 		events, progress, h, err := w.next()
+		if context.Cause(ctx) == errScanStalled { //nolint:errorlint // it is set as it is
+			return l.scanFailed(errScanStalled, r)
+		}
 		if err != nil {
 			return l.scanFailed(err, r)
 		}
+		stalled.Reset(scanPatience)
 		if err := l.seen.checkCluster(h); err != nil {
 			return err
 		}
@@ -239,20 +253,22 @@ func (l *Log) Changes(ctx context.Context, collection string, after, upTo store.
 	return func(yield func(store.Entry, error) bool) {
 		from := int64(after)
 		for from < int64(upTo) && collection != "" {
-			b, err := l.block(ctx, collection, from, int64(upTo))
+			b, leave, err := l.block(ctx, collection, from, int64(upTo))
 			if unavailable := (*store.UnavailableError)(nil); errors.As(err, &unavailable) {
 				yield(store.Entry{}, err)
 				return
 			}
 			if err != nil {
-				break // the block can begin before what is wanted: read that alone
+				break // the block may begin before from, or end after upTo: read what is requested alone
 			}
 			for _, e := range b.from(from) {
 				if e.Revision > upTo || !yield(e, nil) {
+					leave()
 					return
 				}
 			}
 			from = max(from, b.through)
+			leave()
 		}
 		stopped := false
 		err := l.eachChange(ctx, collection, from, int64(upTo), func(e store.Entry) bool {

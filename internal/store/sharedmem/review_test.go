@@ -32,7 +32,6 @@ func TestUnreadableInHistory(t *testing.T) {
 	})
 }
 
-
 // TestHealedFeed: a feed, by which controllers follow the store, does not pass over an object that can be read again.
 func TestHealedFeed(t *testing.T) {
 	worlds(t, 1, func(t *testing.T, w *world) {
