@@ -54,7 +54,8 @@ type kms struct {
 	rotated atomic.Bool
 
 	checking sync.Mutex // one check at a time
-	version  string     // of the plugin's API; guarded by checking
+	version  string     // of the plugin's API; guarded by checking, as the next one
+	well     time.Time  // when the plugin was well at the last time
 	health   atomic.Pointer[error]
 
 	calling sync.Mutex // held during a call for a data key; locked before mu
@@ -160,8 +161,14 @@ func (k *kms) check(ctx context.Context) error {
 	defer k.checking.Unlock()
 	err := k.checkStatus(ctx)
 	before := *k.health.Swap(&err)
-	if err == nil && before != nil {
+	switch {
+	case err == nil && before != nil:
 		k.succeeded() // it is back
+	case err != nil && before == nil:
+		k.endStreakBefore(k.well) // an outage has its own patience
+	}
+	if err == nil {
+		k.well = k.now()
 	}
 	return err
 }
@@ -384,6 +391,15 @@ func (k *kms) succeeded() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.failing = streak{}
+}
+
+// endStreakBefore ends a streak of failed calls that began before a time.
+func (k *kms) endStreakBefore(at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.failing.first.Before(at) {
+		k.failing = streak{}
+	}
 }
 
 // exhausted reports whether calls for data keys have failed for longer than patience.

@@ -403,6 +403,15 @@ func (s *Store) pendingAt(r Revision) *group {
 func (s *Store) apply(p *proposed) {
 	s.bytes += objectBytes(p.object) - s.owned(p.change.Before)
 	c := p.collection
+	if p.change.Before.isUnreadable() {
+		delete(s.standIns, p.change.Before)
+	}
+	if p.object.isUnreadable() {
+		if s.standIns == nil {
+			s.standIns = map[*Object]*collection{}
+		}
+		s.standIns[p.object] = c
+	}
 	if !c.touched {
 		c.touched = true
 		s.touched = append(s.touched, c)

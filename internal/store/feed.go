@@ -14,6 +14,7 @@ type Feed struct {
 	store *Store
 	ready chan struct{}
 	place
+	epoch  uint32 // of the history, when it began
 	closed bool
 }
 
@@ -37,6 +38,7 @@ func (s *Store) Feed(after Revision) (*Feed, error) {
 	h.mu.Lock()
 	// A new slice each time: the leader walks the one it saw without the lock.
 	h.feeds = append(slices.Clip(h.feeds), f)
+	f.epoch = h.epoch.Load()
 	h.mu.Unlock()
 	f.remind()
 	if s.closed.Load() { // Close may have missed it
@@ -70,6 +72,9 @@ func (f *Feed) TryNext(ctx context.Context, buf []CollectionChange) (int, error)
 			return 0, ErrClosed
 		}
 		upTo := f.store.Any().revision
+		if f.epoch != f.store.history.epoch.Load() {
+			return 0, &ExpiredError{Revision: f.position, Floor: upTo}
+		}
 		if upTo <= f.position || len(buf) == 0 {
 			return 0, nil
 		}

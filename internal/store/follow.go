@@ -222,8 +222,10 @@ func (f *follower) change(e *Entry) (proposed, bool) {
 		from.Time = s.time
 		made.change.origin = from
 	}
+	if e.Object.isUnreadable() || before.isUnreadable() {
+		s.noteUnreadable(e.Revision)
+	}
 	if why := e.Object.Unreadable(); why != "" {
-		s.unreadable.Store(true)
 		s.o.Note(true, "storage: an object cannot be read, and requests for it fail", "collection", e.Collection, "key", e.Key, "err", why)
 	}
 	if o := e.Object; o != nil && s.o.packs(e.Collection, len(o.Held)) {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -14,7 +13,7 @@ import (
 // stand-ins at the revision at hand, which is no change of the log. What had read the stand-ins has to read again:
 //
 //   - the history in memory ends; what is older is read from the log
-//   - cursors of the collections get an *ExpiredError
+//   - cursors of the collections, and all feeds, get an *ExpiredError
 
 const (
 	healEach = 10 * time.Second
@@ -34,82 +33,70 @@ func (f *follower) heal() {
 			return
 		case <-ticker.C:
 		}
-		if !s.unreadable.Load() {
-			continue
-		}
-		healed := map[string]map[*Object]*Object{}
-		for name := range *s.names.Load() {
-			if objects := f.readAgain(name); len(objects) > 0 {
-				healed[name] = objects
-			}
-		}
-		f.replaceStandIns(healed)
-	}
-}
-
-// readAgain returns the objects of a collection that can be read now, by their stand-ins.
-func (f *follower) readAgain(collection string) map[*Object]*Object {
-	state, healed, failed := f.store.Any(), map[*Object]*Object{}, 0
-	all := standIns(state.Snapshot(collection))
-	for i, start := 0, rand.IntN(max(len(all), 1)); i < len(all) && failed < mostUnhealed; i++ {
-		standIn := all[(start+i)%len(all)]
-		if o := f.readOne(collection, standIn, state.revision); o != nil {
-			healed[standIn] = o
-		} else {
-			failed++
+		if s.unreadable.Load() {
+			f.healOnce()
 		}
 	}
-	return healed
 }
 
-func standIns(s Snapshot) (all []*Object) {
-	for o := range s.Scan("", "") {
-		if o.Unreadable() != "" {
-			all = append(all, o)
-		}
-	}
-	return all
-}
-
-// readOne returns the object of a stand-in, or nil if it still cannot be read.
-func (f *follower) readOne(collection string, standIn *Object, at Revision) (found *Object) {
-	f.store.batch(f.ctx, true, func(ctx context.Context) error {
-		for o, err := range f.log.ObjectsAt(ctx, collection, at, standIn.Key, "") {
-			if err == nil && o.Key == standIn.Key && o.Modified == standIn.Modified && o.Unreadable() == "" {
-				found = o
-			}
-			break
-		}
-		return nil
-	})
-	return found
-}
-
-// replaceStandIns publishes the objects in the places of their stand-ins, where those are still there.
-func (f *follower) replaceStandIns(healed map[string]map[*Object]*Object) {
+func (f *follower) healOnce() {
 	s := f.store
-	f.publishing.Lock()
-	defer f.publishing.Unlock()
-	at := s.Any().revision
+	s.history.mu.Lock()
+	window := s.history.window
+	s.history.mu.Unlock()
+	waiting := map[*collection][]*Object{}
 	s.mu.Lock()
-	for name, objects := range healed {
-		c := s.collectionLocked(name)
-		for standIn, o := range objects {
-			if c.tip.get(standIn.Key) == standIn {
+	for o, c := range s.standIns {
+		waiting[c] = append(waiting[c], o)
+	}
+	if len(waiting) == 0 && window >= s.unreadableUpTo {
+		s.unreadable.Store(false)
+	}
+	s.mu.Unlock()
+	healed := map[*Object]*Object{} // by their stand-ins
+	for c, standIns := range waiting {
+		f.readAgain(c.name, standIns, healed)
+	}
+	if len(healed) == 0 {
+		return
+	}
+	_, changed := f.renew(0, 0, true, func() {
+		for standIn, o := range healed {
+			if c := s.standIns[standIn]; c != nil { // it still has its place
 				s.apply(&proposed{collection: c, key: o.Key, object: o, change: &Change{Before: standIn, After: o}})
 			}
 		}
-	}
-	if changed := slices.Clone(s.touched); len(changed) > 0 {
-		f.renew(at, 0, changed)
+	})
+	if len(changed) > 0 {
 		s.o.Note(false, "storage: objects that could not be read can be read again, and watches of their collections end", "collections", len(changed))
-	} else {
-		s.mu.Unlock()
 	}
-	for name := range *s.names.Load() {
-		if len(standIns(s.Any().Snapshot(name))) > 0 {
-			return
+}
+
+// readAgain adds the objects of a collection that can be read now.
+func (f *follower) readAgain(collection string, standIns []*Object, healed map[*Object]*Object) {
+	at, failed := f.store.Any().revision, 0
+	for i, start := 0, rand.IntN(len(standIns)); i < len(standIns) && failed < mostUnhealed; i++ {
+		standIn := standIns[(start+i)%len(standIns)]
+		o, err := f.readOne(collection, standIn, at)
+		if o == nil {
+			failed++
+			f.note(err)
+		} else {
+			healed[standIn] = o
 		}
 	}
-	s.unreadable.Store(false)
+}
+
+// readOne returns the object of a stand-in, or nil if it still cannot be read, or has changed.
+func (f *follower) readOne(collection string, standIn *Object, at Revision) (found *Object, err error) {
+	err = f.store.batch(f.ctx, true, func(ctx context.Context) error {
+		for o, err := range f.log.ObjectsAt(ctx, collection, at, standIn.Key, "") {
+			if err == nil && o.Key == standIn.Key && o.Modified == standIn.Modified && !o.isUnreadable() {
+				found = o
+			}
+			return err
+		}
+		return nil
+	})
+	return found, err
 }

@@ -38,6 +38,10 @@ type history struct {
 	bytes  atomic.Int64 // that history takes, see above
 	caches atomic.Int64 // the part of it that Charge added
 
+	// epoch changes when objects change without a revision: feeds from before are expired. See heal.go. mu guards its
+	// changes.
+	epoch atomic.Uint32
+
 	mu     sync.Mutex
 	order  deque[ordered]
 	kept   []keptState

@@ -61,32 +61,41 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // replace publishes a state that was loaded.
 func (f *follower) replace(l *loader, b Bounds) {
 	s := f.store
-	f.publishing.Lock()
-	defer f.publishing.Unlock()
-	was := s.Any().revision
-	if l.unreadable.Load() {
-		s.unreadable.Store(true)
-	}
-	s.mu.Lock()
-	s.opened = b.Head // for collections that are made from now on
-	for name := range l.parts {
-		s.collectionLocked(name)
-	}
-	for name, c := range *s.names.Load() {
-		f.replaceCollection(c, l.objects(name))
-	}
-	changed := len(s.touched)
-	f.renew(b.Head, b.Floor, nil)
+	was, changed := f.renew(b.Head, b.Floor, false, func() {
+		s.opened = b.Head // for collections that are made from now on
+		for name := range l.parts {
+			s.collectionLocked(name)
+		}
+		for name, c := range *s.names.Load() {
+			f.replaceCollection(c, l.objects(name))
+		}
+		if len(s.standIns) > 0 {
+			s.noteUnreadable(b.Head)
+		}
+	})
 	s.o.Note(true, "storage: compaction was faster than this server: the state was loaded again, and watches end",
-		"from", uint64(was), "to", uint64(b.Head), "changed_collections", changed)
+		"from", uint64(was), "to", uint64(b.Head), "changed_collections", len(changed))
 }
 
-// renew publishes the tip as the state at a revision, without the changes that led to it. The history in memory begins
-// anew. Cursors of the collections in ended get an *ExpiredError. The caller holds publishing and s.mu, which renew
-// unlocks.
-func (f *follower) renew(at, floor Revision, ended []*collection) {
-	s, was := f.store, f.store.Any().revision
+// renew changes the tip by a function, and publishes it as the state at a revision; zero: the published one. The
+// history in memory begins anew there. If expire is true, cursors of the changed collections and all feeds get an
+// *ExpiredError. It returns the revision that was published before, and the collections that the function changed. If
+// nothing has changed, nothing is published.
+func (f *follower) renew(at, floor Revision, expire bool, change func()) (was Revision, changed []*collection) {
+	s := f.store
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
+	was = s.Any().revision
+	if at == 0 {
+		at = was
+	}
 	g := new(group)
+	s.mu.Lock()
+	change()
+	if changed = slices.Clone(s.touched); at == was && len(changed) == 0 {
+		s.mu.Unlock()
+		return was, nil
+	}
 	s.sealAt(g, at)
 	g.keep = false
 	g.state.time = s.time
@@ -106,17 +115,23 @@ func (f *follower) renew(at, floor Revision, ended []*collection) {
 	for _, p := range h.pinned {
 		p.revision = at
 	}
-	for _, c := range ended {
-		c.epoch.Add(1)
+	if expire {
+		h.epoch.Add(1)
+		for _, c := range changed {
+			c.epoch.Add(1)
+		}
 	}
 	s.published.Store(g.state)
 	feeds := h.feeds
 	h.mu.Unlock()
 	s.announce(notified, feeds, g.state)
-	for _, c := range ended {
-		c.wakeAll()
+	if expire {
+		for _, c := range changed {
+			c.wakeAll()
+		}
 	}
 	f.raiseFloor()
+	return was, changed
 }
 
 // replaceCollection makes the objects those of the collection, in the tip. The caller holds
@@ -136,7 +151,7 @@ func (f *follower) replaceCollection(c *collection, objects []*Object) {
 			set(objects[0].Key, nil, objects[0])
 			objects = objects[1:]
 		default:
-			if old[0].Modified != objects[0].Modified || (old[0].Unreadable() == "") != (objects[0].Unreadable() == "") {
+			if old[0].Modified != objects[0].Modified || old[0].isUnreadable() != objects[0].isUnreadable() {
 				set(old[0].Key, old[0], objects[0])
 			}
 			old, objects = old[1:], objects[1:]
@@ -154,8 +169,7 @@ func (l *loader) objects(name string) []*Object {
 	return p.objects
 }
 
-// lose records that the changes of the collection up to a revision are not in memory, which are
-// not known. It appends all of its topics to notified.
+// lose records that the changes of the collection up to a revision are not in memory. It appends all of its topics to notified.
 func (c *recent) lose(r Revision, notified []*topic) []*topic {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -128,7 +128,7 @@ type Store struct {
 	floor       atomic.Uint64                          // the oldest revision that can be read, a Revision
 	names       atomic.Pointer[map[string]*collection] // those that were used
 	indexes     atomic.Pointer[map[string]int]         // State.indexes of the next state
-	opened      Revision                               // the head when the store was opened
+	opened      Revision                               // the head when the store was opened, or loaded again
 	base        Revision                               // of a fork: that of its parent's state; otherwise zero
 	inMemory    bool                                   // Bounds.InMemory of the log
 
@@ -138,18 +138,21 @@ type Store struct {
 	quota   quota
 	room    room
 	old     oldReads
-	// unreadable: some object is a stand-in, or was one.
-	unreadable atomic.Bool
-	arrival    arrival
-	measured   measured
-	closed     atomic.Bool
-	closeOnce  sync.Once
-	closeErr   error
-	done       chan struct{} // closed when the store closes
-	stop       context.CancelFunc
-	ctx        context.Context // ends when the store closes
-	loop       sync.WaitGroup
-	looping    sync.Once // starts loop
+	// unreadable: the state or the history in memory has a stand-in. mu guards the next two: the stand-ins of the tip
+	// with their collections, and the newest revision with a stand-in.
+	unreadable     atomic.Bool
+	standIns       map[*Object]*collection
+	unreadableUpTo Revision
+	arrival        arrival
+	measured       measured
+	closed         atomic.Bool
+	closeOnce      sync.Once
+	closeErr       error
+	done           chan struct{} // closed when the store closes
+	stop           context.CancelFunc
+	ctx            context.Context // ends when the store closes
+	loop           sync.WaitGroup
+	looping        sync.Once // starts loop
 }
 
 // collection is one collection of the store. Its index in a State never changes.
@@ -196,7 +199,15 @@ func (l *loader) store(o Options, b Bounds) *Store {
 		indexes[name] = c.index
 	}
 	state := &State{revision: b.Head, indexes: indexes, roots: roots(nil).with(slices.Collect(maps.Values(names))), bytes: l.bytes.Load(), time: b.Time}
-	s.unreadable.Store(l.unreadable.Load())
+	if len(l.standIns) > 0 {
+		s.standIns = map[*Object]*collection{}
+	}
+	for _, o := range l.standIns {
+		s.standIns[o.Object] = names[o.collection]
+	}
+	if len(l.standIns) > 0 {
+		s.noteUnreadable(b.Head)
+	}
 	s.committer.start(state, 1)
 	s.start(o, b, state)
 	s.account()
@@ -245,10 +256,16 @@ func (s *Store) startLoop() {
 type loader struct {
 	o     *Options
 	bytes atomic.Int64 // State.bytes
-	// unreadable: some object is a stand-in.
-	unreadable atomic.Bool
-	mu         sync.Mutex
-	parts      map[string]*loaderPart
+	mu    sync.Mutex
+	parts map[string]*loaderPart
+	// standIns are the objects that could not be read; guarded by mu, too.
+	standIns []loadedObject
+}
+
+// loadedObject is an object of a collection.
+type loadedObject struct {
+	collection string
+	*Object
 }
 
 type loaderPart struct {
@@ -271,8 +288,10 @@ func (l *loader) load(name string, o *Object) error {
 		packLoaded(o)
 	}
 	l.bytes.Add(objectBytes(o))
-	if o.Unreadable() != "" {
-		l.unreadable.Store(true)
+	if o.isUnreadable() {
+		l.mu.Lock()
+		l.standIns = append(l.standIns, loadedObject{name, o})
+		l.mu.Unlock()
 	}
 	p.mu.Lock()
 	p.objects = append(p.objects, o)

@@ -47,10 +47,18 @@ func quoted(s string) string {
 	}, s))
 }
 
+func (o *Object) isUnreadable() bool { return o != nil && o.mark.Load()&isUnreadable != 0 }
+
+// noteUnreadable records that the state or the history at a revision has a stand-in. The caller holds s.mu.
+func (s *Store) noteUnreadable(at Revision) {
+	s.unreadableUpTo = max(s.unreadableUpTo, at)
+	s.unreadable.Store(true)
+}
+
 // Unreadable returns why the object is the stand-in of one that cannot be read; empty: it is none. The
 // object may be nil.
 func (o *Object) Unreadable() string {
-	if o == nil || o.mark.Load()&isUnreadable == 0 {
+	if !o.isUnreadable() {
 		return ""
 	}
 	b := o.Bytes()
@@ -61,6 +69,6 @@ func (o *Object) Unreadable() string {
 	return "the stored value cannot be read"
 }
 
-// HasUnreadable reports whether the store may have objects that cannot be read, now or in its history. It
-// is cheap.
+// HasUnreadable reports whether the store may have objects that cannot be read, now or in its history in
+// memory. It is cheap.
 func (s *Store) HasUnreadable() bool { return s.unreadable.Load() }
