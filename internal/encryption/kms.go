@@ -50,7 +50,7 @@ type kms struct {
 	log     *slog.Logger
 
 	state atomic.Pointer[kmsState] // nil: the plugin has not been well yet
-	// rotated: what current returned before may be wrong now. It is set before state changes.
+	// rotated reports that the plugin changed its key since values were first read. It is set before state changes.
 	rotated atomic.Bool
 
 	checking sync.Mutex // one check at a time

@@ -41,7 +41,7 @@ type Handler struct {
 	// leaving is set when the server will stop, refusing when new requests are refused. Those of root count.
 	leaving, refusing atomic.Bool
 
-	// failing are the health checks that failed when they were asked last, each a healthcheck.
+	// failing are the health checks whose last probe failed, each a healthcheck.
 	failing sync.Map
 
 	// drained is done when watches have to end.

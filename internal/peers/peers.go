@@ -89,8 +89,8 @@ type Peers struct {
 	c     Config
 	ended map[string]store.Revision // Leases that were not renewed, by key
 	shows bool                      // the Lease may exist
-	// advised are the Leases of servers whose advisory facts differ, which the log has.
-	advised map[string]bool
+	// advised are the warnings about advisory facts that held at the last Check, by the keys of Leases.
+	advised map[[2]string]bool
 	blind   bool // it joined while etcd was full, and has to be compared with the others
 	stop    context.CancelFunc
 	done    sync.WaitGroup
@@ -107,7 +107,7 @@ func New(c Config) *Peers {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Peers{c: c, ended: map[string]store.Revision{}, advised: map[string]bool{}}
+	return &Peers{c: c, ended: map[string]store.Revision{}}
 }
 
 // Check returns an error if a server that lives differs from this one in what all must have in common. A
@@ -119,12 +119,16 @@ func (p *Peers) Check(ctx context.Context) error {
 		return err
 	}
 	var old []difference
+	advised := p.advised
+	p.advised = map[[2]string]bool{}
 	for _, d := range p.differences(state) {
 		switch {
-		case d.advisory && (d.age.Abs() >= lifetime || p.advised[d.key]):
+		case d.advisory && d.age.Abs() >= lifetime:
 		case d.advisory:
-			p.advised[d.key] = true
-			p.c.Log.Warn(d.err.Error())
+			warning := [2]string{d.key, d.err.Error()}
+			if p.advised[warning] = true; !advised[warning] {
+				p.c.Log.Warn(d.err.Error())
+			}
 		case d.age.Abs() < lifetime:
 			return d.err
 		case p.ended[d.key] != d.modified:

@@ -161,7 +161,7 @@ func (r *Registry) commitOnce(ctx context.Context, a *Attributes, c store.Write)
 	t.Writes, t.Guards, t.Needs = t.writes[:], t.guards[:0], t.needs[:0]
 	defer t.release()
 	switch {
-	case a.Type.Collection == "namespaces" && (c.Value == nil || c.Deleting):
+	case a.Type.Collection == "namespaces" && (c.Value == nil || c.Deleting) && !r.Store.Shared():
 		t.Claim(namespaceGuard + a.Name)
 	case c.If == 0 && a.Namespace != "":
 		t.inNamespace()

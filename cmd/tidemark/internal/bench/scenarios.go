@@ -45,7 +45,7 @@ func (e *skipError) Error() string { return e.why }
 // scenarios lists all scenarios in the order in which they run.
 var scenarios = []scenario{
 	{"start", "one start at a time", "time from running --start-command to ready", "start", single(startRound)},
-	{"idle-etcd", "none", "requests per second at etcd while nobody uses the servers, and open watches at etcd (--etcd-metrics)", "request", single(idleEtcdRound)},
+	{"idle-etcd", "none", "requests per second at etcd while the servers have no clients, and open watches at etcd (--etcd-metrics)", "request", single(idleEtcdRound)},
 	{"idle-watch", "none", "memory per idle watch, with 1, 10 and 100 watches per connection", "watch", idleVariants},
 	{"get", "closed, or open with --rate", "GET of a pod, most recent", "get", single(getRound(""))},
 	{"get-rv0", "closed, or open with --rate", "GET of a pod with resourceVersion=0: any version", "get", single(getRound("resourceVersion=0"))},
