@@ -21,13 +21,20 @@ import (
 // listen serves a scripted etcd and returns a log of it.
 func listen(t *testing.T, register func(*grpc.Server)) *etcdlog.Log {
 	t.Helper()
+	return listenWith(t, register, &etcdlog.Options{CompactionInterval: -1})
+}
+
+// listenWith is listen with options. It sets the servers and the codec.
+func listenWith(t *testing.T, register func(*grpc.Server), o *etcdlog.Options) *etcdlog.Log {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	s := grpc.NewServer()
 	register(s)
 	go func() { _ = s.Serve(listener) }()
 	t.Cleanup(s.Stop)
-	l, err := etcdlog.Open(etcdlog.Options{Servers: []string{"http://" + listener.Addr().String()}, Codec: codec(), CompactionInterval: -1})
+	o.Servers, o.Codec = []string{"http://" + listener.Addr().String()}, codec()
+	l, err := etcdlog.Open(*o)
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
 	return l
