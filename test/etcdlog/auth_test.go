@@ -199,7 +199,7 @@ func TestAuthChanges(t *testing.T) {
 		o.LeaseReuse = time.Nanosecond
 	})
 	_, b := load(t, l)
-	followed := make(chan map[store.Revision]bool)
+	followed := make(chan map[store.Revision]bool, 1)
 	var written atomic.Int64
 	const writers, each = 8, 40
 	go func() {
@@ -244,6 +244,9 @@ func TestAuthChanges(t *testing.T) {
 		select {
 		case <-done:
 			t.Logf("%d changes of users, %d writes", i, written.Load())
+			if t.Failed() {
+				return
+			}
 			seen := <-followed
 			for _, r := range slices.Concat(made...) {
 				if !seen[r] {
@@ -275,7 +278,8 @@ func TestAuthCompaction(t *testing.T) {
 	l := g.open(t, objects, often)
 	first := propose(t, l, put("pods", "a", "one", 0))
 	until(t, "the log says what is missing", func() bool {
-		return strings.Contains(log.String(), "needs a role with readwrite on the key compact_rev_key")
+		return strings.Contains(log.String(), "needs a role with readwrite on the key compact_rev_key") ||
+			strings.Contains(log.String(), "compacts for users with its role root alone")
 	})
 	for _, user := range []string{"root", "root"} { // not every release of etcd compacts for others
 		g.open(t, user, func(o *etcdlog.Options) { o.CompactionInterval = 100 * time.Millisecond })
@@ -372,7 +376,10 @@ func TestAuthFull(t *testing.T) {
 	makeSpace(t, g.root)
 	until(t, "the database has space", func() bool { return !l.Usage().Full })
 	propose(t, l, put("pods", "a", "one", 0))
-	for _, line := range []string{"the size of etcd's database is unknown", "etcd refuses writes", "etcd accepts writes again"} {
+	if n := strings.Count(log.String(), "the size of etcd's database is unknown"); n > 1 { // some releases report it
+		t.Errorf("the log says %d times that the size is unknown:\n%s", n, log)
+	}
+	for _, line := range []string{"etcd refuses writes", "etcd accepts writes again"} {
 		if n := strings.Count(log.String(), line); n != 1 {
 			t.Errorf("the log says %d times: %s\n%s", n, line, log)
 		}
@@ -490,7 +497,7 @@ func TestAuthMigrate(t *testing.T) {
 	stop()
 	flags := []string{"migrate", "--from=" + g.servers()[0], "--to=" + m.path("data"), "--encryption-provider-config=" + m.path("encryption.yaml"),
 		"--etcd-cafile=" + c.CAFile, "--etcd-certfile=" + c.CertFile, "--etcd-keyfile=" + c.KeyFile}
-	if out := m.tidemark(0, append(flags, "--dry-run")...); !strings.Contains(out, "the free space is not checked") {
+	if out := m.tidemark(0, append(flags, "--dry-run")...); !strings.Contains(out, "the free space is not checked") && !strings.Contains(out, "MiB used") {
 		t.Errorf("the size of etcd: %s", out)
 	}
 	m.tidemark(0, flags...)
