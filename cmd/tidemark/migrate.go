@@ -393,13 +393,7 @@ func (m *migration) withDirectory(ctx context.Context, f func(*migrate.Directory
 // fromEtcd makes a data directory of the objects of etcd.
 func (m *migration) fromEtcd(ctx context.Context) error {
 	return m.withDirectory(ctx, func(d *migrate.Directory, at store.Revision) error {
-		status, err := d.Export.Status(ctx)
-		if err != nil {
-			return err
-		}
-		m.steps.p.Done("etcd %s: revision %d, %.1f MiB used of %.1f MiB, quota %.1f MiB", status.Version, at,
-			float64(status.UsedBytes)/(1<<20), float64(status.Bytes)/(1<<20), float64(status.QuotaBytes)/(1<<20))
-		if err := m.preflight(m.dir.Path, status.UsedBytes); err != nil {
+		if err := m.preflightFromEtcd(ctx, d.Export, at); err != nil {
 			return err
 		}
 		if m.dryRun {
@@ -419,6 +413,21 @@ func (m *migration) fromEtcd(ctx context.Context) error {
 `, m.dir.Path, m.sameFlags())
 		return err
 	})
+}
+
+// preflightFromEtcd checks the free space for the objects of etcd, if their size is known.
+func (m *migration) preflightFromEtcd(ctx context.Context, e *etcdstore.Export, at store.Revision) error {
+	s, err := e.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Version == "" {
+		m.steps.p.Done("etcd: revision %d; the free space is not checked, because etcd reports its size to users with its role root alone", at)
+		return nil
+	}
+	m.steps.p.Done("etcd %s: revision %d, %.1f MiB used of %.1f MiB, quota %.1f MiB", s.Version, at,
+		float64(s.UsedBytes)/(1<<20), float64(s.Bytes)/(1<<20), float64(s.QuotaBytes)/(1<<20))
+	return m.preflight(m.dir.Path, s.UsedBytes)
 }
 
 // importFrom makes the data directory.

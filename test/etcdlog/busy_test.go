@@ -32,11 +32,12 @@ type scriptedKV struct {
 type step int
 
 const (
-	forward step = iota
-	busy         // etcd has too many requests
-	busyOn       // this one, and all after it
-	lost         // the request does not reach the member
-	deaf         // the answer of the member is lost
+	forward  step = iota
+	busy          // etcd has too many requests
+	busyOn        // this one, and all after it
+	lost          // the request does not reach the member
+	deaf          // the answer of the member is lost
+	outdated      // a user or role of etcd was changed after the member had accepted it
 )
 
 var errConnection = status.Error(codes.Unavailable, "the connection was lost")
@@ -60,6 +61,8 @@ func play[T any](s step, request func() (T, error)) (none T, err error) {
 		return none, rpctypes.ErrGRPCRequestTooManyRequests
 	case lost:
 		return none, errConnection
+	case outdated:
+		return none, rpctypes.ErrGRPCAuthOldRevision
 	case deaf:
 		if _, err := request(); err != nil {
 			return none, err
@@ -161,7 +164,7 @@ func TestOutdatedTooManyRequests(t *testing.T) {
 	t.Cleanup(func() { conn.Close() })
 	k, rotated := &scriptedKV{member: pb.NewKVClient(conn)}, codec()
 	rotated.Rotated = func(string) bool { return true }
-	l := listenWith(t, rotated, func(s *grpc.Server) { pb.RegisterKVServer(s, k) })
+	l := listenWith(t, func(s *grpc.Server) { pb.RegisterKVServer(s, k) }, &etcdlog.Options{Codec: rotated, CompactionInterval: -1})
 	propose(t, l, put("pods", "a", "one", 0))
 	k.script(nil, []step{busy, lost})
 	outdated := l.Outdated("pods", "a")

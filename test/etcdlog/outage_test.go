@@ -114,13 +114,13 @@ func TestOutage(t *testing.T) {
 }
 
 // makeSpace does what an operator does after something was deleted: etcd accepts writes again.
-func makeSpace(t *testing.T, c *cluster, etcd *clientv3.Client) {
+func makeSpace(t *testing.T, etcd *clientv3.Client) {
 	t.Helper()
 	head, err := etcd.Get(t.Context(), "x")
 	must(t, err)
 	_, err = etcd.Compact(t.Context(), head.Header.Revision, clientv3.WithCompactPhysical())
 	must(t, err)
-	_, err = etcd.Defragment(t.Context(), c.servers()[0])
+	_, err = etcd.Defragment(t.Context(), etcd.Endpoints()[0])
 	must(t, err)
 	_, err = etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
 	must(t, err)
@@ -184,7 +184,7 @@ func TestFull(t *testing.T) {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: c.servers()})
 	must(t, err)
 	defer etcd.Close()
-	makeSpace(t, c, etcd)
+	makeSpace(t, etcd)
 	until(t, "etcd accepts writes", func() bool {
 		return !strings.Contains(get("/readyz", "verbose"), "etcd refuses writes")
 	})
@@ -232,7 +232,7 @@ func TestDifferentWhileFull(t *testing.T) {
 	lease() // is there
 	_, err = etcd.Delete(t.Context(), "other", clientv3.WithPrefix())
 	must(t, err)
-	makeSpace(t, c, etcd)
+	makeSpace(t, etcd)
 	select {
 	case <-second.Done():
 		if !strings.Contains(second.Err().Error(), "another range of node ports") {

@@ -21,10 +21,11 @@ import (
 // listen serves a scripted etcd and returns a log of it.
 func listen(t *testing.T, register func(*grpc.Server)) *etcdlog.Log {
 	t.Helper()
-	return listenWith(t, codec(), register)
+	return listenWith(t, register, &etcdlog.Options{CompactionInterval: -1})
 }
 
-func listenWith(t *testing.T, c etcdlog.Codec, register func(*grpc.Server)) *etcdlog.Log {
+// listenWith is listen with options. It sets the servers, and the codec if there is none.
+func listenWith(t *testing.T, register func(*grpc.Server), o *etcdlog.Options) *etcdlog.Log {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -32,7 +33,11 @@ func listenWith(t *testing.T, c etcdlog.Codec, register func(*grpc.Server)) *etc
 	register(s)
 	go func() { _ = s.Serve(listener) }()
 	t.Cleanup(s.Stop)
-	l, err := etcdlog.Open(etcdlog.Options{Servers: []string{"http://" + listener.Addr().String()}, Codec: c, CompactionInterval: -1})
+	o.Servers = []string{"http://" + listener.Addr().String()}
+	if o.Codec.Decode == nil {
+		o.Codec = codec()
+	}
+	l, err := etcdlog.Open(*o)
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
 	return l

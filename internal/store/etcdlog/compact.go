@@ -23,6 +23,9 @@ import (
 //	refused:  another server's turn. It remembers the time of the key and the revision of now.
 //
 // A server that has no revision yet compacts nothing in its first turn.
+//
+// A client that may not compact takes no turns, because other servers would wait an interval for nothing, and would take
+// the key's event for a compaction.
 
 // compactKey is the key that servers share. It has no prefix.
 const compactKey = "compact_rev_key"
@@ -30,14 +33,23 @@ const compactKey = "compact_rev_key"
 // compactTimeout is how long a turn may take.
 const compactTimeout = time.Minute
 
+var (
+	// errNoCompactKey: the client may not write compactKey.
+	errNoCompactKey = errors.New("etcd: etcdserver: permission denied: the etcd user that the client certificate names needs a role with readwrite on the key " + compactKey)
+	// errNoCompaction: the client may not compact. Releases of etcd differ in who may.
+	errNoCompaction = errors.New("etcd: etcdserver: permission denied: this release of etcd compacts for users with its role root alone; without that role, have etcd compact with its flag --auto-compaction-retention")
+)
+
 // compactor is what a server remembers from one turn to the next.
 type compactor struct {
 	time     int64 // the version of the key
 	revision int64 // what the next turn compacts to; zero: nothing
+	allowed  bool  // etcd lets this client compact, as far as it is known
 }
 
 func (l *Log) compactLoop() {
 	var c compactor
+	warned := false // that the client may not compact
 	ticker := time.NewTicker(l.o.CompactionInterval)
 	defer ticker.Stop()
 	for {
@@ -47,7 +59,11 @@ func (l *Log) compactLoop() {
 			return
 		}
 		to, err := c.turn(l.ctx, l)
+		denied := errors.Is(err, errNoCompactKey) || errors.Is(err, errNoCompaction)
+		again := denied && warned
+		warned = denied
 		switch {
+		case again:
 		case err != nil && l.ctx.Err() == nil:
 			l.log.Warn("etcd was not compacted", "revision", to, "err", err)
 		case err == nil && to > 0:
@@ -60,12 +76,22 @@ func (l *Log) compactLoop() {
 func (c *compactor) turn(ctx context.Context, l *Log) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, compactTimeout)
 	defer cancel()
+	if err := c.check(ctx, l); err != nil {
+		return 0, err
+	}
 	key := []byte(compactKey)
-	answer, err := l.kv.Txn(ctx, &pb.TxnRequest{
+	r := &pb.TxnRequest{
 		Compare: []*pb.Compare{{Key: key, Target: pb.Compare_VERSION, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_Version{Version: c.time}}},
 		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: strconv.AppendInt(nil, c.revision, 10)}}}},
 		Failure: []*pb.RequestOp{rangeOp(key)},
-	})
+	}
+	answer, err := l.kv.Txn(ctx, r)
+	for tries := 0; outdatedAuth(err) && pause(ctx, tries); tries++ {
+		answer, err = l.kv.Txn(ctx, r)
+	}
+	if is(err, rpctypes.ErrGRPCPermissionDenied) {
+		return 0, errNoCompactKey
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -75,6 +101,7 @@ func (c *compactor) turn(ctx context.Context, l *Log) (int64, error) {
 		c.time = 0
 		if kvs := answer.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
 			c.time = kvs[0].Version
+			raise(&l.oldest, compactedTo(kvs[0].Value)) // the watch of the prefix alone does not have the key
 		}
 		return 0, nil
 	}
@@ -82,11 +109,35 @@ func (c *compactor) turn(ctx context.Context, l *Log) (int64, error) {
 	if to == 0 {
 		return 0, nil
 	}
-	if _, err := l.kv.Compact(ctx, &pb.CompactionRequest{Revision: to}); err != nil && !is(err, rpctypes.ErrGRPCCompacted) {
+	if err := c.compact(ctx, l, to); err != nil {
 		return to, err
 	}
 	raise(&l.oldest, to)
 	return to, nil
+}
+
+// check returns an error if the client may not compact. To find out, it compacts to the first revision, which has no
+// keys.
+func (c *compactor) check(ctx context.Context, l *Log) error {
+	if c.allowed {
+		return nil
+	}
+	err := c.compact(ctx, l, 1)
+	c.allowed = err == nil
+	return err
+}
+
+// compact compacts to a revision, unless that is done.
+func (c *compactor) compact(ctx context.Context, l *Log, to int64) error {
+	_, err := l.kv.Compact(ctx, &pb.CompactionRequest{Revision: to})
+	switch {
+	case is(err, rpctypes.ErrGRPCCompacted):
+		return nil
+	case is(err, rpctypes.ErrGRPCPermissionDenied):
+		c.allowed = false
+		return errNoCompaction
+	}
+	return err
 }
 
 // compactedTo returns the revision in a value of compactKey, zero if there is none.

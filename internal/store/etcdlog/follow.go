@@ -263,7 +263,7 @@ func (f *follower) batch(ctx context.Context, events []*mvccpb.Event, progress i
 	if through == f.last && f.l.floor() == floor {
 		return nil, nil
 	}
-	b := &store.Batch{Through: store.Revision(through), Floor: f.l.floor()}
+	b := &store.Batch{Through: store.Revision(through), Floor: min(f.l.floor(), store.Revision(through))}
 	if b.Entries, err = f.l.entries(ctx, events); err != nil {
 		return nil, err
 	}

@@ -208,6 +208,8 @@ func (p *proposal) failed(ctx context.Context, err error, sent bool) (d store.De
 		return d, false, overloaded(err)
 	case is(err, rpctypes.ErrGRPCNotSupportedForLearner):
 		return d, false, nil // refused before raft
+	case outdatedAuth(err):
+		return d, false, nil // refused by each member alike
 	case !sent:
 		return d, false, nil
 	case !transient(err):

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -159,6 +160,10 @@ func message(err error) string {
 		return "it did not answer in time"
 	case ok && s.Message() == "":
 		return s.Code().String()
+	case is(err, rpctypes.ErrGRPCPermissionDenied):
+		return s.Message() + ": the etcd user that the client certificate names needs a role with readwrite on the prefix of the keys"
+	case is(err, rpctypes.ErrGRPCUserEmpty):
+		return s.Message() + ": etcd has authentication, and needs the flag --client-cert-auth, and a client certificate whose common name is an etcd user"
 	case ok:
 		return s.Message()
 	}

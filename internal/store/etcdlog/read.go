@@ -70,6 +70,7 @@ func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts) (*pb.Ran
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case is(err, rpctypes.ErrGRPCCompacted):
+			raise(&l.oldest, r.Revision+1)
 			return nil, errCompacted
 		case is(err, rpctypes.ErrGRPCFutureRev):
 			return nil, &store.TooLargeError{Revision: store.Revision(r.Revision), Current: store.Revision(before.revision)}
@@ -110,13 +111,19 @@ func is(err, want error) bool {
 // transient reports whether the same request may succeed later or at another member.
 func transient(err error) bool {
 	switch status.Code(err) {
-	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.DataLoss, codes.NotFound, codes.OutOfRange:
+	case codes.InvalidArgument:
+		return outdatedAuth(err)
+	case codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.DataLoss, codes.NotFound, codes.OutOfRange:
 		return false
 	case codes.FailedPrecondition:
 		return is(err, rpctypes.ErrGRPCNotSupportedForLearner)
 	}
 	return true
 }
+
+// outdatedAuth reports whether etcd refused a request because an administrator changed a user or a role after the
+// member had accepted the request. The request did nothing.
+func outdatedAuth(err error) bool { return is(err, rpctypes.ErrGRPCAuthOldRevision) }
 
 // Head implements store.Shared.
 func (l *Log) Head(ctx context.Context) (store.Revision, error) { return l.head(ctx, quickOfClient) }

@@ -2,11 +2,13 @@ package etcdlog
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -23,6 +25,8 @@ const fullInterval = 5 * time.Second
 type space struct {
 	bytes, quota atomic.Int64
 	full         atomic.Bool // the alarm NOSPACE is raised
+	// denied: only users with etcd's role root may ask for the size, and this client is not one.
+	denied atomic.Bool
 }
 
 // usageLoop polls the size of the database and the alarm.
@@ -49,12 +53,34 @@ func (l *Log) poll(ctx context.Context) {
 	status, err := try(ctx, quick.each, func(ctx context.Context) (*pb.StatusResponse, error) {
 		return l.care.Status(ctx, &pb.StatusRequest{})
 	})
+	if is(err, rpctypes.ErrGRPCPermissionDenied) {
+		if !l.space.denied.Swap(true) {
+			l.log.Info("the size of etcd's database is unknown: etcd reports it to users with its role root alone", "servers", l.servers())
+		}
+		l.pollAlarm(ctx)
+		return
+	}
 	if err != nil {
 		return
 	}
+	l.space.denied.Store(false)
 	l.space.bytes.Store(status.DbSize)
 	l.space.quota.Store(status.DbSizeQuota)
 	l.setFull(strings.Contains(strings.Join(status.Errors, " "), pb.AlarmType_NOSPACE.String()))
+}
+
+// pollAlarm asks whether the alarm is still raised: any user may do so. Writes notice when it is raised. The request
+// passes through raft, so it is made only while the alarm is raised.
+func (l *Log) pollAlarm(ctx context.Context) {
+	if !l.space.full.Load() {
+		return
+	}
+	answer, err := try(ctx, quick.each, func(ctx context.Context) (*pb.AlarmResponse, error) {
+		return l.care.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET})
+	})
+	if err == nil {
+		l.setFull(slices.ContainsFunc(answer.Alarms, func(a *pb.AlarmMember) bool { return a.Alarm == pb.AlarmType_NOSPACE }))
+	}
 }
 
 // setFull notes whether the alarm NOSPACE is raised. It logs a change.

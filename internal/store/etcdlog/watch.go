@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +32,7 @@ type watch struct {
 const createTimeout = 5 * time.Second
 
 // errDenied: the client may not read the range.
-var errDenied = errors.New("etcd: the client may not watch the keys")
+var errDenied = errors.New(message(rpctypes.ErrGRPCPermissionDenied))
 
 // openWatch creates a watch, and returns when the member has created it. A member without a leader
 // ends the watch.
@@ -103,7 +104,7 @@ func ended(r *pb.WatchResponse) error {
 		return &store.ExpiredError{Floor: store.Revision(r.CompactRevision)}
 	case !r.Canceled:
 		return nil
-	case r.CancelReason == rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied):
+	case strings.HasSuffix(r.CancelReason, rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied)): // behind the name of the code
 		return errDenied
 	}
 	return fmt.Errorf("etcd: the member ended the watch: %s", r.CancelReason)
@@ -164,7 +165,7 @@ func (l *Log) scan(ctx context.Context, r scanRange, f func(*mvccpb.Event) error
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case l.late(began, quick):
+		case errors.Is(failed.err, errDenied), l.late(began, quick):
 			return unavailable(failed.err, 0)
 		}
 		if !pause(ctx, tries) {
