@@ -394,6 +394,7 @@ func TestEndpointsOfPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
+	//lint:ignore SA1019 Endpoints are deprecated, and served
 	for _, a := range read[corev1.Endpoints](w, "Endpoints", "default/kubernetes").Subsets[0].Addresses {
 		got = append(got, a.IP)
 	}
