@@ -80,7 +80,11 @@ func (r *serviceAddresses) sync(ctx context.Context, i item) error {
 		}
 		return err
 	}
-	return r.l.c.Addresses.Check(ctx, i.key)
+	again, err := r.l.c.Addresses.Check(ctx, i.key, r.l.now())
+	if !again.IsZero() {
+		r.l.addAt(r.queue, i, again)
+	}
+	return err
 }
 
 const (

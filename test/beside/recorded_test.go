@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 )
 
@@ -37,22 +38,13 @@ func TestRecorded(t *testing.T) {
 	for _, s := range []*server{k, td} {
 		t.Run(s.kind, func(t *testing.T) {
 			t.Parallel()
-			results := filepath.Join(t.TempDir(), "results.json")
-			out, err := exec.Command(runner, "verify", "--server", s.url, "--token", token, "--insecure",
-				"--scenarios", filepath.Join(folder, "scenarios"), "--json", results).CombinedOutput()
-			if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-				t.Fatal(err)
-			}
-			text, err := os.ReadFile(results)
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			var outcomes []struct {
-				Name   string
-				Passed bool
-			}
-			if err := json.Unmarshal(text, &outcomes); err != nil {
-				t.Fatal(err)
+			outcomes := verify(t, runner, folder, s, "")
+			for i, o := range outcomes {
+				// Managed fields stand in the order of their times, which the recordings have within one second: a
+				// scenario that a second ends in the middle of is in another.
+				if _, differs := differences[o.Name]; !o.Passed && !(differs && s == td) {
+					outcomes[i] = verify(t, runner, folder, s, "^"+regexp.QuoteMeta(o.Name)+"$")[0]
+				}
 			}
 			passed := 0
 			for _, o := range outcomes {
@@ -64,9 +56,34 @@ func TestRecorded(t *testing.T) {
 					t.Errorf("%s passes: %v, want %v", o.Name, o.Passed, want)
 				}
 			}
-			if t.Logf("%d of %d scenarios pass", passed, len(outcomes)); passed == 0 || t.Failed() {
-				t.Errorf("%s", out)
-			}
+			t.Logf("%d of %d scenarios pass", passed, len(outcomes))
 		})
 	}
+}
+
+// outcome is the result of one scenario, as the runner writes it.
+type outcome struct {
+	Name   string
+	Passed bool
+}
+
+// verify runs the scenarios that match, at least one, through a server.
+func verify(t *testing.T, runner, folder string, s *server, run string) (outcomes []outcome) {
+	t.Helper()
+	results := filepath.Join(t.TempDir(), "results.json")
+	out, err := exec.Command(runner, "verify", "--server", s.url, "--token", token, "--insecure",
+		"--scenarios", filepath.Join(folder, "scenarios"), "--run", run, "--json", results).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		t.Logf("%s", out)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(results)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := json.Unmarshal(text, &outcomes); err != nil || len(outcomes) == 0 {
+		t.Fatalf("no scenario matches %q: %v", run, err)
+	}
+	return outcomes
 }

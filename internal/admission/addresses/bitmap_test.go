@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,7 +16,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // allocated returns the allocation of node ports as a kube-apiserver keeps it, with its revision.
@@ -172,5 +176,37 @@ func TestRepairPorts(t *testing.T) {
 	repair(true)
 	if _, now := b.allocated(); after == before || now != after {
 		t.Errorf("the bitmap was written at the revisions %d, %d and %d", before, after, now)
+	}
+}
+
+// TestUnusedAddress: on a shared log, an IPAddress without a Service stays for a minute, because a kube-apiserver may be
+// about to create the Service.
+func TestUnusedAddress(t *testing.T) {
+	kind := builtin.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")
+	for _, shared := range []bool{true, false} {
+		o := store.Options{Log: memlog.New()}
+		if shared {
+			o = store.Options{Shared: sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}).Open()}
+		}
+		s, err := store.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &addresses.Repair{Registry: &registry.Registry{Store: s}, Type: kind}
+		body := `{"metadata":{"name":"10.0.0.5","labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io","ipaddress.kubernetes.io/ip-family":"IPv4"}},"spec":{"parentRef":{"resource":"services","namespace":"n","name":"s"}}}`
+		if _, err := r.Registry.Create(t.Context(), registry.Target{Type: kind}, registry.Body{Media: wire.JSON, Bytes: []byte(body)}, registry.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		again, err := r.Check(t.Context(), "10.0.0.5", now)
+		if stays := s.Any().Get("ipaddresses.networking.k8s.io", "10.0.0.5") != nil; err != nil || stays != shared || again.IsZero() == shared {
+			t.Errorf("shared: %v: a new address stays: %v, to be checked at %v, %v", shared, stays, again, err)
+		}
+		if again, err = r.Check(t.Context(), "10.0.0.5", now.Add(2*time.Minute)); err != nil || !again.IsZero() || s.Any().Get("ipaddresses.networking.k8s.io", "10.0.0.5") != nil {
+			t.Errorf("shared: %v: the address stays after a minute, to be checked at %v, %v", shared, again, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -75,32 +76,40 @@ func isOf(o *store.Object, s *corev1.Service) bool {
 	return err == nil && a.Labels[networkingv1.LabelManagedBy] == ManagedBy && len(a.Finalizers) == 0 && parentOf(a) == s.Namespace+"/"+s.Name
 }
 
+// unusedGrace is how long an IPAddress on a shared log stays without a Service that has the address. kube-apiserver
+// creates the IPAddress before the Service, and waits as long before it repairs.
+const unusedGrace = time.Minute
+
 // Check removes the IPAddress of an address that its Service does not have. An IPAddress
-// that a user made stays.
-func (r *Repair) Check(ctx context.Context, ip string) error {
+// that a user made stays. If again is not zero, the IPAddress is too new to be removed, and the caller
+// checks it again at that time.
+func (r *Repair) Check(ctx context.Context, ip string, now time.Time) (again time.Time, err error) {
 	s := r.Registry.Store.Any()
 	stored := s.Get(ipAddresses, ip)
 	if stored == nil {
-		return nil
+		return again, nil
 	}
 	a, err := registry.Decode[networkingv1.IPAddress](stored)
 	if err != nil || a.Labels[networkingv1.LabelManagedBy] != ManagedBy || a.DeletionTimestamp != nil {
-		return err
+		return again, err
 	}
 	if of := parentOf(a); of != "" {
 		if parent := s.Get(services, of); parent != nil {
 			service, err := registry.Decode[corev1.Service](parent)
 			if err != nil || slices.Contains(addressesOf(service), ip) {
-				return err
+				return again, err
 			}
 		}
+	}
+	if end := a.CreationTimestamp.Add(unusedGrace); r.Registry.Store.Shared() && now.Before(end) {
+		return end, nil
 	}
 	version := strconv.FormatUint(uint64(stored.Modified), 10)
 	_, err = r.Registry.Delete(ctx, registry.Target{Type: r.Type, Name: ip}, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID, ResourceVersion: &version}}, nil)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
+		return again, nil
 	}
-	return err
+	return again, err
 }
 
 // Ensure creates the missing IPAddresses of a Service.
