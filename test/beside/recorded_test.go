@@ -1,17 +1,16 @@
 package beside
 
 import (
-	"encoding/json"
-	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/test/scenarios"
 )
 
-// scenarios names, in the environment, the folder of the recorded scenarios and their runner.
-const scenarios = "TIDEMARK_TEST_SCENARIOS"
+// scenarioFolder names, in the environment, the folder of the recorded scenarios and their runner.
+const scenarioFolder = "TIDEMARK_TEST_SCENARIOS"
 
 // differences are the scenarios that Tidemark does not pass here, with the reasons.
 var differences = map[string]string{
@@ -22,28 +21,34 @@ var differences = map[string]string{
 // TestRecorded: the recorded scenarios pass through Tidemark and through a kube-apiserver on the same etcd, at the same
 // time.
 func TestRecorded(t *testing.T) {
-	folder := os.Getenv(scenarios)
+	folder := os.Getenv(scenarioFolder)
 	if folder == "" {
-		t.Skipf("%s names no folder with recorded scenarios", scenarios)
+		t.Skipf("%s names no folder with recorded scenarios", scenarioFolder)
 	}
 	c := newCluster(t)
 	c.controllers = "-*" // the scenarios were recorded without controllers
 	k, td := c.serve(kube, "192.0.2.1"), c.serve(tidemark, "192.0.2.2")
-	runner := filepath.Join(t.TempDir(), "runner")
-	build := exec.Command("go", "build", "-o", runner, ".")
-	build.Dir, build.Env = folder, append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the runner: %v\n%s", err, out)
+	runner, err := scenarios.Build(folder, t.TempDir())
+	c.must(err)
+	verify := func(t *testing.T, s *server, run string) []scenarios.Outcome {
+		t.Helper()
+		var out strings.Builder
+		outcomes, err := runner.Verify(s.url, token, run, &out)
+		if err != nil || len(outcomes) == 0 {
+			t.Fatalf("no outcome of %q: %v\n%s", run, err, &out)
+		}
+		t.Logf("%s", &out)
+		return outcomes
 	}
 	for _, s := range []*server{k, td} {
 		t.Run(s.kind, func(t *testing.T) {
 			t.Parallel()
-			outcomes := verify(t, runner, folder, s, "")
+			outcomes := verify(t, s, "")
 			for i, o := range outcomes {
 				// Managed fields stand in the order of their times, which the recordings have within one second: a
 				// scenario that a second ends in the middle of is in another.
 				if _, differs := differences[o.Name]; !o.Passed && !(differs && s == td) {
-					outcomes[i] = verify(t, runner, folder, s, "^"+regexp.QuoteMeta(o.Name)+"$")[0]
+					outcomes[i] = verify(t, s, "^"+regexp.QuoteMeta(o.Name)+"$")[0]
 				}
 			}
 			passed := 0
@@ -59,31 +64,4 @@ func TestRecorded(t *testing.T) {
 			t.Logf("%d of %d scenarios pass", passed, len(outcomes))
 		})
 	}
-}
-
-// outcome is the result of one scenario, as the runner writes it.
-type outcome struct {
-	Name   string
-	Passed bool
-}
-
-// verify runs the scenarios that match, at least one, through a server.
-func verify(t *testing.T, runner, folder string, s *server, run string) (outcomes []outcome) {
-	t.Helper()
-	results := filepath.Join(t.TempDir(), "results.json")
-	out, err := exec.Command(runner, "verify", "--server", s.url, "--token", token, "--insecure",
-		"--scenarios", filepath.Join(folder, "scenarios"), "--run", run, "--json", results).CombinedOutput()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		t.Logf("%s", out)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(results)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if err := json.Unmarshal(text, &outcomes); err != nil || len(outcomes) == 0 {
-		t.Fatalf("no scenario matches %q: %v", run, err)
-	}
-	return outcomes
 }

@@ -13,11 +13,9 @@ import (
 	"bufio"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -25,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/follower"
+	"github.com/tidemark-dev/tidemark/test/scenarios"
 )
 
 //go:embed areas.txt
@@ -34,13 +33,6 @@ var areasText string
 var waitingText string
 
 var throughFollower bool
-
-// outcome is one scenario's result, as the runner writes it.
-type outcome struct {
-	Name   string `json:"name"`
-	Area   string `json:"area"`
-	Passed bool   `json:"passed"`
-}
 
 func main() {
 	dir := flag.String("dir", "", "folder of the runner and its scenarios")
@@ -76,7 +68,7 @@ func check(dir, run string, verbose bool) error {
 // again gives scenarios that fail and should not a second chance, alone on a fresh
 // server. Managed fields stand in the order of their times, which the recordings have
 // within one second: a scenario that a second ends in the middle of is in another.
-func again(dir string, outcomes []outcome, waiting map[string]string) error {
+func again(dir string, outcomes []scenarios.Outcome, waiting map[string]string) error {
 	for i, o := range outcomes {
 		if _, waits := waiting[o.Name]; o.Passed || waits {
 			continue
@@ -121,7 +113,7 @@ func rows(text string) func(func(string) bool) {
 }
 
 // verify runs the scenarios against a fresh server.
-func verify(dir, expr string, verbose bool) ([]outcome, error) {
+func verify(dir, expr string, verbose bool) ([]scenarios.Outcome, error) {
 	tmp, err := os.MkdirTemp("", "oracle-*")
 	if err != nil {
 		return nil, err
@@ -147,31 +139,19 @@ func verify(dir, expr string, verbose bool) ([]outcome, error) {
 		s, f = f, s
 	}
 
-	runner := filepath.Join(tmp, "runner")
-	build := exec.Command("go", "build", "-o", runner, ".")
-	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the runner in %s: %w\n%s", dir, err, out)
-	}
-	results := filepath.Join(tmp, "results.json")
-	args := []string{"verify", "--server", s.URL(), "--token", s.RESTConfig().BearerToken, "--insecure",
-		"--scenarios", filepath.Join(dir, "scenarios"), "--run", expr, "--json", results, "--parallel", "8"}
-	if verbose {
-		args = append(args, "-v")
-	}
-	cmd := exec.Command(runner, args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	runErr := cmd.Run() // 1: a scenario failed, which the lists judge
-	data, err := os.ReadFile(results)
+	runner, err := scenarios.Build(dir, tmp)
 	if err != nil {
-		return nil, fmt.Errorf("the runner left no result: %w", runErr)
+		return nil, err
 	}
-	var outcomes []outcome
-	return outcomes, json.Unmarshal(data, &outcomes)
+	more := []string{"--parallel", "8"}
+	if verbose {
+		more = append(more, "-v")
+	}
+	return runner.Verify(s.URL(), s.RESTConfig().BearerToken, expr, os.Stdout, more...)
 }
 
 // hold compares the outcomes with the list of those that wait.
-func hold(outcomes []outcome, waiting map[string]string) error {
+func hold(outcomes []scenarios.Outcome, waiting map[string]string) error {
 	var wrong []string
 	seen := map[string]bool{}
 	passed := 0

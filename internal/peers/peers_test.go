@@ -1,0 +1,104 @@
+//lint:file-ignore SA1019 Endpoints are deprecated, and served.
+
+package peers_test
+
+import (
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/peers"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/startup"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/sharedmem"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+)
+
+// server returns a server on a log, and what it writes to its own log.
+func server(t *testing.T, log *sharedmem.Log, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	c := peers.Config{Identity: name, Startup: startup.Config{
+		Registry: &registry.Registry{Store: s, Namespaces: registry.NamespaceRules{Unchecked: true}}, Catalog: builtin.Catalog(),
+		Address: netip.MustParseAddrPort(address), First: netip.MustParseAddr("10.0.0.1"), Shared: true,
+	}}
+	for name, value := range facts {
+		c.Facts = append(c.Facts, peers.Fact{Name: name, Value: value, What: "another " + name, Remedy: "wait", Advisory: true})
+	}
+	text := new(strings.Builder)
+	c.Log = slog.New(slog.NewTextHandler(text, nil))
+	p := peers.New(c)
+	t.Cleanup(p.Leave)
+	return p, text, s
+}
+
+// TestAdvisory: a server warns once of each advisory fact in which another one differs, also when a restart of that one
+// changes another fact under the same Lease.
+func TestAdvisory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
+		a, text, _ := server(t, log, "a", "192.0.2.1:6443", map[string]string{"color": "red", "shape": "round"})
+		want := func(what string, colors, shapes int) {
+			t.Helper()
+			if err := a.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if c, s := strings.Count(text.String(), "another color"), strings.Count(text.String(), "another shape"); c != colors || s != shapes {
+				t.Errorf("%s: %d warnings of the color and %d of the shape, want %d and %d", what, c, s, colors, shapes)
+			}
+		}
+		for i, facts := range []map[string]string{{"color": "blue", "shape": "round"}, {"color": "blue", "shape": "square"}} {
+			b, _, _ := server(t, log, "b", "192.0.2.2:6443", facts)
+			if err := b.Join(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want("first", 1, i)
+			want("again", 1, i)
+		}
+	})
+}
+
+// TestEndpoints: the endpoints of the Service kubernetes have all servers, also if they join at the same time.
+func TestEndpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
+		want := []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}
+		var last *store.Store
+		for _, ip := range want {
+			p, _, s := server(t, log, ip, ip+":6443", nil)
+			last = s
+			go func() {
+				if err := p.Join(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		o := last.Any().Get("endpoints", "default/kubernetes")
+		if o == nil {
+			t.Fatal("there are no endpoints")
+		}
+		e, err := registry.Decode[corev1.Endpoints](o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, a := range e.Subsets[0].Addresses {
+			got = append(got, a.IP)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the endpoints are %v, want %v", got, want)
+		}
+	})
+}
