@@ -80,9 +80,10 @@ func (r *Registry) allReadable(t Target, all iter.Seq2[*store.Object, error]) er
 		if err != nil {
 			return err
 		}
-		if why := o.Unreadable(); strings.HasPrefix(why, transformError) {
+		switch why := o.Unreadable(); {
+		case strings.HasPrefix(why, transformError):
 			return unreadable(o) // it names the key
-		} else if why != "" {
+		case why != "":
 			at := t
 			at.Namespace, at.Name = t.split(o.Key)
 			return apierrors.NewInternalError(fmt.Errorf("%s %q: %s", transformError, storageKey(at), why))

@@ -42,16 +42,16 @@ type guarded struct {
 
 // The users of a guarded cluster besides root. All have certificates.
 const (
-	limited = "limited" // has the role limited: readwrite on /registry/ and on compact_rev_key
-	objects = "objects" // has the role objects: readwrite on /registry/
-	noRole  = "norole"  // has no role
-	nobody  = "nobody"  // is no user of etcd
+	limited  = "limited"  // has the role limited: readwrite on /registry/ and on compact_rev_key
+	objects  = "objects"  // has the role objects: readwrite on /registry/
+	noRole   = "norole"   // has no role
+	stranger = "stranger" // is no user of etcd
 )
 
 // startGuarded starts a cluster with authentication. Change may change the configuration of members; nil: it does not.
 func startGuarded(t *testing.T, members int, change func(*embed.Config)) *guarded {
 	t.Helper()
-	dir := files(t, "etcd", "root", limited, objects, noRole, nobody)
+	dir := files(t, "etcd", "root", limited, objects, noRole, stranger)
 	g := &guarded{dir: dir}
 	g.cluster = startCluster(t, members, func(o *embed.Config) {
 		o.ListenClientUrls[0].Scheme, o.AdvertiseClientUrls[0].Scheme = "https", "https"
@@ -266,7 +266,7 @@ func TestAuthChanges(t *testing.T) {
 	}
 }
 
-// TestAuthCompaction: a user that may write compact_rev_key compacts, and another one is told what it lacks. The
+// TestAuthCompaction: a user that may write compact_rev_key compacts, and another one gets an error that names the missing permission. The
 // latter goes on, and learns of compactions.
 func TestAuthCompaction(t *testing.T) {
 	g := startGuarded(t, 1, nil)
@@ -400,7 +400,7 @@ func TestAuthDenied(t *testing.T) {
 	}
 	g := startGuarded(t, 1, nil)
 	start(g, noRole, "etcd: etcdserver: permission denied: the etcd user that the client certificate names needs a role with readwrite on the prefix of the keys")
-	start(g, nobody, "etcd: etcdserver: permission denied: the etcd user that the client certificate names needs a role with readwrite on the prefix of the keys")
+	start(g, stranger, "etcd: etcdserver: permission denied: the etcd user that the client certificate names needs a role with readwrite on the prefix of the keys")
 	// Without the flag, etcd takes no user from certificates.
 	g = startGuarded(t, 1, func(o *embed.Config) { o.ClientTLSInfo.ClientCertAuth = false })
 	start(g, limited, "etcd: etcdserver: user name is empty: etcd has authentication, and needs the flag --client-cert-auth")

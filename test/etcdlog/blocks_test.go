@@ -230,8 +230,8 @@ func TestBlockOfStuckMember(t *testing.T) {
 		pb.RegisterKVServer(s, g)
 		pb.RegisterWatchServer(s, g)
 	})
-	read := func() (n int, err error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	read := func(limit time.Duration) (n int, err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		for _, err := range l.Changes(ctx, "pods", 2, 4) {
 			if err != nil {
@@ -241,11 +241,11 @@ func TestBlockOfStuckMember(t *testing.T) {
 		}
 		return n, nil
 	}
-	if n, err := read(); err == nil {
+	if n, err := read(time.Second); err == nil {
 		t.Fatalf("the first reader has %d changes", n)
 	}
 	for range 3 {
-		if n, err := read(); n != 2 || err != nil {
+		if n, err := read(time.Minute); n != 2 || err != nil {
 			t.Errorf("a later reader: %d changes, %v", n, err)
 		}
 	}

@@ -194,14 +194,15 @@ func (l *Log) scanOnce(ctx context.Context, r *scanRange, f func(*mvccpb.Event) 
 	defer close(stop)
 	go w.keepAsking(stop, func() bool { return true })
 	for {
+		stalled.Reset(scanPatience)
 		events, progress, h, err := w.next()
+		stalled.Stop()                            // f may take its time
 		if context.Cause(ctx) == errScanStalled { //nolint:errorlint // it is set as it is
 			return l.scanFailed(errScanStalled, r)
 		}
 		if err != nil {
 			return l.scanFailed(err, r)
 		}
-		stalled.Reset(scanPatience)
 		if err := l.seen.checkCluster(h); err != nil {
 			return err
 		}
