@@ -114,7 +114,9 @@ func (x *exchange) end(err error) {
 	over, began := x.ended, x.began
 	x.ended, x.began = true, true
 	x.mu.Unlock()
-	x.cancel()
+	// The handler learns of it last, by its context and by the request's body. If it returned before
+	// the answer is broken off, the client would take what it has for the whole answer.
+	defer x.cancel()
 	if over {
 		return
 	}
@@ -129,12 +131,12 @@ func (x *exchange) end(err error) {
 		x.failure = shown
 		close(x.answered)
 	}
-	x.upload.cut(io.ErrUnexpectedEOF, errUnread)
 	if shown == err { //nolint:errorlint // it was not replaced
 		x.download.cut(shown, errGone)
 	} else {
 		x.download.finish(shown) // after what was written
 	}
+	x.upload.cut(io.ErrUnexpectedEOF, errUnread)
 	x.unlink()
 	x.closeBody()
 }

@@ -109,6 +109,50 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// TestCancelIsNotTheEnd cancels requests whose handler returns as soon as it notices. The client must
+// never take what it has read for the whole answer.
+func TestCancelIsNotTheEnd(t *testing.T) {
+	begin := func(w http.ResponseWriter) {
+		if _, err := fmt.Fprintln(w, "a part of the answer"); err != nil {
+			t.Error(err)
+		}
+		_ = http.NewResponseController(w).Flush() // the client may be gone
+	}
+	for name, handler := range map[string]http.HandlerFunc{
+		"by the context": func(w http.ResponseWriter, r *http.Request) {
+			begin(w)
+			<-r.Context().Done()
+		},
+		"by the body": func(w http.ResponseWriter, r *http.Request) {
+			begin(w)
+			_, _ = io.Copy(io.Discard, r.Body)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, &inprocess.Server{Handler: handler}, func(t *testing.T, c *http.Client) {
+				for range 5000 {
+					ctx, cancel := context.WithCancel(t.Context())
+					body, more := io.Pipe()
+					r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+					if err != nil {
+						t.Fatal(err)
+					}
+					resp, err := c.Do(r)
+					if err != nil {
+						t.Fatal(err)
+					}
+					cancel()
+					if _, err := io.ReadAll(resp.Body); !errors.Is(err, context.Canceled) {
+						t.Errorf("reading ends with %v", err)
+					}
+					resp.Body.Close()
+					more.Close()
+				}
+			})
+		})
+	}
+}
+
 // TestCancelBefore cancels a request whose handler has not answered.
 func TestCancelBefore(t *testing.T) {
 	ended := make(chan error, 1)
