@@ -25,7 +25,7 @@ type Server struct {
 	// Storage is where the objects are kept; nil: in Shared or, without that, in memory until Close.
 	Storage Storage
 	// Shared is where the objects are kept together with other servers. Storage is nil then. Forks
-	// cannot be kept, and the encryption configuration is not reloaded.
+	// cannot be kept.
 	Shared SharedStorage
 
 	// InProcess starts no listener: there are no sockets, and the only clients are those of the
@@ -232,9 +232,9 @@ type FollowingStorage interface {
 
 // SharedStorage is where several servers keep their objects; etcdstore.Cluster is one.
 type SharedStorage interface {
-	// OpenShared opens the log. Start calls it once; the server closes the log. The log owns the
-	// set, which encrypts values, also when OpenShared fails.
-	OpenShared(ctx context.Context, set *encryption.Set) (store.Shared, store.Sealing, error)
+	// OpenShared opens the log. Start calls it once; the server closes the log. The log owns what
+	// encrypts values, also when OpenShared fails.
+	OpenShared(ctx context.Context, e *encryption.Active) (store.Shared, store.Sealing, error)
 	// Dir is a directory for the server's other files. Empty: they are not kept.
 	Dir() string
 	// ProbeTimeouts are how long the health checks etcd and etcd-readiness wait for an answer of the log.

@@ -31,8 +31,8 @@ type onLog struct {
 	member *sharedmem.Member
 }
 
-func (o *onLog) OpenShared(_ context.Context, set *encryption.Set) (store.Shared, store.Sealing, error) {
-	set.Close()
+func (o *onLog) OpenShared(_ context.Context, e *encryption.Active) (store.Shared, store.Sealing, error) {
+	e.Close()
 	o.member = o.log.Open()
 	return o.member, nil, nil
 }

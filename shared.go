@@ -14,8 +14,6 @@ func (s *Server) checkShared() error {
 	case s.Shared == nil:
 	case s.Storage != nil:
 		return errors.New("the objects are either in Storage or in Shared")
-	case s.Encryption.AutomaticReload:
-		return errors.New("the encryption configuration cannot be reloaded while the objects are in a shared storage")
 	}
 	return nil
 }
@@ -28,16 +26,16 @@ func (s *Server) follows() bool {
 
 // openShared opens the store on a log that other servers use too.
 func (s *Server) openShared(ctx context.Context, r *running, set *encryption.Set) (*store.Store, error) {
-	log, sealing, err := s.Shared.OpenShared(ctx, set)
+	r.sealed = encryption.NewActive(set)
+	log, sealing, err := s.Shared.OpenShared(ctx, r.sealed)
 	if err != nil {
 		return nil, err
 	}
-	r.sealed = encryption.Wrap(nil, set) // for metrics and health
 	r.shared = log
 	if !s.follows() {
 		r.identity = newIdentity()
 	}
-	return store.Open(ctx, store.Options{
+	objects, err := store.Open(ctx, store.Options{
 		Shared:    log,
 		Sealing:   sealing,
 		Now:       s.now,
@@ -47,4 +45,8 @@ func (s *Server) openShared(ctx context.Context, r *running, set *encryption.Set
 		OnFatal:   s.fail,
 		Packed:    packed,
 	})
+	if err == nil && s.Encryption.AutomaticReload {
+		r.sealed.Follow(s.encryptionConfig())
+	}
+	return objects, err
 }

@@ -49,12 +49,12 @@ type running struct {
 	authority      *pki.Authority
 	keys           *satoken.Authority // of service account tokens; worlds use it with their objects
 	authentication authentication
-	issuers        *issuers.Issuers // nil: none are configured
-	sealed         *encryption.Log  // of the root world
-	shared         store.Shared     // nil: the objects are in a log of this server alone
-	identity       string           // among the servers on shared; empty: there are no others
-	audit          *audit.Auditor   // nil: requests are not recorded
-	serving        *serving.Server  // nil: InProcess
+	issuers        *issuers.Issuers   // nil: none are configured
+	sealed         *encryption.Active // of the root world
+	shared         store.Shared       // nil: the objects are in a log of this server alone
+	identity       string             // among the servers on shared; empty: there are no others
+	audit          *audit.Auditor     // nil: requests are not recorded
+	serving        *serving.Server    // nil: InProcess
 	// certificates returns the serving certificates; nil: InProcess.
 	certificates func() []*tls.Certificate
 	leaving      sync.Once
@@ -272,10 +272,11 @@ func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error
 			return nil, err
 		}
 	}
-	r.sealed = encryption.Wrap(log, set)
+	r.sealed = encryption.NewActive(set)
+	sealed := encryption.Wrap(log, r.sealed)
 	o := store.Options{
-		Log:       r.sealed,
-		Sealing:   r.sealed,
+		Log:       sealed,
+		Sealing:   sealed,
 		Now:       s.now,
 		Retention: s.History.Retention,
 		MaxMemory: s.History.MaxMemoryBytes,

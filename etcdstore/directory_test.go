@@ -54,7 +54,7 @@ func TestDirectory(t *testing.T) {
 				}
 			}
 			cluster := &etcdstore.Cluster{Servers: []string{"http://127.0.0.1:1"}, Path: path, GroupAccess: c.group}
-			log, _, err := cluster.OpenShared(t.Context(), new(encryption.Set))
+			log, _, err := cluster.OpenShared(t.Context(), encryption.NewActive(new(encryption.Set)))
 			if err == nil {
 				if err := log.Close(); err != nil {
 					t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -87,13 +88,11 @@ func (c *Cluster) ProbeTimeouts() (health, readiness time.Duration) {
 
 // Check returns an error if no log can be opened with the fields. It opens files, and no connection.
 func (c *Cluster) Check() error {
-	o := c.options(nil)
+	o := c.options(c.codec(nil))
 	return o.Check()
 }
 
-func (c *Cluster) options(set *encryption.Set) etcdlog.Options {
-	codec := &stored.Codec{Keys: stored.NewKeys(c.Prefix)}
-	codec.Use(set)
+func (c *Cluster) options(codec *stored.Codec) etcdlog.Options {
 	return etcdlog.Options{
 		Servers: c.Servers, Prefix: strings.TrimSuffix(codec.Keys.Root(), "/"),
 		CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile,
@@ -148,10 +147,10 @@ func open(ctx context.Context, c *stored.Codec, collection, key string, value []
 	}
 }
 
-// OpenShared opens the log. The set encrypts values; the log owns it, and closes it also when OpenShared
-// fails. It waits for no connection.
-func (c *Cluster) OpenShared(_ context.Context, set *encryption.Set) (store.Shared, store.Sealing, error) {
-	o := &opened{set: set}
+// OpenShared opens the log. The log owns what encrypts values, and closes it also when OpenShared fails. It waits
+// for no connection.
+func (c *Cluster) OpenShared(_ context.Context, e *encryption.Active) (store.Shared, store.Sealing, error) {
+	o := &opened{codec: c.codec(e), encryption: e}
 	if c.Path != "" {
 		err := c.prepare()
 		if err == nil {
@@ -161,10 +160,10 @@ func (c *Cluster) OpenShared(_ context.Context, set *encryption.Set) (store.Shar
 			return nil, nil, errors.Join(err, o.Close())
 		}
 	}
-	options := c.options(set)
+	options := c.options(o.codec)
 	switch file := filepath.Join(c.Path, copyFile); {
 	case c.Path == "", runtime.GOOS == "windows": // there an open file cannot be removed
-	case set.Empty():
+	case e.Empty():
 		options.Copy = file
 	default: // the file would have what is encrypted in etcd
 		if err := etcdlog.RemoveCopy(file); err != nil {
@@ -176,6 +175,7 @@ func (c *Cluster) OpenShared(_ context.Context, set *encryption.Set) (store.Shar
 		return nil, nil, errors.Join(err, o.Close())
 	}
 	o.Log = l
+	e.ReadFrom(o.values)
 	return o, l, nil
 }
 
@@ -206,19 +206,49 @@ func (c *Cluster) prepare() error {
 	return private.Secure(info, empty)
 }
 
-// opened is a log with the set that encrypts its values, and the lock of the server's directory.
+// opened is a log with what encrypts its values, and the lock of the server's directory.
 type opened struct {
 	*etcdlog.Log // nil: it was not opened
-	set          *encryption.Set
+	codec        *stored.Codec
+	encryption   *encryption.Active
 	lock         *dirlock.Lock // nil: there is no directory, or another server has the lock
 }
 
-// Close closes the log, then the set, and releases the lock.
+// values yields the stored values of collections, nil: of all of them. Each page is of the newest revision.
+func (o *opened) values(ctx context.Context, collections []string) iter.Seq2[encryption.Value, error] {
+	keys := &o.codec.Keys
+	prefixes := []string{keys.Root()}
+	if collections != nil {
+		prefixes = nil
+		for _, c := range collections {
+			prefixes = append(prefixes, keys.Prefix(c))
+		}
+	}
+	return func(yield func(encryption.Value, error) bool) {
+		for _, prefix := range prefixes {
+			for kvs, err := range o.Log.Keys(ctx, prefix, 0) {
+				if err != nil {
+					yield(encryption.Value{}, err)
+					return
+				}
+				for _, kv := range kvs {
+					p := keys.Find(string(kv.Key))
+					if p.Class == stored.Object && !yield(encryption.Value{Collection: p.Collection, Place: kv.Key, Stored: kv.Value}, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// Close closes the log, then what encrypts its values, and releases the lock.
 func (o *opened) Close() (err error) {
+	o.encryption.Unfollow()
 	if o.Log != nil {
 		err = o.Log.Close()
 	}
-	o.set.Close()
+	o.encryption.Close()
 	if o.lock != nil {
 		err = errors.Join(err, o.lock.Close())
 	}

@@ -20,8 +20,12 @@ import (
 
 // Codec returns the keys and values of the cluster. The set encrypts values; the caller closes it.
 func (c *Cluster) Codec(set *encryption.Set) *stored.Codec {
+	return c.codec(encryption.NewActive(set))
+}
+
+func (c *Cluster) codec(e *encryption.Active) *stored.Codec {
 	codec := &stored.Codec{Keys: stored.NewKeys(c.Prefix)}
-	codec.Use(set)
+	codec.Use(e)
 	return codec
 }
 
@@ -36,13 +40,14 @@ type Export struct {
 
 // OpenExport connects to the cluster. The set decrypts values; the caller closes it after the Export.
 func (c *Cluster) OpenExport(set *encryption.Set) (*Export, error) {
-	o := c.options(set)
+	codec := c.Codec(set)
+	o := c.options(codec)
 	o.CompactionInterval = -1
 	log, err := etcdlog.Open(o)
 	if err != nil {
 		return nil, err
 	}
-	return &Export{log, c.Codec(set)}, nil
+	return &Export{log, codec}, nil
 }
 
 // Close ends the connections.

@@ -57,16 +57,16 @@ func (c *Copy) ProbeTimeouts() (health, readiness time.Duration) {
 // not reach back to it. While the server cannot be reached, a copy that exists is opened as it is, and compared later.
 // OpenShared returns an error if there is no copy and the server cannot be reached, and if the copy has changes that
 // the server does not have.
-func (c *Copy) OpenShared(ctx context.Context, set *encryption.Set) (store.Shared, store.Sealing, error) {
-	log, sealed, err := c.open(ctx, set)
+func (c *Copy) OpenShared(ctx context.Context, e *encryption.Active) (store.Shared, store.Sealing, error) {
+	log, sealed, err := c.open(ctx, e)
 	if err != nil {
-		set.Close()
+		e.Close()
 		return nil, nil, err
 	}
 	return log, sealed, nil
 }
 
-func (c *Copy) open(ctx context.Context, set *encryption.Set) (*replication.Log, *encryption.Log, error) {
+func (c *Copy) open(ctx context.Context, e *encryption.Active) (*replication.Log, *encryption.Log, error) {
 	client, err := serverclient.New(c.Server)
 	if err != nil {
 		return nil, nil, err
@@ -81,7 +81,7 @@ func (c *Copy) open(ctx context.Context, set *encryption.Set) (*replication.Log,
 		if err != nil {
 			return nil, nil, err
 		}
-		sealed := encryption.Wrap(copied, set)
+		sealed := encryption.Wrap(copied, e)
 		how, err := replication.Compare(ctx, client, sealed, head)
 		switch {
 		case !again && unreachable(err) && ctx.Err() == nil:

@@ -265,7 +265,7 @@ func (m *migration) withLog(ctx context.Context, f func(store.Log) error) error 
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(encryption.Wrap(log, m.set)), log.Close())
+	return errors.Join(f(encryption.Wrap(log, encryption.NewActive(m.set))), log.Close())
 }
 
 // toSnapshot writes a snapshot file.
@@ -446,7 +446,7 @@ func (m *migration) importFrom(ctx context.Context, d *migrate.Directory, at sto
 			return nil
 		},
 		Verify: func(log store.Log) (err error) {
-			if report, err = d.Verify(ctx, encryption.Wrap(log, m.set)); err != nil {
+			if report, err = d.Verify(ctx, encryption.Wrap(log, encryption.NewActive(m.set))); err != nil {
 				return err
 			}
 			return d.Unchanged(ctx)

@@ -38,7 +38,7 @@ func (m *migration) toSnapshotLive(ctx context.Context, file string) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, copied.Close()) }()
-	s, report, err := m.survey(ctx, encryption.Wrap(copied, m.set), file)
+	s, report, err := m.survey(ctx, encryption.Wrap(copied, encryption.NewActive(m.set)), file)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (m *migration) toSnapshotLive(ctx context.Context, file string) (err error)
 		if err != nil {
 			return nil, err
 		}
-		return encryption.Wrap(log, m.set), nil
+		return encryption.Wrap(log, encryption.NewActive(m.set)), nil
 	})
 	if err != nil {
 		return err

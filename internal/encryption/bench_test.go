@@ -39,7 +39,7 @@ func benchWrite(key string, condition store.Revision) store.Write {
 
 func benchStore(b *testing.B, fs vfs.FS, s *Set) *store.Store {
 	b.Helper()
-	l := Wrap(mustOpen(b, pebblelog.Options{Dir: "/log", FS: fs}), s)
+	l := Wrap(mustOpen(b, pebblelog.Options{Dir: "/log", FS: fs}), NewActive(s))
 	st, err := store.Open(b.Context(), store.Options{Log: l, Sealing: l})
 	if err != nil {
 		b.Fatal(err)

@@ -11,7 +11,7 @@ import (
 // cannot be encrypted ends the sequence; failed then returns the error.
 func (s *Set) Seal(objects iter.Seq2[string, *store.Object]) (sealed iter.Seq2[string, *store.Object], failed func() error) {
 	var err error
-	l := &Log{} // for its counts alone
+	l := &Log{Active: new(Active)} // for its counts alone
 	sealed = func(yield func(string, *store.Object) bool) {
 		for collection, o := range objects {
 			if r := s.rule(collection); r != nil {

@@ -18,33 +18,32 @@ import (
 //
 // History is not looked at. What the new Set cannot open there fails when it is read.
 
-// exchange makes a Set that in effect, and returns the one before. If the Set cannot open what is
-// stored, it returns an *UnreadableError and changes nothing.
-func (l *Log) exchange(ctx context.Context, s *Set) (*Set, error) {
-	old := l.set.Load()
-	old.introduce(ctx, s)
+// exchange makes a Set that in effect. If the Set cannot open what is stored, it returns an
+// *UnreadableError and changes nothing.
+func (l *Log) exchange(ctx context.Context, s *Set) error {
+	l.set.Load().introduce(ctx, s)
 	l.mu.Lock()
 	head := l.head
 	l.mu.Unlock()
 	if err := l.check(ctx, s, head); err != nil {
-		return nil, err
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var bad unreadable
 	for e, err := range l.Log.Changes(ctx, "", head, l.head) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if _, err := l.open(ctx, s, e.Collection, e.Object); err != nil {
 			bad.add(err)
 		}
 	}
 	if err := bad.err(s); err != nil {
-		return nil, err
+		return err
 	}
-	l.set.Store(s)
-	return old, nil
+	l.takeOver(s)
+	return nil
 }
 
 // check opens all objects at a revision.

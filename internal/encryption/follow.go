@@ -28,10 +28,10 @@ type Reloads struct {
 
 // follower reads a configuration file again when it changes.
 type follower struct {
-	c    Config
-	log  *Log
-	stop context.CancelFunc
-	done chan struct{}
+	c      Config
+	active *Active
+	stop   context.CancelFunc
+	done   chan struct{}
 
 	succeeded, failed        atomic.Int64
 	lastSuccess, lastFailure atomic.Int64 // Unix nanoseconds
@@ -39,15 +39,23 @@ type follower struct {
 
 // Follow begins to read the file of the configuration when it changes, until Close. A file that is
 // refused changes nothing; it is tried again. It is called once at most.
-func (l *Log) Follow(c Config) {
+func (a *Active) Follow(c Config) {
 	ctx, stop := context.WithCancel(context.Background())
-	l.follower = &follower{c: c.withDefaults(), log: l, stop: stop, done: make(chan struct{})}
-	go l.follower.run(ctx)
+	a.follower = &follower{c: c.withDefaults(), active: a, stop: stop, done: make(chan struct{})}
+	go a.follower.run(ctx)
+}
+
+// Unfollow ends Follow, and waits until it has ended. It is idempotent.
+func (a *Active) Unfollow() {
+	if a.follower != nil {
+		a.follower.stop()
+		<-a.follower.done
+	}
 }
 
 // Reloads returns the counts of Follow.
-func (l *Log) Reloads() Reloads {
-	f := l.follower
+func (a *Active) Reloads() Reloads {
+	f := a.follower
 	if f == nil {
 		return Reloads{}
 	}
@@ -110,15 +118,15 @@ func (f *follower) run(ctx context.Context) {
 
 // reload makes data the configuration in effect, if it is another one.
 func (f *follower) reload(ctx context.Context, data []byte) (changed bool, err error) {
-	if hashOf(data) == f.log.set.Load().hash {
+	old := f.active.set.Load()
+	if hashOf(data) == old.hash {
 		return false, nil
 	}
 	s, err := newSet(f.c, data)
 	if err != nil {
 		return false, err
 	}
-	old, err := f.take(ctx, s)
-	if err != nil {
+	if err := f.take(ctx, s); err != nil {
 		s.Close()
 		return false, err
 	}
@@ -126,23 +134,18 @@ func (f *follower) reload(ctx context.Context, data []byte) (changed bool, err e
 	return true, nil
 }
 
-func (f *follower) take(ctx context.Context, s *Set) (*Set, error) {
+func (f *follower) take(ctx context.Context, s *Set) error {
 	for _, k := range s.kms {
 		select {
 		case <-k.first:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 	if err := s.Health(); err != nil {
-		return nil, err
+		return err
 	}
-	return f.log.exchange(ctx, s)
-}
-
-func (f *follower) close() {
-	f.stop()
-	<-f.done
+	return f.active.exchange(ctx, s)
 }
 
 // Await waits until the KMS plugins are well, for 30 seconds at most. What needs them then fails.
@@ -165,16 +168,6 @@ func (s *Set) Await(ctx context.Context) {
 		}
 	}
 }
-
-// UsesKMS reports whether the configuration in effect has KMS plugins.
-func (l *Log) UsesKMS() bool { return len(l.set.Load().kms) > 0 }
-
-// Health is why a KMS plugin is not well, or nil, by its last status.
-func (l *Log) Health() error { return l.set.Load().Health() }
-
-// ConfigHash identifies the configuration in effect: the SHA-256 of its file. It is empty if there
-// is none.
-func (l *Log) ConfigHash() string { return l.set.Load().hash }
 
 // Health is why a KMS plugin is not well, or nil, by its last status.
 func (s *Set) Health() error {

@@ -26,7 +26,7 @@ func TestFollow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := Wrap(memlog.New(), set)
+		l := Wrap(memlog.New(), NewActive(set))
 		s, err := store.Open(t.Context(), store.Options{Log: l, Sealing: l})
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func TestFollow(t *testing.T) {
 func TestExchange(t *testing.T) {
 	log := memlog.New()
 	sets := []*Set{mustSet(t, rules("secrets", aescbcKeys("a"), aesgcmKeys("b"))), mustSet(t, rules("secrets", aesgcmKeys("b"), aescbcKeys("a")))}
-	l := Wrap(log, sets[0])
+	l := Wrap(log, NewActive(sets[0]))
 	s, err := store.Open(t.Context(), store.Options{Log: l, Sealing: l})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestExchange(t *testing.T) {
 	go func() {
 		var all error
 		for i := range 50 {
-			_, err := l.exchange(t.Context(), sets[(i+1)%2])
+			err := l.exchange(t.Context(), sets[(i+1)%2])
 			all = errors.Join(all, err)
 		}
 		done <- all

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -17,18 +16,15 @@ import (
 // Log is a store.Log that encrypts the values of another one. It implements store.Sealing.
 type Log struct {
 	store.Log
+	*Active
 
 	// mu orders Append and the change to another Set.
-	mu  sync.Mutex
-	set atomic.Pointer[Set]
+	mu sync.Mutex
 	// made has the versions that the group at hand stores, in their sealed form. Guarded by mu.
 	made map[place]*store.Object
 	head store.Revision // of the last Append that succeeded; guarded by mu
 	// collections has the names of all that may have objects.
 	collections sync.Map
-	follower    *follower // nil: the file is not followed
-
-	sealed, opened, failed atomic.Int64 // values
 }
 
 var (
@@ -45,11 +41,11 @@ func (p place) path() []byte {
 	return append(append(make([]byte, 0, len(prefix)+len(p.key)), prefix...), p.key...)
 }
 
-// Wrap returns a log that encrypts the values of another one as the Set says. It owns both: Close
-// closes them.
-func Wrap(log store.Log, s *Set) *Log {
-	l := &Log{Log: log}
-	l.set.Store(s)
+// Wrap returns a log that encrypts the values of another one as the configuration in effect says. It
+// owns both: Close closes them.
+func Wrap(log store.Log, a *Active) *Log {
+	l := &Log{Log: log, Active: a}
+	a.exchange = l.exchange
 	return l
 }
 
@@ -313,15 +309,8 @@ func (l *Log) Outdated(collection, key string) bool {
 
 // Close implements store.Log.
 func (l *Log) Close() error {
-	if l.follower != nil {
-		l.follower.close()
-	}
+	l.Unfollow()
 	err := l.Log.Close()
-	l.set.Load().Close()
+	l.Active.Close()
 	return err
-}
-
-// Counts returns how many values were encrypted and decrypted, and how many could not be decrypted.
-func (l *Log) Counts() (sealed, opened, failed int64) {
-	return l.sealed.Load(), l.opened.Load(), l.failed.Load()
 }

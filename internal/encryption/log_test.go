@@ -27,19 +27,21 @@ func TestSuite(t *testing.T) {
 	t.Run("Memory", func(t *testing.T) {
 		storetest.Run(t, func(testing.TB) func(testing.TB) store.Log {
 			log := memlog.New()
-			return func(testing.TB) store.Log { return Wrap(log, s) }
+			return func(testing.TB) store.Log { return Wrap(log, NewActive(s)) }
 		})
 	})
 	t.Run("Pebble", func(t *testing.T) {
 		storetest.Run(t, func(testing.TB) func(testing.TB) store.Log {
 			fs := vfs.NewMem()
-			return func(t testing.TB) store.Log { return Wrap(mustOpen(t, pebblelog.Options{Dir: "/log", FS: fs}), s) }
+			return func(t testing.TB) store.Log {
+				return Wrap(mustOpen(t, pebblelog.Options{Dir: "/log", FS: fs}), NewActive(s))
+			}
 		})
 	})
 	t.Run("Empty", func(t *testing.T) {
 		storetest.Run(t, func(testing.TB) func(testing.TB) store.Log {
 			log := memlog.New()
-			return func(testing.TB) store.Log { return Wrap(log, &Set{}) }
+			return func(testing.TB) store.Log { return Wrap(log, NewActive(&Set{})) }
 		})
 	})
 }
@@ -55,7 +57,7 @@ func mustOpen(t testing.TB, o pebblelog.Options) *pebblelog.Log {
 
 // openStore opens a store over a wrapped log; the caller closes it.
 func openStore(t testing.TB, log store.Log, s *Set) (*store.Store, error) {
-	l := Wrap(log, s)
+	l := Wrap(log, NewActive(s))
 	return store.Open(t.Context(), store.Options{Log: l, Sealing: l, OnFatal: func(err error) { t.Errorf("the log failed: %v", err) }})
 }
 
@@ -221,7 +223,7 @@ func TestOutdated(t *testing.T) {
 func TestSwapped(t *testing.T) {
 	for _, provider := range []string{aesgcmKeys("k"), secretboxKeys("k"), aescbcKeys("k")} {
 		inner := memlog.New()
-		log := Wrap(inner, mustSet(t, rules("secrets", provider)))
+		log := Wrap(inner, NewActive(mustSet(t, rules("secrets", provider))))
 		if _, err := log.Replay(t.Context(), func(string, *store.Object) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +262,7 @@ func TestHistory(t *testing.T) {
 	head := write(t, s, "secrets", "ns/b", "text").Modified
 	storetest.Close(t, s)
 
-	l := Wrap(log, mustSet(t, rules("secrets", aescbcKeys("l"), aescbcKeys("z"))))
+	l := Wrap(log, NewActive(mustSet(t, rules("secrets", aescbcKeys("l"), aescbcKeys("z")))))
 	list := func(collection string, at store.Revision) (err error) {
 		for _, err = range l.ObjectsAt(t.Context(), collection, at, "", "") {
 		}

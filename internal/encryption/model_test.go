@@ -90,7 +90,7 @@ func (m *model) newKey() {
 func (m *model) open(fs vfs.FS) {
 	m.t.Helper()
 	m.set = mustSet(m.t, m.config(m.keys))
-	m.log = Wrap(mustOpen(m.t, pebblelog.Options{Dir: "/log", FS: fs}), m.set)
+	m.log = Wrap(mustOpen(m.t, pebblelog.Options{Dir: "/log", FS: fs}), NewActive(m.set))
 	var err error
 	m.s, err = store.Open(m.t.Context(), store.Options{Log: m.log, Sealing: m.log, OnFatal: func(err error) { m.t.Errorf("the log failed: %v", err) }})
 	if err != nil {
@@ -169,7 +169,7 @@ func (m *model) step() {
 			return
 		}
 		var bad *UnreadableError
-		if _, err := m.log.exchange(m.t.Context(), mustSet(m.t, m.config([]string{aesgcmKeys("zz")}))); !errors.As(err, &bad) {
+		if err := m.log.exchange(m.t.Context(), mustSet(m.t, m.config([]string{aesgcmKeys("zz")}))); !errors.As(err, &bad) {
 			m.t.Fatalf("a configuration that lacks the keys: %v", err)
 		}
 	case 3:
@@ -192,7 +192,7 @@ func (m *model) has(collection string) bool {
 
 func (m *model) exchange() {
 	m.t.Helper()
-	if _, err := m.log.exchange(m.t.Context(), mustSet(m.t, m.config(m.keys))); err != nil {
+	if err := m.log.exchange(m.t.Context(), mustSet(m.t, m.config(m.keys))); err != nil {
 		m.t.Fatal(err)
 	}
 }

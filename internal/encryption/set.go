@@ -174,14 +174,21 @@ func (s *Set) rule(collection string) *rule {
 	if len(s.rules) == 0 {
 		return nil
 	}
+	r, _ := lookup(s.rules, collection)
+	return r
+}
+
+// lookup returns what is stored for a collection by the names of rules.
+func lookup[V any](rules map[schema.GroupResource]V, collection string) (v V, found bool) {
 	gr := schema.ParseGroupResource(collection)
-	if r := s.rules[gr]; r != nil {
-		return r
+	if v, found = rules[gr]; found {
+		return v, true
 	}
-	if r := s.rules[schema.GroupResource{Group: gr.Group, Resource: "*"}]; r != nil {
-		return r
+	if v, found = rules[schema.GroupResource{Group: gr.Group, Resource: "*"}]; found {
+		return v, true
 	}
-	return s.rules[anything]
+	v, found = rules[anything]
+	return v, found
 }
 
 // open decrypts a stored value of a collection.

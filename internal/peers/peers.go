@@ -51,6 +51,8 @@ type Fact struct {
 	Name string
 	// Value identifies it. It is not secret.
 	Value string
+	// Current returns the value at present, if that changes while the server runs; nil: it is always Value.
+	Current func() string
 	// Agree is Agrees; nil: the values must be the same.
 	Agree func(theirs string) bool
 	// Show returns a value as an error has it; nil: the value itself.
@@ -223,14 +225,21 @@ func (p *Peers) awaitRenewal(ctx context.Context, old []difference) error {
 func Values(facts []Fact) map[string]string {
 	all := map[string]string{}
 	for _, f := range facts {
-		all[f.Name] = f.Value
+		all[f.Name] = f.value()
 	}
 	return all
 }
 
+func (f *Fact) value() string {
+	if f.Current != nil {
+		return f.Current()
+	}
+	return f.Value
+}
+
 // Difference says how a value of another server differs from the one of this server, and what to do.
 func (f *Fact) Difference(theirs string) string {
-	own := f.Value
+	own := f.value()
 	if f.Show != nil {
 		own, theirs = f.Show(own), f.Show(theirs)
 	}
@@ -242,7 +251,7 @@ func (f *Fact) Agrees(theirs string) bool {
 	if f.Agree != nil {
 		return f.Agree(theirs)
 	}
-	return theirs == f.Value
+	return theirs == f.value()
 }
 
 // ServerOf returns the name of the server that a Lease shows, with what it is and its address; empty: the

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	fastjson "github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +27,8 @@ import (
 // keys of DefaultPrefix and no encryption. It is safe for concurrent use, and must not be copied
 // after its first use.
 type Codec struct {
-	Keys Keys
-	set  atomic.Pointer[encryption.Set]
+	Keys   Keys
+	active *encryption.Active // nil: nothing is encrypted
 }
 
 // Decoded is an object from etcd.

@@ -1,24 +1,20 @@
 package stored
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 )
 
 // plain is the configuration of a Codec without one: nothing is encrypted.
-var plain encryption.Set
+var plain = encryption.NewActive(new(encryption.Set))
 
-// Use makes the Codec encrypt and decrypt with another configuration; nil: with none. The caller
-// may close the one before: calls under way continue with the new one.
-func (c *Codec) Use(s *encryption.Set) { c.set.Store(s) }
+// Use makes the Codec encrypt and decrypt with a configuration; nil: with none. It comes before the
+// methods that do.
+func (c *Codec) Use(a *encryption.Active) { c.active = a }
 
-func (c *Codec) encryption() *encryption.Set {
-	if s := c.set.Load(); s != nil {
-		return s
-	}
-	return &plain
-}
+func (c *Codec) encryption() *encryption.Active { return cmp.Or(c.active, plain) }
 
 // Seal returns what etcd holds for an object, given its collection, its key in the store and what
 // Encode takes: the encoded object, encrypted if the configuration says so. The error says why it
@@ -34,22 +30,15 @@ func (c *Codec) Seal(collection, key string, object []byte, revisionAt int) ([]b
 // Open reads what etcd holds for an object, given its collection and its key in the store. If it
 // cannot be decrypted, the error is an *encryption.OpenError.
 func (c *Codec) Open(ctx context.Context, collection, key string, value []byte) (Decoded, error) {
-	at := []byte(c.Keys.Of(collection, key))
-	for {
-		s := c.encryption()
-		opened, outdated, err := s.OpenValue(ctx, collection, value, at)
-		if err != nil && s != c.encryption() {
-			continue // another configuration came into effect, and this one may be closed
-		}
-		if err != nil {
-			return Decoded{}, err
-		}
-		d, err := c.Decode(collection, opened)
-		d.Outdated = d.Outdated || outdated
-		return d, err
+	opened, outdated, err := c.encryption().OpenValue(ctx, collection, value, []byte(c.Keys.Of(collection, key)))
+	if err != nil {
+		return Decoded{}, err
 	}
+	d, err := c.Decode(collection, opened)
+	d.Outdated = d.Outdated || outdated
+	return d, err
 }
 
 // Rotated reports whether Open may return another Outdated now than it did before for the same
-// value of a collection, because a KMS plugin has changed its key.
+// value of a collection, because a key has changed.
 func (c *Codec) Rotated(collection string) bool { return c.encryption().Rotated(collection) }

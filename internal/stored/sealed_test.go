@@ -42,7 +42,7 @@ func use(t *testing.T, c *stored.Codec, providers ...string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	c.Use(s)
+	c.Use(encryption.NewActive(s))
 }
 
 // TestOpenPeers opens values of kube-apiserver, and seals them again.

@@ -21,7 +21,7 @@ resources:
 `
 
 // TestEncrypted: two Tidemark servers and a kube-apiserver read what each of them encrypts. One of them writes with
-// another key than the others, as during a rotation.
+// another key than the others, as during a rotation. Then another one goes over to that key, without a restart.
 func TestEncrypted(t *testing.T) {
 	c := newCluster(t)
 	keys := map[string]string{}
@@ -29,9 +29,13 @@ func TestEncrypted(t *testing.T) {
 		secret := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(name, 11)[:32]))
 		keys[name] = fmt.Sprintf("{name: %s, secret: %s}", name, secret)
 	}
+	write := func(file, first, second string) {
+		c.must(os.WriteFile(file+".new", fmt.Appendf(nil, encryption, keys[first]+", "+keys[second]), 0o600))
+		c.must(os.Rename(file+".new", file))
+	}
 	flag := func(first, second string) string {
 		file := filepath.Join(c.dir, first+".yaml")
-		c.must(os.WriteFile(file, fmt.Appendf(nil, encryption, keys[first]+", "+keys[second]), 0o600))
+		write(file, first, second)
 		return "--encryption-provider-config=" + file
 	}
 	writes := map[*server]string{} // the key that a server writes with
@@ -39,7 +43,9 @@ func TestEncrypted(t *testing.T) {
 	writes[k] = "old"
 	first := c.serve(tidemark, "192.0.2.2", flag("new", "old"))
 	writes[first] = "new"
-	second := c.serve(tidemark, "192.0.2.3", flag("old", "new"))
+	reloaded := filepath.Join(c.dir, "reloaded.yaml")
+	write(reloaded, "old", "new")
+	second := c.serve(tidemark, "192.0.2.3", "--encryption-provider-config="+reloaded, "--encryption-provider-config-automatic-reload")
 	writes[second] = "old"
 	all := []*server{k, first, second}
 	k.want(http.StatusCreated, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", object(fmt.Sprintf(definition, "one")))
@@ -81,6 +87,15 @@ func TestEncrypted(t *testing.T) {
 		}
 		remove(t, k, first, kind.at+"/o-1")
 		remove(t, first, k, kind.at+"/o-0")
-		remove(t, second, k, kind.at+"/o-2")
 	}
+	write(reloaded, "new", "old")
+	const at, key = "/api/v1/namespaces/default/secrets/o-2", "/registry/secrets/default/o-2"
+	second.until("an update that changes nothing writes with the new key", func() bool {
+		second.want(http.StatusOK, "PUT", at, second.want(http.StatusOK, "GET", at, nil))
+		value, _ := c.value(key)
+		return strings.HasPrefix(string(value), "k8s:enc:aesgcm:v1:new:")
+	})
+	same(t, second, k, at)
+	same(t, second, first, at)
+	remove(t, second, k, at)
 }

@@ -40,7 +40,7 @@ func encrypted(t testing.TB, c *cluster, config encryption.Config) (store.Shared
 	t.Helper()
 	set, err := encryption.Load(config)
 	must(t, err)
-	l, sealing, err := (&etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}).OpenShared(t.Context(), set)
+	l, sealing, err := (&etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}).OpenShared(t.Context(), encryption.NewActive(set))
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
 	return l, sealing, set
@@ -196,7 +196,7 @@ func TestKMSDown(t *testing.T) {
 	}
 	healing, err := encryption.Load(encryption.Config{Path: path, Now: now})
 	must(t, err)
-	shared, _, err := (&etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}).OpenShared(t.Context(), healing)
+	shared, _, err := (&etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}).OpenShared(t.Context(), encryption.NewActive(healing))
 	must(t, err)
 	objects, err := store.Open(t.Context(), store.Options{Shared: shared})
 	must(t, err)

@@ -1,0 +1,204 @@
+package encryption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Active is the configuration in effect, which Follow replaces when its file changes. It counts what it
+// encrypts and decrypts. It is safe for concurrent use, except for ReadFrom and Follow, which come first.
+type Active struct {
+	set atomic.Pointer[Set]
+	// former has the names of the rules of the Sets before; nil: there were none.
+	former atomic.Pointer[map[schema.GroupResource]struct{}]
+	// exchange makes another Set the one in effect, unless it cannot read what is stored.
+	exchange func(context.Context, *Set) error
+	follower *follower // nil: the file is not followed
+
+	sealed, opened, failed atomic.Int64 // values
+}
+
+// NewActive returns a configuration in effect. It owns the Set: Close closes it.
+func NewActive(s *Set) *Active {
+	a := new(Active)
+	a.set.Store(s)
+	a.exchange = func(_ context.Context, next *Set) error { a.takeOver(next); return nil }
+	return a
+}
+
+// Close ends Follow, and closes the Set.
+func (a *Active) Close() {
+	a.Unfollow()
+	a.set.Load().Close()
+}
+
+// Empty reports whether there is no configuration: all values are plain.
+func (a *Active) Empty() bool { return a.set.Load().Empty() }
+
+// UsesKMS reports whether the configuration has KMS plugins.
+func (a *Active) UsesKMS() bool { return len(a.set.Load().kms) > 0 }
+
+// Health is why a KMS plugin is not well, or nil, by its last status.
+func (a *Active) Health() error { return a.set.Load().Health() }
+
+// ConfigHash identifies the configuration: the SHA-256 of its file. It is empty if there is none.
+func (a *Active) ConfigHash() string { return a.set.Load().hash }
+
+// Counts returns how many values were encrypted and decrypted, and how many could not be decrypted.
+func (a *Active) Counts() (sealed, opened, failed int64) {
+	return a.sealed.Load(), a.opened.Load(), a.failed.Load()
+}
+
+// SealValue is Set.SealValue.
+func (a *Active) SealValue(collection string, value, place []byte) ([]byte, error) {
+	sealed, err := a.set.Load().SealValue(collection, value, place)
+	if err == nil && isSealed(sealed) {
+		a.sealed.Add(1)
+	}
+	return sealed, err
+}
+
+// OpenValue is Set.OpenValue.
+func (a *Active) OpenValue(ctx context.Context, collection string, sealed, place []byte) (value []byte, outdated bool, err error) {
+	for {
+		s := a.set.Load()
+		value, outdated, err = s.OpenValue(ctx, collection, sealed, place)
+		if err == nil || s == a.set.Load() { // otherwise s may be closed
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		a.failed.Add(1)
+	case isSealed(sealed):
+		a.opened.Add(1)
+	}
+	return value, outdated, err
+}
+
+// Rotated reports whether OpenValue may return another value of outdated now than it did before for
+// the same value of a collection: the configuration was replaced, or the KMS plugin that encrypts
+// the collection has changed its key.
+func (a *Active) Rotated(collection string) bool {
+	if former := a.former.Load(); former != nil {
+		if _, ruled := lookup(*former, collection); ruled {
+			return true
+		}
+		if a.set.Load().rule(collection) != nil {
+			return true
+		}
+	}
+	return a.set.Load().Rotated(collection)
+}
+
+// takeOver makes next the Set in effect. There is one call at a time.
+func (a *Active) takeOver(next *Set) {
+	old := a.set.Load()
+	names := map[schema.GroupResource]struct{}{}
+	if former := a.former.Load(); former != nil {
+		maps.Copy(names, *former)
+	}
+	for name := range old.rules {
+		names[name] = struct{}{}
+	}
+	a.former.Store(&names) // before values are read with the next Set
+	a.set.Store(next)
+}
+
+// # Values that several servers write
+//
+// What one server stores, the others must be able to read. They get a changed file one after the
+// other, and write with the one before until then. So a Set takes over only if it can read
+//
+//   - what the one in effect writes now, and
+//   - each value that is stored and that the one in effect can read.
+//
+// The second is read without a lock. A value that another server stores meanwhile was written with
+// the configuration before, or with the next one.
+
+// Value is a stored value of a collection. Place is its key in etcd.
+type Value struct {
+	Collection    string
+	Place, Stored []byte
+}
+
+// ReadFrom sets where the stored values are, for Follow. The function yields those of collections;
+// nil: of all collections.
+func (a *Active) ReadFrom(values func(ctx context.Context, collections []string) iter.Seq2[Value, error]) {
+	a.exchange = func(ctx context.Context, next *Set) error {
+		old := a.set.Load()
+		if err := old.writesFor(ctx, next); err != nil {
+			return err
+		}
+		var bad unreadable
+		for v, err := range values(ctx, affected(old, next)) {
+			if err != nil {
+				return fmt.Errorf("reading what is stored: %w", err)
+			}
+			if _, _, err = next.OpenValue(ctx, v.Collection, v.Stored, v.Place); err == nil {
+				continue
+			}
+			if _, _, before := old.OpenValue(ctx, v.Collection, v.Stored, v.Place); before == nil {
+				bad.add(err)
+			}
+		}
+		if err := errors.Join(ctx.Err(), bad.err(next)); err != nil {
+			return err
+		}
+		a.takeOver(next)
+		return nil
+	}
+}
+
+// writesFor returns an error if next cannot read what s writes.
+func (s *Set) writesFor(ctx context.Context, next *Set) error {
+	place := []byte("/registry/probe")
+	for name := range rulesOf(s, next) {
+		collection := name.String()
+		sealed, err := s.SealValue(collection, []byte("{}"), place)
+		if err != nil {
+			continue // s writes nothing
+		}
+		if _, _, err := next.OpenValue(ctx, collection, sealed, place); err != nil {
+			return fmt.Errorf("it cannot read %s as they are written now, with %s, and as other servers may still write them: keep that provider and key, behind the first one: %w", shown(name), describe(sealed), errors.Unwrap(err))
+		}
+	}
+	return nil
+}
+
+// rulesOf yields the names of the rules of two Sets.
+func rulesOf(a, b *Set) iter.Seq[schema.GroupResource] {
+	return func(yield func(schema.GroupResource) bool) {
+		for name := range a.rules {
+			if !yield(name) {
+				return
+			}
+		}
+		for name := range b.rules {
+			if a.rules[name] == nil && !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// affected returns the collections that have a rule in one of two Sets, in order; nil: a rule is for
+// many collections.
+func affected(a, b *Set) []string {
+	var all []string
+	for name := range rulesOf(a, b) {
+		if name.Resource == "*" {
+			return nil
+		}
+		all = append(all, name.String())
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,122 @@
+package encryption
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestFollowShared: a changed file takes effect if it can read what several servers write and have stored.
+func TestFollowShared(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var logged strings.Builder
+		path := dir + "/config.yaml"
+		config := rules("secrets", aescbcKeys("a"))
+		writeConfig(t, path, config)
+		c := Config{Path: path, Log: slog.New(slog.NewTextHandler(&logged, nil))}
+		set, err := Load(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := NewActive(set)
+		defer a.Close()
+		stored := map[string][]byte{"/registry/secrets/ns/damaged": []byte("k8s:enc:aescbc:v1:a:damaged")}
+		put := func(at string) {
+			t.Helper()
+			collection, _, _ := strings.Cut(strings.TrimPrefix(at, "/registry/"), "/")
+			if stored[at], err = a.SealValue(collection, []byte("text"), []byte(at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var asked []string
+		var broken error
+		a.ReadFrom(func(_ context.Context, collections []string) iter.Seq2[Value, error] {
+			asked = collections
+			return func(yield func(Value, error) bool) {
+				for at, value := range stored {
+					collection, _, _ := strings.Cut(strings.TrimPrefix(at, "/registry/"), "/")
+					if !yield(Value{collection, []byte(at), value}, nil) {
+						return
+					}
+				}
+				if broken != nil {
+					yield(Value{}, broken)
+				}
+			}
+		})
+		a.Follow(c)
+		change := func(config string) Reloads {
+			t.Helper()
+			logged.Reset()
+			writeConfig(t, path, config)
+			time.Sleep(retryFile + pollFile)
+			synctest.Wait()
+			return a.Reloads()
+		}
+		refused := func(config, why string) {
+			t.Helper()
+			before, hash := a.Reloads(), a.ConfigHash()
+			if r := change(config); r.Failed == before.Failed || r.Succeeded != before.Succeeded || a.ConfigHash() != hash || !strings.Contains(logged.String(), why) {
+				t.Errorf("%+v, want it refused because %s; the log has %s", r, why, logged.String())
+			}
+		}
+		accepted := func(config string, collections ...string) {
+			t.Helper()
+			before := a.Reloads()
+			if r := change(config); r.Succeeded != before.Succeeded+1 || a.ConfigHash() != hashOf([]byte(config)) {
+				t.Errorf("%+v, want it accepted; the log has %s", r, logged.String())
+			}
+			if !slices.Equal(asked, collections) {
+				t.Errorf("the values of %q were read, want those of %q", asked, collections)
+			}
+		}
+		put("/registry/secrets/ns/a")
+		put("/registry/configmaps/ns/a")
+
+		refused(rules("secrets", aescbcKeys("b"), "identity: {}"), `cannot read secrets as they are written now, with aescbc, key \"a\"`)
+		if a.Rotated("secrets") {
+			t.Error("a refused file rotates")
+		}
+		broken = errors.New("etcd is away")
+		refused(rules("secrets", aescbcKeys("a", "b")), "reading what is stored: etcd is away")
+		broken = nil
+		accepted(rules("secrets", aescbcKeys("a", "b"))+"# changed", "secrets")
+		if !a.Rotated("secrets") || a.Rotated("configmaps") {
+			t.Errorf("rotated: secrets %t, configmaps %t; want true, false", a.Rotated("secrets"), a.Rotated("configmaps"))
+		}
+		accepted(rules("secrets", aescbcKeys("b", "a")), "secrets")
+		refused(rules("secrets", aescbcKeys("b")), "1 stored objects cannot be read")
+		if _, outdated, err := a.OpenValue(t.Context(), "secrets", stored["/registry/secrets/ns/a"], []byte("/registry/secrets/ns/a")); err != nil || !outdated {
+			t.Errorf("a value with the former key: outdated %t, %v", outdated, err)
+		}
+		put("/registry/secrets/ns/a")
+		accepted(rules("secrets", aescbcKeys("b")), "secrets")
+
+		configMaps := rules("secrets", aescbcKeys("b")) + "- resources: [configmaps]\n  providers: [{" + aescbcKeys("b") + "}"
+		refused(configMaps+"]\n", "cannot read configmaps as they are written now, with identity")
+		accepted(configMaps+", {identity: {}}]\n", "configmaps", "secrets")
+		if !a.Rotated("configmaps") || a.Rotated("pods") {
+			t.Errorf("rotated: configmaps %t, pods %t; want true, false", a.Rotated("configmaps"), a.Rotated("pods"))
+		}
+		accepted(rules("*.*", "identity: {}", aescbcKeys("b")))
+		for _, collection := range []string{"secrets", "pods", "pandas.example.com"} {
+			if !a.Rotated(collection) {
+				t.Errorf("%s is not rotated by a rule for everything", collection)
+			}
+		}
+		accepted(rules("pods", "identity: {}", aescbcKeys("b")) + "- resources: [secrets, configmaps]\n  providers: [{identity: {}}, {" + aescbcKeys("b") + "}]\n")
+		if !a.Rotated("pandas.example.com") {
+			t.Error("a collection without a rule is not rotated, though it had one")
+		}
+		if sealed, opened, failed := a.Counts(); sealed != 2 || opened != 1 || failed != 0 {
+			t.Errorf("%d values encrypted, %d decrypted, %d failed; want 2, 1, 0", sealed, opened, failed)
+		}
+	})
+}
