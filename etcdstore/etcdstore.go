@@ -124,7 +124,7 @@ func translate(c *stored.Codec) etcdlog.Codec {
 			d, err := open(ctx, c, collection, key, value)
 			return etcdlog.Decoded{Value: d.JSON, RevisionAt: d.RevisionAt, Outdated: d.Outdated}, err
 		},
-		Rotated: c.Rotated,
+		Generation: c.Generation,
 	}
 }
 

@@ -18,6 +18,8 @@ type Active struct {
 	set atomic.Pointer[Set]
 	// former has the names of the rules of the Sets before; nil: there were none.
 	former atomic.Pointer[map[schema.GroupResource]struct{}]
+	// generation is the number of the last replacement. It is set after the two above.
+	generation atomic.Uint64
 	// exchange makes another Set the one in effect, unless it cannot read what is stored.
 	exchange func(context.Context, *Set) error
 	follower *follower // nil: the file is not followed
@@ -83,19 +85,17 @@ func (a *Active) OpenValue(ctx context.Context, collection string, sealed, place
 	return value, outdated, err
 }
 
-// Rotated reports whether OpenValue may return another value of outdated now than it did before for
-// the same value of a collection: the configuration was replaced, or the KMS plugin that encrypts
-// the collection has changed its key.
-func (a *Active) Rotated(collection string) bool {
-	if former := a.former.Load(); former != nil {
-		if _, ruled := lookup(*former, collection); ruled {
-			return true
-		}
-		if a.set.Load().rule(collection) != nil {
-			return true
+// Generation is larger after OpenValue may return another value of outdated than before for the same
+// value of a collection: the configuration was replaced, or the KMS plugin that encrypts the collection
+// has changed its key. It is zero if that has never happened.
+func (a *Active) Generation(collection string) uint64 {
+	replaced, s := a.generation.Load(), a.set.Load()
+	if replaced != 0 && s.rule(collection) == nil {
+		if _, ruled := lookup(*a.former.Load(), collection); !ruled {
+			return 0
 		}
 	}
-	return a.set.Load().Rotated(collection)
+	return max(replaced, s.generation(collection))
 }
 
 // takeOver makes next the Set in effect. There is one call at a time.
@@ -108,8 +108,9 @@ func (a *Active) takeOver(next *Set) {
 	for name := range old.rules {
 		names[name] = struct{}{}
 	}
-	a.former.Store(&names) // before values are read with the next Set
+	a.former.Store(&names)
 	a.set.Store(next)
+	a.generation.Store(generations.Add(1))
 }
 
 // # Values that several servers write

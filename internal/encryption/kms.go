@@ -50,8 +50,9 @@ type kms struct {
 	log     *slog.Logger
 
 	state atomic.Pointer[kmsState] // nil: the plugin has not been well yet
-	// rotated reports that the plugin changed its key since values were first read. It is set before state changes.
-	rotated atomic.Bool
+	// generation is the number of the last change of the plugin's key; zero: it has not changed since values were
+	// first read. It is set after state.
+	generation atomic.Uint64
 
 	checking sync.Mutex // one check at a time
 	version  string     // of the plugin's API; guarded by checking, as the next one
@@ -220,10 +221,9 @@ func (k *kms) renew(ctx context.Context, keyID string, expires time.Time) error 
 		return fmt.Errorf("failed to rotate DEK: statusKeyIDHash=%q, encryptKeyIDHash=%q", hashID(keyID), hashID(fresh.keyID))
 	}
 	fresh.expires.Store(expires.UnixNano())
-	if k.state.Load() != nil {
-		k.rotated.Store(true)
+	if before := k.state.Swap(fresh); before != nil || k.generation.Load() != 0 {
+		k.generation.Store(generations.Add(1))
 	}
-	k.state.Store(fresh)
 	k.log.Info("encryption: a new data key", "plugin", k.name, "keyIDHash", hashID(keyID))
 	return nil
 }
@@ -321,8 +321,8 @@ func (k *kms) open(ctx context.Context, sealed, place []byte) ([]byte, error) {
 func (k *kms) current(sealed []byte) bool {
 	e, err := readEnvelope(sealed)
 	s := k.state.Load()
-	if s == nil {
-		k.rotated.Store(true) // the key is not known yet
+	if s == nil { // the key is not known yet
+		k.generation.CompareAndSwap(0, generations.Add(1))
 	}
 	return err == nil && (s == nil || s.keyID == e.keyID && e.kind == gcmSeed)
 }

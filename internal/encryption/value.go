@@ -3,6 +3,7 @@ package encryption
 import (
 	"bytes"
 	"context"
+	"sync/atomic"
 )
 
 // SealValue returns the stored form of a value of a collection. The place is the key of the value
@@ -52,13 +53,18 @@ func (r *rule) mayRecover(sealed []byte) bool {
 	return false
 }
 
-// Rotated reports whether OpenValue may return another value of outdated now than it did before for
-// the same value of a collection: the KMS plugin that encrypts them has changed its key.
-func (s *Set) Rotated(collection string) bool {
+// generations counts the changes of keys in this process.
+var generations atomic.Uint64
+
+// generation is the number of the last change of the key of a collection by its KMS plugin; zero: there
+// was none.
+func (s *Set) generation(collection string) uint64 {
 	r := s.rule(collection)
 	if r == nil {
-		return false
+		return 0
 	}
-	k, remote := r.ways[0].method.(*kms)
-	return remote && k.rotated.Load()
+	if k, remote := r.ways[0].method.(*kms); remote {
+		return k.generation.Load()
+	}
+	return 0
 }

@@ -39,6 +39,6 @@ func (c *Codec) Open(ctx context.Context, collection, key string, value []byte) 
 	return d, err
 }
 
-// Rotated reports whether Open may return another Outdated now than it did before for the same
-// value of a collection, because a key has changed.
-func (c *Codec) Rotated(collection string) bool { return c.encryption().Rotated(collection) }
+// Generation is larger after Open may return another Outdated than before for the same value of a
+// collection, because a key has changed. It is zero if that has never happened.
+func (c *Codec) Generation(collection string) uint64 { return c.encryption().Generation(collection) }

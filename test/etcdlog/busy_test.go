@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -163,7 +164,7 @@ func TestOutdatedTooManyRequests(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	k, rotated := &scriptedKV{member: pb.NewKVClient(conn)}, codec()
-	rotated.Rotated = func(string) bool { return true }
+	rotated.Generation = func(string) uint64 { return 1 }
 	l := listenWith(t, func(s *grpc.Server) { pb.RegisterKVServer(s, k) }, &etcdlog.Options{Codec: rotated, CompactionInterval: -1})
 	propose(t, l, put("pods", "a", "one", 0))
 	k.script(nil, []step{busy, lost})
@@ -171,4 +172,43 @@ func TestOutdatedTooManyRequests(t *testing.T) {
 	if left := len(k.ranges); !outdated || left != 1 {
 		t.Errorf("outdated: %v, with %d requests left, want one", outdated, left)
 	}
+}
+
+// TestOutdatedOnce: after a key was rotated, the value of a version is read once to know whether it is outdated.
+func TestOutdatedOnce(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	var generation, decoded atomic.Uint64
+	l := open(t, c, func(o *etcdlog.Options) {
+		decode := o.Codec.Decode
+		o.Codec.Decode = func(ctx context.Context, collection, key string, stored []byte) (etcdlog.Decoded, error) {
+			decoded.Add(1)
+			return decode(ctx, collection, key, stored)
+		}
+		o.Codec.Generation = func(string) uint64 { return generation.Load() }
+	})
+	want := func(when string, outdated bool, reads uint64) {
+		t.Helper()
+		for range 3 {
+			before := decoded.Load()
+			if is := l.Outdated("pods", "a"); is != outdated || decoded.Load() != before+reads {
+				t.Errorf("%s: outdated %t after %d values were read, want %t and %d", when, is, decoded.Load()-before, outdated, reads)
+			}
+			reads = 0
+		}
+	}
+	first := propose(t, l, put("pods", "a", "one", 0))
+	changes(t, l, first-1, first)
+	want("before a rotation", false, 0)
+	generation.Store(1)
+	want("after a rotation", false, 1)
+	generation.Store(2)
+	want("after another one", false, 1)
+	second := propose(t, open(t, c, nil), put("pods", "a", "outdated", first))
+	changes(t, l, first, second)
+	want("after a write with the former key", true, 0)
+	third := propose(t, l, put("pods", "a", "three", second))
+	changes(t, l, second, third)
+	want("after a write of its own", false, 1)
+	generation.Store(3)
+	want("after a third rotation", false, 1)
 }

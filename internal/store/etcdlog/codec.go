@@ -28,9 +28,9 @@ type Codec struct {
 	Encode func(collection, key string, value []byte, revisionAt int) ([]byte, error)
 	// Decode is the inverse. It must not keep or change the stored bytes.
 	Decode func(ctx context.Context, collection, key string, stored []byte) (Decoded, error)
-	// Rotated reports whether Decode may return another Outdated now than it did before for the same
-	// bytes of a collection, and Encode other bytes: a key has changed. Nil: that never happens.
-	Rotated func(collection string) bool
+	// Generation is larger after Decode may return another Outdated than before for the same bytes of a
+	// collection, and Encode other bytes: a key has changed. Nil, or zero: that has never happened.
+	Generation func(collection string) uint64
 }
 
 // Decoded is a value that was read.
@@ -103,6 +103,7 @@ func (l *Log) decode(ctx context.Context, v version) (*store.Object, error) {
 // decodeNewest is decode of the newest version. It records whether that is outdated. A version that
 // cannot be read has a stand-in; the error is that of the context.
 func (l *Log) decodeNewest(ctx context.Context, v version) (*store.Object, error) {
+	g := l.generation(v.collection)
 	o, outdated, err := l.decoded(ctx, v)
 	switch {
 	case ctx.Err() != nil:
@@ -111,7 +112,7 @@ func (l *Log) decodeNewest(ctx context.Context, v version) (*store.Object, error
 		o = store.NewUnreadable(v.key, store.Revision(v.created), store.Revision(v.modified), errors.Unwrap(err).Error())
 		outdated = false
 	}
-	l.outdated.set(v.collection, v.key, outdated)
+	l.outdated.set(v.collection, v.key, outdated, g)
 	return o, nil
 }
 
@@ -123,52 +124,111 @@ func (l *Log) decoded(ctx context.Context, v version) (o *store.Object, outdated
 	return d.object(v.key, v.created, v.modified), d.Outdated, nil
 }
 
+// generation is Codec.Generation.
+func (l *Log) generation(collection string) uint64 {
+	if l.o.Codec.Generation == nil {
+		return 0
+	}
+	return l.o.Codec.Generation(collection)
+}
+
 // Outdated implements store.Sealing. It reports whether the stored form of an object is not what a
 // write of the same content would store now. After a change of the key, what was seen when the object
-// was read no longer counts, and Outdated reads the value from etcd. An object whose value cannot be
-// read then is outdated: the write finds out whether it can be made.
+// was read no longer counts, and Outdated reads the value from etcd, once for each version. An object
+// whose value cannot be read then is outdated: the write finds out whether it can be made.
 func (l *Log) Outdated(collection, key string) bool {
-	if l.o.Codec.Rotated == nil || !l.o.Codec.Rotated(collection) {
-		return l.outdated.has(collection, key)
+	g := l.generation(collection)
+	if is, known := l.outdated.get(collection, key, g); known || g == 0 {
+		return known && is
 	}
 	at, err := l.etcdKey(collection, key)
 	if err != nil {
 		return false
 	}
+	now := l.outdated.begin()
+	defer l.outdated.end()
 	answer, err := l.read(l.ctx, &pb.RangeRequest{Key: []byte(at)}, quickOfClient)
 	if err != nil || len(answer.Kvs) == 0 {
 		return err != nil
 	}
 	_, is, err := l.decoded(l.ctx, versionOf(collection, key, answer.Kvs[0]))
-	return err != nil || is
+	if err != nil {
+		return true
+	}
+	l.outdated.add(collection, key, form{is, g}, now)
+	return is
 }
 
-// outdated holds the objects whose stored form was outdated when they were read. Usually there are none.
+// outdated holds the objects whose stored form was outdated when they were read, and after a change of
+// the key those that Outdated has read. Usually there are none.
 type outdated struct {
-	count atomic.Int64
-	all   sync.Map // by place
+	count   atomic.Int64 // of all
+	reading atomic.Int64 // calls of Outdated that read from etcd
+
+	mu      sync.Mutex
+	all     map[place]form
+	changes uint64 // calls of set while count or reading was not zero
 }
 
 type place struct{ collection, key string }
 
-func (o *outdated) set(collection, key string, is bool) {
-	if !is && o.count.Load() == 0 {
+// form is what is known of the stored form of the newest version of an object.
+type form struct {
+	outdated   bool
+	generation uint64 // of the key that it was compared with
+}
+
+// set records whether the stored form of a new version is outdated.
+func (o *outdated) set(collection, key string, is bool, generation uint64) {
+	if !is && o.count.Load() == 0 && o.reading.Load() == 0 {
 		return
 	}
-	p := place{collection, key}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changes++
 	if is {
-		if _, had := o.all.LoadOrStore(p, true); !had {
-			o.count.Add(1)
-		}
-	} else if _, had := o.all.LoadAndDelete(p); had {
-		o.count.Add(-1)
+		o.put(collection, key, form{is, generation})
+	} else {
+		delete(o.all, place{collection, key})
+		o.count.Store(int64(len(o.all)))
 	}
 }
 
-func (o *outdated) has(collection, key string) bool {
-	if o.count.Load() == 0 {
-		return false
+// put adds to all. The caller holds mu.
+func (o *outdated) put(collection, key string, f form) {
+	if o.all == nil {
+		o.all = map[place]form{}
 	}
-	_, is := o.all.Load(place{collection, key})
-	return is
+	o.all[place{collection, key}] = f
+	o.count.Store(int64(len(o.all)))
+}
+
+// get reports whether an object is outdated. The answer is not known if there is none for the generation.
+func (o *outdated) get(collection, key string, generation uint64) (is, known bool) {
+	if o.count.Load() == 0 {
+		return false, false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f, found := o.all[place{collection, key}]
+	return f.outdated, found && f.generation == generation
+}
+
+// begin and end are around a read of Outdated.
+func (o *outdated) begin() (changes uint64) {
+	o.reading.Add(1)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.changes
+}
+
+func (o *outdated) end() { o.reading.Add(-1) }
+
+// add records what Outdated has read, unless a new version of an object has come since begin.
+func (o *outdated) add(collection, key string, f form, changes uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.changes == changes {
+		o.put(collection, key, f)
+	}
 }

@@ -214,7 +214,8 @@ func (l *Log) writeBlocks(ctx context.Context, f *os.File, s *store.State) (n in
 		if len(block) == 0 {
 			of, block = collection, appendString(block, collection)
 		}
-		block = appendObject(block, o, l.outdated.has(collection, o.Key))
+		outdated, _ := l.outdated.get(collection, o.Key, 0) // no key has changed: there is none
+		block = appendObject(block, o, outdated)
 	}
 	if len(block) > 0 {
 		full <- block
@@ -452,7 +453,7 @@ func (l *Log) loadBlock(block []byte, load func(string, *store.Object) error) er
 		}
 		o := c.object()
 		if c.outdated {
-			l.outdated.set(name, o.Key, true)
+			l.outdated.set(name, o.Key, true, 0)
 		}
 		if err := load(name, o); err != nil {
 			failed = err

@@ -333,11 +333,11 @@ func (l *Log) followed(ctx context.Context, e *mvccpb.Event, made *store.Entry) 
 	}
 	*made = store.Entry{Collection: collection, Key: key, Revision: store.Revision(e.Kv.ModRevision)}
 	if e.Type == mvccpb.DELETE {
-		l.outdated.set(collection, key, false)
+		l.outdated.set(collection, key, false, 0)
 		return nil
 	}
 	if d, ours := l.pending.take(e.Kv.Key, e.Kv.Value); ours {
-		l.outdated.set(collection, key, false)
+		l.outdated.set(collection, key, false, 0)
 		made.Object = d.object(key, e.Kv.CreateRevision, e.Kv.ModRevision)
 		return nil
 	}
