@@ -18,8 +18,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/stored"
 )
 
-// Codec returns the keys and values of the cluster. The set encrypts values; the caller closes it.
+// Codec returns the keys and values of the cluster. The set encrypts values, and the caller closes it; nil: nothing is
+// encrypted.
 func (c *Cluster) Codec(set *encryption.Set) *stored.Codec {
+	if set == nil {
+		return c.codec(nil)
+	}
 	return c.codec(encryption.NewActive(set))
 }
 
@@ -38,7 +42,8 @@ type Export struct {
 	codec *stored.Codec
 }
 
-// OpenExport connects to the cluster. The set decrypts values; the caller closes it after the Export.
+// OpenExport connects to the cluster. The set decrypts values, and the caller closes it after the Export; nil: none
+// is encrypted.
 func (c *Cluster) OpenExport(set *encryption.Set) (*Export, error) {
 	codec := c.Codec(set)
 	o := c.options(codec)

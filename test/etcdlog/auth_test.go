@@ -488,6 +488,7 @@ func TestAuthServers(t *testing.T) {
 
 // TestAuthMigrate: a limited user migrates from etcd, and compares etcd with a directory.
 func TestAuthMigrate(t *testing.T) {
+	t.Parallel()
 	m := newMigrated(t)
 	g := startGuarded(t, 1, nil)
 	c := g.store(limited, new(logged))

@@ -23,6 +23,7 @@ import (
 // TestMigrateLiveToEtcd moves a server to etcd while clients write to it. Everything that was acknowledged before the
 // server ended is in etcd, with its resource version.
 func TestMigrateLiveToEtcd(t *testing.T) {
+	t.Parallel()
 	m := newMigrated(t)
 	s := &tidemark.Server{Storage: &datadir.Dir{Path: m.path("data")}}
 	s.Encryption.ProviderConfigFile = m.path("encryption.yaml")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,14 +44,38 @@ type migrated struct {
 
 var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 
-// newMigrated builds the command.
+// program returns the path of the program, which is built once.
+var program = sync.OnceValues(func() (string, error) {
+	_ = os.Getenv("TIDEMARK_TEST_TREE") // see .ci/run: a result holds for one tree
+	dir, err := os.MkdirTemp("", "tidemark")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	path := filepath.Join(dir, "tidemark")
+	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/tidemark").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// built is the directory of the program; empty: it was not built.
+var built string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		os.RemoveAll(built)
+	}
+	os.Exit(code)
+}
+
+// newMigrated returns a directory for the server, and the program.
 func newMigrated(t *testing.T) *migrated {
 	t.Helper()
-	m := &migrated{t: t, dir: t.TempDir()}
-	m.binary = m.path("tidemark")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", m.binary, "../../cmd/tidemark").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary, err := program()
+	must(t, err)
+	m := &migrated{t: t, dir: t.TempDir(), binary: binary}
 	must(t, os.WriteFile(m.path("encryption.yaml"), []byte(encryptionConfig), 0o600))
 	return m
 }
@@ -218,6 +243,7 @@ func restore(t *testing.T, file string) func(*embed.Config) {
 
 // TestMigrate moves a server to etcd, and back to a directory. Its clients keep their resource versions.
 func TestMigrate(t *testing.T) {
+	t.Parallel()
 	m := newMigrated(t)
 	stop := m.serve(&tidemark.Server{Storage: &datadir.Dir{Path: m.path("data")}})
 	middle := m.fill()
@@ -437,6 +463,7 @@ func (m *migrated) refusesDamage(client *clientv3.Client, args ...string) {
 
 // TestMigrateLive copies from etcd while a server writes to it.
 func TestMigrateLive(t *testing.T) {
+	t.Parallel()
 	m := newMigrated(t)
 	c := startCluster(t, 1, nil)
 	stop := m.serve(&tidemark.Server{Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})

@@ -66,6 +66,7 @@ func until(t testing.TB, what string, condition func() bool) {
 // TestOutage: while etcd is lost, the health checks fail, requests fail soon and say why, reads of any
 // state go on, and the log has one line about it, and one when etcd is back.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 1, nil)
 	log := new(logged)
 	cluster := &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, HealthTimeout: 300 * time.Millisecond, ReadyTimeout: 300 * time.Millisecond,
@@ -129,6 +130,7 @@ func makeSpace(t *testing.T, etcd *clientv3.Client) {
 // TestFull: when etcd's database has reached its quota, writes are refused, and the log, the health checks and the
 // metrics say so. Reads and deletions go on, and a server starts. Writes are accepted after the alarm was disarmed.
 func TestFull(t *testing.T) {
+	t.Parallel()
 	c, dir := startCluster(t, 1, func(o *embed.Config) { o.QuotaBackendBytes = 16 << 20 }), t.TempDir()
 	log := new(logged)
 	start := func() (*tidemark.Server, kubernetes.Interface) {
@@ -277,6 +279,7 @@ func files(t *testing.T, names ...string) (dir string) {
 
 // TestTLS reaches etcd with TLS, and with certificates on both sides.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	dir, other := files(t, "etcd", "client"), files(t, "client")
 	c := startCluster(t, 1, func(o *embed.Config) {
 		o.ListenClientUrls[0].Scheme, o.AdvertiseClientUrls[0].Scheme = "https", "https"

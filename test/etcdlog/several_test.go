@@ -167,6 +167,7 @@ func TestDirectoryInUse(t *testing.T) {
 
 // TestDeadLease: the Lease of a dead server with other settings delays one start, and is deleted then.
 func TestDeadLease(t *testing.T) {
+	t.Parallel()
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	log := new(logged)
 	start := func() (*tidemark.Server, kubernetes.Interface) {
@@ -200,6 +201,7 @@ func TestDeadLease(t *testing.T) {
 // TestAddresses: the Service kubernetes has the addresses of all servers, with those that another program
 // writes in the same form.
 func TestAddresses(t *testing.T) {
+	t.Parallel()
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	start := func(ip string) *tidemark.Server {
 		s := &tidemark.Server{BindAddress: "127.0.0.1", AdvertiseAddress: ip, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
