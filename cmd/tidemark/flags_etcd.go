@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -39,6 +40,19 @@ func (e *etcdFlags) register(flags *pflag.FlagSet) {
 // on reports whether etcd keeps the objects.
 func (e *etcdFlags) on() bool { return len(e.cluster.Servers) > 0 }
 
+// complete adds the scheme to servers that have none, as etcd's own clients do.
+func (e *etcdFlags) complete(servers []string) {
+	scheme := "http://"
+	if e.cluster.CAFile != "" || e.cluster.CertFile != "" || e.cluster.KeyFile != "" {
+		scheme = "https://"
+	}
+	for i, server := range servers {
+		if server != "" && !strings.Contains(server, "://") {
+			servers[i] = scheme + server
+		}
+	}
+}
+
 // check reports invalid values, and completes the cluster. Changed reports whether a flag was given.
 func (e *etcdFlags) check(f *serveFlags, changed func(string) bool) error {
 	if len(e.overrides) > 0 {
@@ -51,8 +65,14 @@ func (e *etcdFlags) check(f *serveFlags, changed func(string) bool) error {
 	case !e.on() && changed("etcd-servers"):
 		return errors.New("--etcd-servers has no URL: name one, or leave the flag out to keep the objects in the data directory")
 	case !e.on():
+		for _, name := range []string{"etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile"} {
+			if changed(name) {
+				return fmt.Errorf("--%s is for etcd, and --etcd-servers is missing", name)
+			}
+		}
 		return nil
 	}
+	e.complete(e.cluster.Servers)
 	switch {
 	case f.inMemory:
 		return errors.New("--etcd-servers and --in-memory exclude each other")

@@ -242,6 +242,7 @@ func (a *apiServer) warn(flags *pflag.FlagSet) {
 
 // findEtcd waits until one of --etcd-servers answers. It reports whether that is a real etcd, and not a stub.
 func (a *apiServer) findEtcd(ctx context.Context) (real bool, err error) {
+	a.serve.etcd.complete(a.etcdServers)
 	ctx, cancel := context.WithTimeout(ctx, etcdWait)
 	defer cancel()
 	type answer struct {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -186,7 +189,7 @@ func (f *migrateFlags) check(from, to endpoint) (err error) {
 		return fmt.Errorf("--to=%s: a running etcd gives the resource versions itself, so objects cannot keep theirs. "+
 			"Write a snapshot with --to=%ssnapshot.db, restore it with 'etcdutl snapshot restore', and start etcd with that. To compare a running etcd with the directory, add --verify", f.to, snapshotScheme)
 	case from.dir != "" && to.dir != "":
-		return errors.New("--from and --to are both directories: copy one with tidemark backup and restore")
+		return fmt.Errorf("--from and --to are both directories: copy one with tidemark backup and restore, or write a snapshot for etcd with --to=%sFILE", snapshotScheme)
 	case from.servers != nil && to.dir == "":
 		return fmt.Errorf("--to=%s: the target for objects of etcd is a new data directory. To move from one etcd to another one, use 'etcdctl snapshot save' and 'etcdutl snapshot restore'", f.to)
 	case from.servers != nil:
@@ -213,8 +216,9 @@ func (f *migrateFlags) check(from, to endpoint) (err error) {
 	return nil
 }
 
-// steps shows the steps of a migration.
+// steps shows the steps of a migration. It is safe for concurrent use, except for p.
 type steps struct {
+	mu   sync.Mutex
 	p    progress.Progress
 	step string
 	done int
@@ -223,8 +227,10 @@ type steps struct {
 
 // at shows how far a step is; all is zero if that is not known.
 func (s *steps) at(step string, done, all int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if step != s.step {
-		s.end(nil)
+		s.finish(nil)
 		s.step = step
 	}
 	s.done = done
@@ -242,8 +248,25 @@ func (s *steps) at(step string, done, all int) {
 
 // end ends the step.
 func (s *steps) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finish(err)
+}
+
+// say shows a line while steps go on.
+func (s *steps) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.p.Done(format, args...)
+}
+
+func (s *steps) finish(err error) {
 	if s.step != "" && err == nil {
-		s.p.Done("%s: %d, done", s.step, s.done)
+		if s.done == 0 { // the number is not known
+			s.p.Done("%s: done", s.step)
+		} else {
+			s.p.Done("%s: %d, done", s.step, s.done)
+		}
 	}
 	s.step = ""
 	s.p.Step("")
@@ -378,7 +401,9 @@ func (m *migration) withDirectory(ctx context.Context, f func(*migrate.Directory
 	}
 	d := &migrate.Directory{Export: e, Progress: m.steps.at}
 	if !m.live && !m.verify && !m.dryRun {
-		err = d.Idle(ctx, &migrate.Servers{Collection: peers.Leases, Prefix: peers.LeasePrefix, Name: peers.ServerOf, Renewal: peers.LongestRenewal})
+		if err = idle(ctx, d); errors.As(err, new(*migrate.InUseError)) {
+			err = fmt.Errorf("%w. Stop all servers, or copy with --live while they go on", err)
+		}
 	}
 	var at store.Revision
 	if err == nil {
@@ -390,8 +415,16 @@ func (m *migration) withDirectory(ctx context.Context, f func(*migrate.Directory
 	return errors.Join(err, e.Close())
 }
 
+// idle returns a *migrate.InUseError if a server uses etcd.
+func idle(ctx context.Context, d *migrate.Directory) error {
+	return d.Idle(ctx, &migrate.Servers{Collection: peers.Leases, Prefix: peers.LeasePrefix, Name: peers.ServerOf, Renewal: peers.LongestRenewal})
+}
+
 // fromEtcd makes a data directory of the objects of etcd.
 func (m *migration) fromEtcd(ctx context.Context) error {
+	if err := m.checkTarget(); err != nil {
+		return err
+	}
 	return m.withDirectory(ctx, func(d *migrate.Directory, at store.Revision) error {
 		if err := m.preflightFromEtcd(ctx, d.Export, at); err != nil {
 			return err
@@ -459,7 +492,7 @@ func (m *migration) importFrom(ctx context.Context, d *migrate.Directory, at sto
 	return report, err
 }
 
-// amendments follows etcd until a line comes from the standard input.
+// amendments follows etcd until a line comes from the standard input, and no server uses etcd.
 func (m *migration) amendments(ctx context.Context, d *migrate.Directory) iter.Seq2[datadir.Amendment, error] {
 	return func(yield func(datadir.Amendment, error) bool) {
 		ctx, fail := context.WithCancelCause(ctx)
@@ -468,8 +501,8 @@ func (m *migration) amendments(ctx context.Context, d *migrate.Directory) iter.S
 		ready := func(at store.Revision) {
 			m.steps.p.Done("The copy follows etcd, and has reached revision %d. Stop all servers, then press Enter.", at)
 			go func() { // it ends with the process
-				if _, err := bufio.NewReader(m.stdin).ReadString('\n'); err != nil {
-					fail(fmt.Errorf("the standard input ended before Enter was pressed: %w", err))
+				if err := m.awaitStop(ctx, d.Export); err != nil {
+					fail(err)
 					return
 				}
 				close(done)
@@ -486,6 +519,24 @@ func (m *migration) amendments(ctx context.Context, d *migrate.Directory) iter.S
 				return
 			}
 		}
+	}
+}
+
+// awaitStop waits for a line of the standard input after which no server uses etcd.
+func (m *migration) awaitStop(ctx context.Context, e *etcdstore.Export) error {
+	lines := bufio.NewReader(m.stdin)
+	var used error
+	for {
+		if _, err := lines.ReadString('\n'); err != nil {
+			return cmp.Or(used, fmt.Errorf("the standard input ended before Enter was pressed: %w", err))
+		}
+		m.steps.say("Waiting up to %v in case a server renews its Lease.", peers.LongestRenewal)
+		err := idle(ctx, &migrate.Directory{Export: e})
+		if !errors.As(err, new(*migrate.InUseError)) {
+			return err
+		}
+		used = fmt.Errorf("%w after Enter was pressed", err)
+		m.steps.say("%v. Stop it, then press Enter.", err)
 	}
 }
 
@@ -507,11 +558,17 @@ func (m *migration) seal(entries []store.Entry) error {
 	return nil
 }
 
-// dryRunFromEtcd reads and decodes everything.
-func (m *migration) dryRunFromEtcd(ctx context.Context, d *migrate.Directory) error {
-	if entries, err := os.ReadDir(m.dir.Path); err == nil && len(entries) > 0 {
+// checkTarget returns an error if the data directory holds files. The import checks it again.
+func (m *migration) checkTarget() error {
+	entries, err := os.ReadDir(m.dir.Path)
+	if err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != "lost+found" }) {
 		return fmt.Errorf("data directory %s: it is not empty: choose an empty or a new directory", m.dir.Path)
 	}
+	return nil
+}
+
+// dryRunFromEtcd reads and decodes everything.
+func (m *migration) dryRunFromEtcd(ctx context.Context, d *migrate.Directory) error {
 	objects, report, failed := d.Objects(ctx)
 	for range objects {
 	}
@@ -532,6 +589,7 @@ func (m *migration) compare(ctx context.Context) error {
 				return err
 			}
 			m.steps.end(nil)
+			report.Current = true
 			if err == nil {
 				fmt.Fprintf(m.stdout, "Every object of %s is in etcd, and no other one:\n\n", m.dir.Path)
 			}

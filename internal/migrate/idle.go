@@ -21,7 +21,17 @@ type Servers struct {
 // idlePause is the pause between two looks at the Leases of servers.
 const idlePause = 500 * time.Millisecond
 
-// Idle returns an error if a server uses etcd. A server renews its Lease, and deletes it when it stops; a
+// InUseError says that a server uses etcd.
+type InUseError struct {
+	// Server is its name and address, and Lease the key of the Lease that it has renewed.
+	Server, Lease string
+}
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("%s uses etcd: its Lease %s was renewed", e.Server, e.Lease)
+}
+
+// Idle returns an *InUseError if a server uses etcd. A server renews its Lease, and deletes it when it stops; a
 // kube-apiserver leaves it. So Idle waits for a renewal while there are Leases of servers.
 func (d *Directory) Idle(ctx context.Context, s *Servers) error {
 	const step = "waiting in case a server renews its Lease, seconds"
@@ -34,7 +44,7 @@ func (d *Directory) Idle(ctx context.Context, s *Servers) error {
 		}
 		for key, modified := range now {
 			if was, ok := before[key]; before != nil && (!ok || was != modified) {
-				return fmt.Errorf("%s uses etcd: its Lease %s was renewed. Stop all servers, or copy with --live while they go on", servers[key], key)
+				return &InUseError{Server: servers[key], Lease: key}
 			}
 		}
 		before = now

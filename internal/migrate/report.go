@@ -13,6 +13,8 @@ import (
 type Report struct {
 	// Head is the newest revision, Floor the oldest one that the source can read back.
 	Head, Floor uint64
+	// Current says that the newest versions were compared, and not the history.
+	Current bool
 	// Collections are the objects by their collection.
 	Collections map[string]*Count
 	// Others are keys of etcd that are not copied, by what they are.
@@ -114,7 +116,11 @@ func (r *Report) Print(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nThe newest resource version is %d, and history begins at %d.\n", r.Head, r.Floor)
+	if r.Current {
+		fmt.Fprintf(w, "\nThe newest resource version is %d. History was not compared.\n", r.Head)
+	} else {
+		fmt.Fprintf(w, "\nThe newest resource version is %d, and history begins at %d.\n", r.Head, r.Floor)
+	}
 	for _, what := range slices.Sorted(maps.Keys(r.Others)) {
 		fmt.Fprintf(w, "Not copied: %d keys, %s\n", r.Others[what], what)
 	}

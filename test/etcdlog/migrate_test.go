@@ -493,6 +493,11 @@ func TestMigrateLive(t *testing.T) {
 	if out := m.tidemark(1, "migrate", "--from="+c.servers()[0], "--to="+m.path("data3"), "--encryption-provider-config="+m.path("encryption.yaml"), "--live"); !strings.Contains(out, "the standard input ended before Enter was pressed") {
 		t.Errorf("without a standard input: %s", out)
 	}
+	_, err = enter.Write([]byte("\n")) // too early
+	must(t, err)
+	for lines.Scan() && !strings.Contains(lines.Text(), "was renewed. Stop it, then press Enter") {
+		t.Log(lines.Text())
+	}
 	before := m.state()
 	stop()
 	_, err = enter.Write([]byte("\n"))

@@ -51,6 +51,9 @@ func newMembers(o *Options) (*members, error) {
 	schemes := map[string]bool{}
 	for _, server := range o.Servers {
 		u, err := url.Parse(server)
+		if err == nil && u.User != nil { // do not show it: it may have a password
+			return nil, fmt.Errorf("etcd: the URL of the member %s has a user: leave it out, etcd takes the name of a user from the client certificate", u.Host)
+		}
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
 			return nil, fmt.Errorf("etcd: %q is not the URL of a member: want http://host:port or https://host:port", server)
 		}

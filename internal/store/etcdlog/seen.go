@@ -57,7 +57,7 @@ func (s *seen) checkCluster(h *pb.ResponseHeader) error {
 		return nil
 	}
 	if was := s.cluster.Load(); was != h.ClusterId {
-		return fmt.Errorf("%w: the cluster ID was %x, and is %x", store.ErrReset, was, h.ClusterId)
+		return fmt.Errorf("%w: the cluster ID was %x, and is %x; if etcd was not replaced, the URLs name members of different clusters", store.ErrReset, was, h.ClusterId)
 	}
 	return nil
 }
