@@ -91,6 +91,11 @@ func testKeep(t *testing.T, clean bool) {
 	must(t, f, http.StatusOK, "PATCH", configMaps+"/new", `{"data":{"value":"2"}}`)
 	must(t, f, http.StatusOK, "DELETE", configMaps+"/old", "")
 	must(t, f, http.StatusCreated, "POST", "/apis/example.com/v1/namespaces/default/widgets", widget("w", 5))
+	if fork, err := s.Fork("try"); err != nil {
+		t.Fatal(err)
+	} else if _, err := fork.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	lists := []string{configMaps, "/apis/example.com/v1/namespaces/default/widgets", "/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles"}
 	var before []string
 	for _, list := range lists {

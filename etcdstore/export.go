@@ -24,7 +24,7 @@ func (c *Cluster) Codec(set *encryption.Set) *stored.Codec {
 	if set == nil {
 		return c.codec(nil)
 	}
-	return c.codec(encryption.NewActive(set))
+	return c.codec(encryption.NewActive(set)) // which is not closed
 }
 
 func (c *Cluster) codec(e *encryption.Active) *stored.Codec {

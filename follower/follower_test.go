@@ -43,7 +43,16 @@ func start(t *testing.T, s *tidemark.Server) *tidemark.Server {
 
 func primary(t *testing.T, dir string) *tidemark.Server {
 	t.Helper()
-	return start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+	s := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+	settle(t, s)
+	return s
+}
+
+// settle waits until the controllers have made what they make.
+func settle(t *testing.T, s *tidemark.Server) {
+	t.Helper()
+	_, err := s.Root().Settle(t.Context())
+	must(t, err)
 }
 
 func following(c *rest.Config, dir string) *tidemark.Server {
@@ -294,6 +303,7 @@ func TestDifferent(t *testing.T) {
 func TestPromote(t *testing.T) {
 	p := &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}}
 	must(t, p.Start(t.Context()))
+	settle(t, p)
 	dir := t.TempDir()
 	f := following(p.RESTConfig(), dir)
 	must(t, f.Start(t.Context()))

@@ -242,6 +242,9 @@ func (a *apiServer) warn(flags *pflag.FlagSet) {
 
 // findEtcd waits until one of --etcd-servers answers. It reports whether that is a real etcd, and not a stub.
 func (a *apiServer) findEtcd(ctx context.Context) (real bool, err error) {
+	if slices.ContainsFunc(a.etcdServers, func(s string) bool { return strings.Contains(s, "@") }) { // it may have a password
+		return false, errors.New("--etcd-servers: a URL has a user: leave it out, etcd takes the name of a user from the client certificate")
+	}
 	a.serve.etcd.complete(a.etcdServers)
 	ctx, cancel := context.WithTimeout(ctx, etcdWait)
 	defer cancel()

@@ -204,7 +204,7 @@ var wrongLines = map[string]string{
 	"serve --etcd-servers=ftp://127.0.0.1:2379":                         "want http://host:port or https://host:port",
 	"serve --etcd-servers=127.0.0.1":                                    `"http://127.0.0.1" has no port`,
 	"serve --etcd-servers=a --etcd-cafile=/nowhere":                     `"https://a" has no port`,
-	"serve --etcd-servers=http://user:password@a:1":                     "the URL of the member a:1 has a user",
+	"serve --etcd-servers=http://user:password@a:1":                     "a URL of a member has a user",
 	"serve --etcd-prefix=/other":                                        "--etcd-prefix is for etcd, and --etcd-servers is missing",
 	"serve --etcd-cafile=/nowhere":                                      "--etcd-cafile is for etcd",
 	"serve --etcd-certfile=/nowhere":                                    "--etcd-certfile is for etcd",

@@ -1,6 +1,8 @@
 package encryption
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,9 +87,9 @@ func (a *Active) OpenValue(ctx context.Context, collection string, sealed, place
 	return value, outdated, err
 }
 
-// Generation is larger after OpenValue may return another value of outdated than before for the same
-// value of a collection: the configuration was replaced, or the KMS plugin that encrypts the collection
-// has changed its key. It is zero if that has never happened.
+// Generation grows with each change of the key of a collection: the configuration was replaced, or the KMS
+// plugin that encrypts the collection has changed its key. What OpenValue returned for outdated in a former
+// generation holds no longer. It is zero if the key has never changed.
 func (a *Active) Generation(collection string) uint64 {
 	replaced, s := a.generation.Load(), a.set.Load()
 	if replaced != 0 && s.rule(collection) == nil {
@@ -135,40 +137,80 @@ type Value struct {
 func (a *Active) ReadFrom(values func(ctx context.Context, collections []string) iter.Seq2[Value, error]) {
 	a.exchange = func(ctx context.Context, next *Set) error {
 		old := a.set.Load()
-		if err := old.writesFor(ctx, next); err != nil {
-			return err
+		err := old.checkWritten(ctx, next)
+		if err == nil {
+			err = old.checkStored(ctx, next, values(ctx, affected(old, next)))
 		}
-		var bad unreadable
-		for v, err := range values(ctx, affected(old, next)) {
-			if err != nil {
-				return fmt.Errorf("reading what is stored: %w", err)
-			}
-			if _, _, err = next.OpenValue(ctx, v.Collection, v.Stored, v.Place); err == nil {
-				continue
-			}
-			if _, _, before := old.OpenValue(ctx, v.Collection, v.Stored, v.Place); before == nil {
-				bad.add(err)
-			}
+		if err == nil {
+			a.takeOver(next)
 		}
-		if err := errors.Join(ctx.Err(), bad.err(next)); err != nil {
-			return err
-		}
-		a.takeOver(next)
-		return nil
+		return err
 	}
 }
 
-// writesFor returns an error if next cannot read what s writes.
-func (s *Set) writesFor(ctx context.Context, next *Set) error {
-	place := []byte("/registry/probe")
+// errOther: the key is wrong, and the method did not notice.
+var errOther = errors.New("the decrypted value is another one")
+
+// checkStored returns an error if next cannot read a value that s can read. A value of a KMS plugin counts as
+// such, because the plugin may only be down.
+func (s *Set) checkStored(ctx context.Context, next *Set, values iter.Seq2[Value, error]) error {
+	var bad unreadable
+	for v, err := range values {
+		if err != nil {
+			return fmt.Errorf("reading what is stored: %w", err)
+		}
+		value, _, err := next.OpenValue(ctx, v.Collection, v.Stored, v.Place)
+		was, _, before := s.OpenValue(ctx, v.Collection, v.Stored, v.Place)
+		switch {
+		case err != nil && (before == nil || s.rule(v.Collection).loses(next.rule(v.Collection), v.Stored)):
+			bad.add(err)
+		case err == nil && before == nil && !bytes.Equal(value, was):
+			bad.add(&OpenError{Path: string(v.Place), With: describe(v.Stored), Err: errOther})
+		}
+	}
+	return errors.Join(ctx.Err(), bad.err(next))
+}
+
+// loses reports whether r has the KMS plugin of a value, and next has not.
+func (r *rule) loses(next *rule, sealed []byte) bool {
+	if r == nil {
+		return false
+	}
+	for i := range r.ways {
+		w := &r.ways[i]
+		if _, remote := w.method.(*kms); remote && bytes.HasPrefix(sealed, []byte(w.prefix)) && !next.has(w.prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether a rule has a way whose values begin with a prefix.
+func (r *rule) has(prefix string) bool {
+	return r != nil && slices.ContainsFunc(r.ways, func(w way) bool { return w.prefix == prefix })
+}
+
+// checkWritten returns an error if next cannot read what s writes.
+func (s *Set) checkWritten(ctx context.Context, next *Set) error {
+	place, probe := []byte("/registry/probe"), []byte("{}")
 	for name := range rulesOf(s, next) {
 		collection := name.String()
-		sealed, err := s.SealValue(collection, []byte("{}"), place)
-		if err != nil {
-			continue // s writes nothing
+		sealed := probe
+		if r := s.rule(collection); r != nil {
+			var err error
+			if sealed, err = r.seal(probe, place); err != nil { // a KMS plugin that was never well
+				if w := &r.ways[0]; !next.rule(collection).has(w.prefix) {
+					return fmt.Errorf("it lacks the provider that encrypts %s now, and other servers may still use it: keep it, behind the first one", shown(name))
+				}
+				continue
+			}
 		}
-		if _, _, err := next.OpenValue(ctx, collection, sealed, place); err != nil {
-			return fmt.Errorf("it cannot read %s as they are written now, with %s, and as other servers may still write them: keep that provider and key, behind the first one: %w", shown(name), describe(sealed), errors.Unwrap(err))
+		value, _, err := next.OpenValue(ctx, collection, sealed, place)
+		if err == nil && !bytes.Equal(value, probe) {
+			err = errOther
+		}
+		if err != nil {
+			return fmt.Errorf("it cannot read %s as they are written now, with %s, and as other servers may still write them: keep that provider and key, behind the first one: %w", shown(name), describe(sealed), cmp.Or(errors.Unwrap(err), err))
 		}
 	}
 	return nil

@@ -2,14 +2,19 @@ package encryption
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/encryption/kmstest"
 )
 
 // TestFollowShared: a changed file takes effect if it can read what several servers write and have stored.
@@ -27,11 +32,11 @@ func TestFollowShared(t *testing.T) {
 		}
 		a := NewActive(set)
 		defer a.Close()
-		stored := map[string][]byte{"/registry/secrets/ns/damaged": []byte("k8s:enc:aescbc:v1:a:damaged")}
+		values := map[string][]byte{"/registry/secrets/ns/damaged": []byte("k8s:enc:aescbc:v1:a:damaged")}
 		put := func(at string) {
 			t.Helper()
 			collection, _, _ := strings.Cut(strings.TrimPrefix(at, "/registry/"), "/")
-			if stored[at], err = a.SealValue(collection, []byte("text"), []byte(at)); err != nil {
+			if values[at], err = a.SealValue(collection, []byte("text"), []byte(at)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -40,7 +45,7 @@ func TestFollowShared(t *testing.T) {
 		a.ReadFrom(func(_ context.Context, collections []string) iter.Seq2[Value, error] {
 			asked = collections
 			return func(yield func(Value, error) bool) {
-				for at, value := range stored {
+				for at, value := range values {
 					collection, _, _ := strings.Cut(strings.TrimPrefix(at, "/registry/"), "/")
 					if !yield(Value{collection, []byte(at), value}, nil) {
 						return
@@ -94,7 +99,7 @@ func TestFollowShared(t *testing.T) {
 		}
 		accepted(rules("secrets", aescbcKeys("b", "a")), "secrets")
 		refused(rules("secrets", aescbcKeys("b")), "1 stored objects cannot be read")
-		if _, outdated, err := a.OpenValue(t.Context(), "secrets", stored["/registry/secrets/ns/a"], []byte("/registry/secrets/ns/a")); err != nil || !outdated {
+		if _, outdated, err := a.OpenValue(t.Context(), "secrets", values["/registry/secrets/ns/a"], []byte("/registry/secrets/ns/a")); err != nil || !outdated {
 			t.Errorf("a value with the former key: outdated %t, %v", outdated, err)
 		}
 		put("/registry/secrets/ns/a")
@@ -120,4 +125,72 @@ func TestFollowShared(t *testing.T) {
 			t.Errorf("%d values encrypted, %d decrypted, %d failed; want 2, 1, 0", sealed, opened, failed)
 		}
 	})
+}
+
+// stored yields one value.
+func stored(v Value) func(context.Context, []string) iter.Seq2[Value, error] {
+	return func(context.Context, []string) iter.Seq2[Value, error] {
+		return func(yield func(Value, error) bool) { yield(v, nil) }
+	}
+}
+
+// TestReloadWithoutPlugin: a KMS plugin that is down cannot be removed by a reload, because other servers may use it,
+// and what it has encrypted may be read later.
+func TestReloadWithoutPlugin(t *testing.T) {
+	p := kmstest.Start(t, "one")
+	withKMS := rules("secrets", kmsProvider("p", p))
+	other, at := awaitWell(t, withKMS), []byte("/registry/secrets/ns/a")
+	value, err := other.SealValue("secrets", []byte("{}"), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := func(context.Context, []string) iter.Seq2[Value, error] {
+		return func(func(Value, error) bool) {}
+	}
+
+	var now atomic.Int64
+	expired, err := newSet(Config{Path: "c", Now: func() time.Time { return time.Unix(0, now.Load()) }}.withDefaults(), []byte(withKMS))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expired.Await(t.Context())
+	writing := NewActive(expired)
+	defer writing.Close()
+	writing.ReadFrom(nothing)
+	now.Add(int64(seedTTL + time.Second))
+	reading := NewActive(awaitWell(t, rules("secrets", aescbcKeys("b"), kmsProvider("p", p))))
+	reading.ReadFrom(stored(Value{"secrets", at, value}))
+	p.Stop()
+	never := NewActive(mustSet(t, withKMS))
+	never.ReadFrom(nothing)
+
+	plain := rules("secrets", aescbcKeys("b"), "identity: {}")
+	for name, a := range map[string]*Active{"whose data key has expired": writing, "that was never well": never, "of a stored value": reading} {
+		if err := a.exchange(t.Context(), mustSet(t, plain)); err == nil {
+			t.Errorf("a plugin %s was removed", name)
+		}
+	}
+	if err := never.exchange(t.Context(), mustSet(t, rules("secrets", aescbcKeys("b"), kmsProvider("p", p)))); err != nil {
+		t.Errorf("a plugin that was never well, behind a key: %v", err)
+	}
+}
+
+// TestReloadWithOtherSecret: aescbc accepts some values with a wrong key. A configuration with another secret under the
+// name of the key is refused nevertheless.
+func TestReloadWithOtherSecret(t *testing.T) {
+	old, at := mustSet(t, rules("secrets", aescbcKeys("a"))), []byte("/registry/secrets/ns/a")
+	value, err := old.SealValue("secrets", []byte(`{"kind":"Secret"}`), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2000 { // about ten of them accept the probe
+		secret := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%032d", i))
+		next := mustSet(t, rules("secrets", fmt.Sprintf("aescbc: {keys: [{name: a, secret: %s}]}", secret)))
+		if old.checkWritten(t.Context(), next) == nil {
+			t.Errorf("the secret %d reads what is written", i)
+		}
+		if old.checkStored(t.Context(), next, stored(Value{"secrets", at, value})(t.Context(), nil)) == nil {
+			t.Errorf("the secret %d reads what is stored", i)
+		}
+	}
 }

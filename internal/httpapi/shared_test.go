@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/http2"
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
 // shared is an answer of our own HTTP/2.
@@ -60,7 +61,8 @@ func startHTTP2(t *testing.T, ahead int, wrap func(shared) http.ResponseWriter) 
 			MaxStreams: 250, HeaderBytes: 64 << 10, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
 			Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		},
-		wrap: func(w http.ResponseWriter) http.ResponseWriter { return wrap(w.(shared)) },
+		config: func(c *httpapi.Config) { c.Limits.WriteTimeout = 10 * time.Minute }, // for clients that do not read for a while
+		wrap:   func(w http.ResponseWriter) http.ResponseWriter { return wrap(w.(shared)) },
 	})
 	s.client = &http.Client{Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: s.client.Transport.(*http.Transport).TLSClientConfig.RootCAs},

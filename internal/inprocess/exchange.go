@@ -31,6 +31,7 @@ type exchange struct {
 
 	mu    sync.Mutex
 	ended bool // the client has the whole answer, or the exchange was broken off
+	cut   bool // the exchange was broken off
 	began bool // answered is closed, or is about to be
 }
 
@@ -111,9 +112,12 @@ var errGone = errors.New("inprocess: the client has ended the request")
 // error that a lost connection has.
 func (x *exchange) end(err error) {
 	x.mu.Lock()
-	over, began := x.ended, x.began
-	x.ended, x.began = true, true
+	over, began, cut := x.ended, x.began, x.cut
+	x.ended, x.began, x.cut = true, true, cut || !over
 	x.mu.Unlock()
+	if cut {
+		return // another call does, or has done, what follows
+	}
 	// The handler learns of it last, by its context and by the request's body. If it returned before
 	// the answer is broken off, the client would take what it has for the whole answer.
 	defer x.cancel()

@@ -112,6 +112,10 @@ func TestCancel(t *testing.T) {
 // TestCancelIsNotTheEnd cancels requests whose handler returns as soon as it notices. The client must
 // never take what it has read for the whole answer.
 func TestCancelIsNotTheEnd(t *testing.T) {
+	rounds := 5000
+	if testing.Short() {
+		rounds = 1000
+	}
 	begin := func(w http.ResponseWriter) {
 		if _, err := fmt.Fprintln(w, "a part of the answer"); err != nil {
 			t.Error(err)
@@ -130,7 +134,7 @@ func TestCancelIsNotTheEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, &inprocess.Server{Handler: handler}, func(t *testing.T, c *http.Client) {
-				for range 5000 {
+				for range rounds {
 					ctx, cancel := context.WithCancel(t.Context())
 					body, more := io.Pipe()
 					r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
@@ -151,6 +155,31 @@ func TestCancelIsNotTheEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCancelBesideClose closes the body while the context ends: neither call lets the other one's reader take a part for
+// the whole answer.
+func TestCancelBesideClose(t *testing.T) {
+	rounds := 20_000
+	if testing.Short() {
+		rounds = 1000
+	}
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "a part of the answer")
+		_ = http.NewResponseController(w).Flush() // the client may be gone
+		<-r.Context().Done()
+	}
+	bubble(t, &inprocess.Server{Handler: http.HandlerFunc(handler)}, func(t *testing.T, c *http.Client) {
+		for range rounds {
+			ctx, cancel := context.WithCancel(t.Context())
+			resp := open(t, ctx, c)
+			cancel()
+			go resp.Body.Close()
+			if _, err := io.ReadAll(resp.Body); err == nil {
+				t.Error("a part was read as the whole answer")
+			}
+		}
+	})
 }
 
 // TestCancelBefore cancels a request whose handler has not answered.

@@ -20,7 +20,7 @@ func TestWatchBesideWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	const rounds, objects = 200, 32
 	for round := range rounds {

@@ -39,6 +39,5 @@ func (c *Codec) Open(ctx context.Context, collection, key string, value []byte) 
 	return d, err
 }
 
-// Generation is larger after Open may return another Outdated than before for the same value of a
-// collection, because a key has changed. It is zero if that has never happened.
+// Generation grows with each change of the key of a collection; see encryption.Active.
 func (c *Codec) Generation(collection string) uint64 { return c.encryption().Generation(collection) }

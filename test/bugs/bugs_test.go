@@ -240,7 +240,7 @@ func judgeHistory(t tidemarktest.TB, env *tidemarktest.Env, s *scenario, b bug) 
 }
 
 // awaitLimit is how long a controller may take until it does something.
-const awaitLimit = 20 * time.Second
+const awaitLimit = 2 * time.Minute
 
 // await waits until a controller has done something: one that has not begun looks settled.
 func await(t tidemarktest.TB, what string, done func() bool) {

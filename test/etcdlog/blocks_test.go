@@ -203,7 +203,10 @@ func TestBlockBeforePosition(t *testing.T) {
 }
 
 // stuckWatch is an etcd whose first watch sends nothing, like that of a member whose disk hangs.
-type stuckWatch struct{ gapWatch }
+type stuckWatch struct {
+	gapWatch
+	hangs atomic.Bool
+}
 
 func (g *stuckWatch) Watch(stream pb.Watch_WatchServer) error {
 	g.mu.Lock()
@@ -219,6 +222,7 @@ func (g *stuckWatch) Watch(stream pb.Watch_WatchServer) error {
 	if err := stream.Send(&pb.WatchResponse{Header: gapHeader, Created: true}); err != nil {
 		return err
 	}
+	g.hangs.Store(true)
 	<-stream.Context().Done()
 	return nil
 }
@@ -230,9 +234,7 @@ func TestBlockOfStuckMember(t *testing.T) {
 		pb.RegisterKVServer(s, g)
 		pb.RegisterWatchServer(s, g)
 	})
-	read := func(limit time.Duration) (n int, err error) {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		defer cancel()
+	read := func(ctx context.Context) (n int, err error) {
 		for _, err := range l.Changes(ctx, "pods", 2, 4) {
 			if err != nil {
 				return n, err
@@ -241,11 +243,22 @@ func TestBlockOfStuckMember(t *testing.T) {
 		}
 		return n, nil
 	}
-	if n, err := read(time.Second); err == nil {
-		t.Fatalf("the first reader has %d changes", n)
-	}
+	first, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if n, err := read(first); err == nil {
+			t.Errorf("the first reader has %d changes", n)
+		}
+	}()
+	until(t, "its watch hangs", g.hangs.Load)
+	cancel()
+	<-done
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for range 3 {
-		if n, err := read(time.Minute); n != 2 || err != nil {
+		if n, err := read(ctx); n != 2 || err != nil {
 			t.Errorf("a later reader: %d changes, %v", n, err)
 		}
 	}

@@ -479,7 +479,7 @@ func TestLease(t *testing.T) {
 	l := open(t, c, func(o *etcdlog.Options) {
 		o.TTL = func(collection string) time.Duration {
 			if collection == "events" {
-				return 2 * time.Second
+				return 6 * time.Second
 			}
 			return 0
 		}
@@ -492,7 +492,7 @@ func TestLease(t *testing.T) {
 	again := propose(t, l, put("events", "again", "text", 0))
 	time.Sleep(1200 * time.Millisecond) // the first lease is not given out any more
 	again = propose(t, l, put("events", "again", "later", again))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ended := map[string]store.Revision{}
 	for b, err := range l.Follow(ctx, b.Head) {

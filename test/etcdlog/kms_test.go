@@ -20,8 +20,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// kmsConfig returns the file of a configuration that encrypts Secrets with a plugin.
-func kmsConfig(t testing.TB, p *kmstest.Plugin) string {
+// kmsConfig returns the file of a configuration that encrypts Secrets with a plugin, whose calls may take so long.
+func kmsConfig(t testing.TB, p *kmstest.Plugin, timeout time.Duration) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "encryption.yaml")
 	must(t, os.WriteFile(path, fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
@@ -29,9 +29,9 @@ kind: EncryptionConfiguration
 resources:
 - resources: [secrets]
   providers:
-  - kms: {apiVersion: v2, name: p, endpoint: '%s', timeout: 200ms}
+  - kms: {apiVersion: v2, name: p, endpoint: '%s', timeout: %v}
   - identity: {}
-`, p.Endpoint()), 0o600))
+`, p.Endpoint(), timeout), 0o600))
 	return path
 }
 
@@ -80,7 +80,7 @@ func TestKMSRotation(t *testing.T) {
 	// A plugin that is not well encrypts, and Await then reads its status.
 	p := kmstest.Start(t, "k1")
 	p.Set("k1", "sick")
-	config := encryption.Config{Path: kmsConfig(t, p)}
+	config := encryption.Config{Path: kmsConfig(t, p, 3*time.Second)}
 	other, _, set := encrypted(t, c, config)
 	until(t, "the plugin has given a data key", func() bool { return p.Calls("Encrypt") == 1 && strings.Contains(fmt.Sprint(set.Health()), "sick") })
 	first := putSecret(t, other, "read", 0)
@@ -127,7 +127,7 @@ func TestServerKMSRotation(t *testing.T) {
 	}
 	t.Parallel()
 	c, p := startCluster(t, 1, nil), kmstest.Start(t, "k1")
-	s := &tidemark.Server{InProcess: true, Encryption: tidemark.Encryption{ProviderConfigFile: kmsConfig(t, p)},
+	s := &tidemark.Server{InProcess: true, Encryption: tidemark.Encryption{ProviderConfigFile: kmsConfig(t, p, 3*time.Second)},
 		Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
 	secrets := begin(t, s).CoreV1().Secrets("default")
 	made, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
@@ -155,7 +155,7 @@ func TestServerKMSRotation(t *testing.T) {
 // and by a follower. When it is back, values are read, and those that could not be read, too.
 func TestKMSDown(t *testing.T) {
 	c, p := startCluster(t, 1, nil), kmstest.Start(t, "k1")
-	path := kmsConfig(t, p)
+	path := kmsConfig(t, p, 200*time.Millisecond)
 	writer, _, set := encrypted(t, c, encryption.Config{Path: path})
 	set.Await(t.Context())
 	must(t, set.Health())

@@ -80,9 +80,7 @@ func TestOutage(t *testing.T) {
 		_, err := client.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
 		return err == nil
 	}
-	if !healthy("/readyz") || !healthy("/livez") {
-		t.Error("the server is not healthy")
-	}
+	until(t, "the server is healthy", func() bool { return healthy("/readyz") && healthy("/livez") })
 	c.members[0].clients.cut()
 	for _, path := range []string{"/readyz/etcd", "/readyz/etcd-readiness", "/livez", "/readyz"} {
 		until(t, path+" fails", func() bool { return !healthy(path) })

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,7 +168,12 @@ func TestReload(t *testing.T) {
 	}
 	for i, w := range watches {
 		for n := range total {
-			e, open := <-w.ResultChan()
+			var e watch.Event
+			open := false
+			select {
+			case e, open = <-w.ResultChan():
+			case <-time.After(time.Minute):
+			}
 			if !open || e.Type != watch.Added && e.Type != watch.Modified {
 				t.Fatalf("watch %d: event %d of %d is %v, open %t", i, n+1, total, e.Type, open)
 			}

@@ -28,8 +28,8 @@ type Codec struct {
 	Encode func(collection, key string, value []byte, revisionAt int) ([]byte, error)
 	// Decode is the inverse. It must not keep or change the stored bytes.
 	Decode func(ctx context.Context, collection, key string, stored []byte) (Decoded, error)
-	// Generation is larger after Decode may return another Outdated than before for the same bytes of a
-	// collection, and Encode other bytes: a key has changed. Nil, or zero: that has never happened.
+	// Generation grows with each change of the key of a collection. The Outdated of a former generation
+	// holds no longer. Nil, or zero: the key has never changed.
 	Generation func(collection string) uint64
 }
 
@@ -145,8 +145,9 @@ func (l *Log) Outdated(collection, key string) bool {
 	if err != nil {
 		return false
 	}
-	now := l.outdated.begin()
-	defer l.outdated.end()
+	p := place{collection, key}
+	r := l.outdated.begin(p)
+	defer l.outdated.end(p, r)
 	answer, err := l.read(l.ctx, &pb.RangeRequest{Key: []byte(at)}, quickOfClient)
 	if err != nil || len(answer.Kvs) == 0 {
 		return err != nil
@@ -155,7 +156,7 @@ func (l *Log) Outdated(collection, key string) bool {
 	if err != nil {
 		return true
 	}
-	l.outdated.add(collection, key, form{is, g}, now)
+	l.outdated.add(p, form{is, g}, r)
 	return is
 }
 
@@ -165,9 +166,9 @@ type outdated struct {
 	count   atomic.Int64 // of all
 	reading atomic.Int64 // calls of Outdated that read from etcd
 
-	mu      sync.Mutex
-	all     map[place]form
-	changes uint64 // calls of set while count or reading was not zero
+	mu    sync.Mutex
+	all   map[place]form
+	reads map[place]*formRead
 }
 
 type place struct{ collection, key string }
@@ -178,6 +179,12 @@ type form struct {
 	generation uint64 // of the key that it was compared with
 }
 
+// formRead is one or more reads of the value of an object that are under way.
+type formRead struct {
+	n     int  // of them
+	stale bool // a new version has come since the first one began
+}
+
 // set records whether the stored form of a new version is outdated.
 func (o *outdated) set(collection, key string, is bool, generation uint64) {
 	if !is && o.count.Load() == 0 && o.reading.Load() == 0 {
@@ -185,21 +192,24 @@ func (o *outdated) set(collection, key string, is bool, generation uint64) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.changes++
+	p := place{collection, key}
+	if r := o.reads[p]; r != nil {
+		r.stale = true
+	}
 	if is {
-		o.put(collection, key, form{is, generation})
+		o.put(p, form{is, generation})
 	} else {
-		delete(o.all, place{collection, key})
+		delete(o.all, p)
 		o.count.Store(int64(len(o.all)))
 	}
 }
 
 // put adds to all. The caller holds mu.
-func (o *outdated) put(collection, key string, f form) {
+func (o *outdated) put(p place, f form) {
 	if o.all == nil {
 		o.all = map[place]form{}
 	}
-	o.all[place{collection, key}] = f
+	o.all[p] = f
 	o.count.Store(int64(len(o.all)))
 }
 
@@ -215,20 +225,36 @@ func (o *outdated) get(collection, key string, generation uint64) (is, known boo
 }
 
 // begin and end are around a read of Outdated.
-func (o *outdated) begin() (changes uint64) {
+func (o *outdated) begin(p place) *formRead {
 	o.reading.Add(1)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.changes
+	r := o.reads[p]
+	if r == nil {
+		if o.reads == nil {
+			o.reads = map[place]*formRead{}
+		}
+		r = new(formRead)
+		o.reads[p] = r
+	}
+	r.n++
+	return r
 }
 
-func (o *outdated) end() { o.reading.Add(-1) }
-
-// add records what Outdated has read, unless a new version of an object has come since begin.
-func (o *outdated) add(collection, key string, f form, changes uint64) {
+func (o *outdated) end(p place, r *formRead) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.changes == changes {
-		o.put(collection, key, f)
+	if r.n--; r.n == 0 {
+		delete(o.reads, p)
+	}
+	o.reading.Add(-1)
+}
+
+// add records what Outdated has read, unless a new version of the object has come meanwhile.
+func (o *outdated) add(p place, f form, r *formRead) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !r.stale {
+		o.put(p, f)
 	}
 }

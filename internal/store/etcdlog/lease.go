@@ -95,7 +95,7 @@ func (l *Log) grant(ctx context.Context, ttl time.Duration) (id int64, until tim
 		case ctx.Err() != nil:
 			return 0, until, ctx.Err()
 		case is(err, rpctypes.ErrGRPCNoSpace):
-			l.setFull(true)
+			l.refused()
 			return 0, until, errFull
 		case is(err, rpctypes.ErrGRPCRequestTooManyRequests):
 			return 0, until, overloaded(err)

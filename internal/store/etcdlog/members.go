@@ -50,10 +50,10 @@ func newMembers(o *Options) (*members, error) {
 	m := new(members)
 	schemes := map[string]bool{}
 	for _, server := range o.Servers {
-		u, err := url.Parse(server)
-		if err == nil && u.User != nil { // do not show it: it may have a password
-			return nil, fmt.Errorf("etcd: the URL of the member %s has a user: leave it out, etcd takes the name of a user from the client certificate", u.Host)
+		if strings.Contains(server, "@") { // do not show it: it may have a password
+			return nil, errors.New("etcd: a URL of a member has a user: leave it out, etcd takes the name of a user from the client certificate")
 		}
+		u, err := url.Parse(server)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
 			return nil, fmt.Errorf("etcd: %q is not the URL of a member: want http://host:port or https://host:port", server)
 		}

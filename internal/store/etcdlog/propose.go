@@ -238,7 +238,7 @@ func (p *proposal) noSpace(ctx context.Context) (d store.Decision, done bool, er
 	if !p.l.space.full.Load() {
 		p.l.poll(ctx) // for the size that the log of the process and the metrics show
 	}
-	p.l.setFull(true)
+	p.l.refused()
 	return d, false, errFull
 }
 

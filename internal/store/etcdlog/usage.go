@@ -24,7 +24,8 @@ const fullInterval = 5 * time.Second
 // space is what is known of the database of the member that was asked last.
 type space struct {
 	bytes, quota atomic.Int64
-	full         atomic.Bool // the alarm NOSPACE is raised
+	full         atomic.Bool  // the alarm NOSPACE is raised
+	refused      atomic.Int64 // requests that etcd refused because of the alarm
 	// denied: only users with etcd's role root may ask for the size, and this client is not one.
 	denied atomic.Bool
 }
@@ -50,6 +51,7 @@ func (l *Log) usageLoop() {
 
 // poll asks a member for the size of its database and the alarm.
 func (l *Log) poll(ctx context.Context) {
+	refused := l.space.refused.Load()
 	status, err := try(ctx, quick.each, func(ctx context.Context) (*pb.StatusResponse, error) {
 		return l.care.Status(ctx, &pb.StatusRequest{})
 	})
@@ -66,7 +68,7 @@ func (l *Log) poll(ctx context.Context) {
 	l.space.denied.Store(false)
 	l.space.bytes.Store(status.DbSize)
 	l.space.quota.Store(status.DbSizeQuota)
-	l.setFull(strings.Contains(strings.Join(status.Errors, " "), pb.AlarmType_NOSPACE.String()))
+	l.polled(strings.Contains(strings.Join(status.Errors, " "), pb.AlarmType_NOSPACE.String()), refused)
 }
 
 // pollAlarm asks whether the alarm is still raised: any user may do so. Writes notice when it is raised. The request
@@ -75,12 +77,27 @@ func (l *Log) pollAlarm(ctx context.Context) {
 	if !l.space.full.Load() {
 		return
 	}
+	refused := l.space.refused.Load()
 	answer, err := try(ctx, quick.each, func(ctx context.Context) (*pb.AlarmResponse, error) {
 		return l.care.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET})
 	})
 	if err == nil {
-		l.setFull(slices.ContainsFunc(answer.Alarms, func(a *pb.AlarmMember) bool { return a.Alarm == pb.AlarmType_NOSPACE }))
+		l.polled(slices.ContainsFunc(answer.Alarms, func(a *pb.AlarmMember) bool { return a.Alarm == pb.AlarmType_NOSPACE }), refused)
 	}
+}
+
+// polled notes what a poll has found that began after so many refused requests. If etcd has refused another one
+// since, the answer may be older than the alarm.
+func (l *Log) polled(full bool, refused int64) {
+	if full || l.space.refused.Load() == refused {
+		l.setFull(full)
+	}
+}
+
+// refused notes that etcd has refused a request because of the alarm.
+func (l *Log) refused() {
+	l.space.refused.Add(1)
+	l.setFull(true)
 }
 
 // setFull notes whether the alarm NOSPACE is raised. It logs a change.
