@@ -236,6 +236,7 @@ func (x *target) streams(ctx context.Context, connections int, do func(c *hostil
 	x.connect(ctx, connections, func(c *hostile) {
 		for ctx.Err() == nil && !c.failed {
 			do(c)
+			x.count(c)
 			time.Sleep(20 * time.Millisecond)
 		}
 	})
@@ -245,8 +246,16 @@ func (x *target) streams(ctx context.Context, connections int, do func(c *hostil
 func (x *target) hold(ctx context.Context, connections int, do func(c *hostile)) {
 	x.connect(ctx, connections, func(c *hostile) {
 		do(c)
+		x.count(c)
 		<-ctx.Done()
 	})
+}
+
+// count counts a connection that has sent a request.
+func (x *target) count(c *hostile) {
+	if c.next > 1 {
+		x.sent.Add(1)
+	}
 }
 
 func (x *target) connect(ctx context.Context, connections int, use func(c *hostile)) {
@@ -266,9 +275,6 @@ func (x *target) connect(ctx context.Context, connections int, use func(c *hosti
 				io.WriteString(conn, http2.ClientPreface)
 				c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 				use(c)
-				if c.next > 1 {
-					x.sent.Add(1)
-				}
 				stop()
 				conn.Close()
 			}
