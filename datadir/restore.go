@@ -42,6 +42,21 @@ func (d *Dir) Restore(ctx context.Context, r io.Reader, o RestoreOptions) (about
 	return about, err
 }
 
+// CheckNew returns an error if the directory holds files, so that none of Restore, Import and MakeCopy can fill it.
+// A directory that does not exist can be filled. So can one with the files of an interrupted first start.
+func (d *Dir) CheckNew() error {
+	known, empty, err := contents(d.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case known || !empty:
+		return fmt.Errorf("data directory %s: it is not empty: choose an empty or a new directory", d.Path)
+	}
+	return nil
+}
+
 // create locks a directory that does not exist or is empty, and calls fill, which writes FORMAT last. After an error
 // the directory is as before.
 func (d *Dir) create(fill func() error) error {
@@ -49,12 +64,8 @@ func (d *Dir) create(fill func() error) error {
 	if err := d.prepare(); err != nil {
 		return err
 	}
-	known, empty, err := contents(d.Path)
-	if err != nil {
+	if err := d.CheckNew(); err != nil {
 		return err
-	}
-	if known || !empty {
-		return fmt.Errorf("data directory %s: it is not empty: choose an empty or a new directory", d.Path)
 	}
 	lock, err := dirlock.Take(filepath.Join(d.Path, dirlock.File))
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -216,7 +215,7 @@ func (f *migrateFlags) check(from, to endpoint) (err error) {
 	return nil
 }
 
-// steps shows the steps of a migration. It is safe for concurrent use, except for p.
+// steps shows the steps of a migration. It is safe for concurrent use.
 type steps struct {
 	mu   sync.Mutex
 	p    progress.Progress
@@ -260,6 +259,7 @@ func (s *steps) say(format string, args ...any) {
 	s.p.Done(format, args...)
 }
 
+// finish is end. The caller holds mu.
 func (s *steps) finish(err error) {
 	if s.step != "" && err == nil {
 		if s.done == 0 { // the number is not known
@@ -386,7 +386,7 @@ func (m *migration) preflight(target string, bytes int64) error {
 	if !known {
 		return nil
 	}
-	m.steps.p.Done("space: %.1f MiB free, up to %.1f MiB needed", float64(free)/(1<<20), float64(needed)/(1<<20))
+	m.steps.say("space: %.1f MiB free, up to %.1f MiB needed", float64(free)/(1<<20), float64(needed)/(1<<20))
 	if free < needed {
 		return fmt.Errorf("%s has %d bytes free, and the migration needs up to %d: make space, or name a target elsewhere", filepath.Dir(target), free, needed)
 	}
@@ -422,7 +422,7 @@ func idle(ctx context.Context, d *migrate.Directory) error {
 
 // fromEtcd makes a data directory of the objects of etcd.
 func (m *migration) fromEtcd(ctx context.Context) error {
-	if err := m.checkTarget(); err != nil {
+	if err := m.dir.CheckNew(); err != nil {
 		return err
 	}
 	return m.withDirectory(ctx, func(d *migrate.Directory, at store.Revision) error {
@@ -455,10 +455,10 @@ func (m *migration) preflightFromEtcd(ctx context.Context, e *etcdstore.Export, 
 		return err
 	}
 	if s.Version == "" {
-		m.steps.p.Done("etcd: revision %d; the free space is not checked, because etcd reports its size to users with its role root alone", at)
+		m.steps.say("etcd: revision %d; the free space is not checked, because etcd reports its size to users with its role root alone", at)
 		return nil
 	}
-	m.steps.p.Done("etcd %s: revision %d, %.1f MiB used of %.1f MiB, quota %.1f MiB", s.Version, at,
+	m.steps.say("etcd %s: revision %d, %.1f MiB used of %.1f MiB, quota %.1f MiB", s.Version, at,
 		float64(s.UsedBytes)/(1<<20), float64(s.Bytes)/(1<<20), float64(s.QuotaBytes)/(1<<20))
 	return m.preflight(m.dir.Path, s.UsedBytes)
 }
@@ -499,7 +499,7 @@ func (m *migration) amendments(ctx context.Context, d *migrate.Directory) iter.S
 		defer fail(nil)
 		done := make(chan struct{})
 		ready := func(at store.Revision) {
-			m.steps.p.Done("The copy follows etcd, and has reached revision %d. Stop all servers, then press Enter.", at)
+			m.steps.say("The copy follows etcd, and has reached revision %d. Stop all servers, then press Enter.", at)
 			go func() { // it ends with the process
 				if err := m.awaitStop(ctx, d.Export); err != nil {
 					fail(err)
@@ -554,15 +554,6 @@ func (m *migration) seal(entries []store.Entry) error {
 		if err := failed(); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// checkTarget returns an error if the data directory holds files. The import checks it again.
-func (m *migration) checkTarget() error {
-	entries, err := os.ReadDir(m.dir.Path)
-	if err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != "lost+found" }) {
-		return fmt.Errorf("data directory %s: it is not empty: choose an empty or a new directory", m.dir.Path)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (m *migration) toSnapshotLive(ctx context.Context, file string) (err error)
 	}()
 	size, err := s.WriteLive(ctx, file, m.accept, func() (store.Log, error) {
 		m.steps.end(nil)
-		m.steps.p.Done("The copy has reached revision %d. Stop the server of %s: the migration goes on when it has ended.", report.Head, m.dir.Path)
+		m.steps.say("The copy has reached revision %d. Stop the server of %s: the migration goes on when it has ended.", report.Head, m.dir.Path)
 		log, err = m.awaitLog(ctx)
 		if err != nil {
 			return nil, err

@@ -92,6 +92,9 @@ func (a *Active) OpenValue(ctx context.Context, collection string, sealed, place
 // generation holds no longer. It is zero if the key has never changed.
 func (a *Active) Generation(collection string) uint64 {
 	replaced, s := a.generation.Load(), a.set.Load()
+	if replaced == 0 && len(s.kms) == 0 { // each value that is read asks
+		return 0
+	}
 	if replaced != 0 && s.rule(collection) == nil {
 		if _, ruled := lookup(*a.former.Load(), collection); !ruled {
 			return 0
@@ -173,16 +176,7 @@ func (s *Set) checkStored(ctx context.Context, next *Set, values iter.Seq2[Value
 
 // loses reports whether r has the KMS plugin of a value, and next has not.
 func (r *rule) loses(next *rule, sealed []byte) bool {
-	if r == nil {
-		return false
-	}
-	for i := range r.ways {
-		w := &r.ways[i]
-		if _, remote := w.method.(*kms); remote && bytes.HasPrefix(sealed, []byte(w.prefix)) && !next.has(w.prefix) {
-			return true
-		}
-	}
-	return false
+	return r.hasPlugin(sealed, func(w *way, _ *kms) bool { return !next.has(w.prefix) })
 }
 
 // has reports whether a rule has a way whose values begin with a prefix.

@@ -41,12 +41,17 @@ func (s *Set) OpenValue(ctx context.Context, collection string, sealed, place []
 
 // mayRecover reports whether the plugin of a value that it did not decrypt may do so within seconds.
 func (r *rule) mayRecover(sealed []byte) bool {
+	return r.hasPlugin(sealed, func(_ *way, k *kms) bool { return k.mayRecover() })
+}
+
+// hasPlugin reports whether a rule has the KMS plugin of a value, for which a condition holds. The rule may be nil.
+func (r *rule) hasPlugin(sealed []byte, condition func(*way, *kms) bool) bool {
 	if r == nil {
 		return false
 	}
 	for i := range r.ways {
 		w := &r.ways[i]
-		if k, remote := w.method.(*kms); remote && bytes.HasPrefix(sealed, []byte(w.prefix)) && k.mayRecover() {
+		if k, remote := w.method.(*kms); remote && bytes.HasPrefix(sealed, []byte(w.prefix)) && condition(w, k) {
 			return true
 		}
 	}

@@ -21,7 +21,7 @@ type Servers struct {
 // idlePause is the pause between two looks at the Leases of servers.
 const idlePause = 500 * time.Millisecond
 
-// InUseError says that a server uses etcd.
+// InUseError reports that a server uses etcd.
 type InUseError struct {
 	// Server is its name and address, and Lease the key of the Lease that it has renewed.
 	Server, Lease string

@@ -13,7 +13,7 @@ import (
 type Report struct {
 	// Head is the newest revision, Floor the oldest one that the source can read back.
 	Head, Floor uint64
-	// Current says that the newest versions were compared, and not the history.
+	// Current reports that the newest versions were compared, and not the history.
 	Current bool
 	// Collections are the objects by their collection.
 	Collections map[string]*Count

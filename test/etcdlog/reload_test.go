@@ -29,7 +29,7 @@ type reloading struct {
 	log  *logged
 }
 
-// startReloading starts a server whose Secrets are encrypted with keys, the first of which encrypts.
+// startReloading starts a server that encrypts Secrets with the first of the keys, and decrypts them with all.
 func startReloading(t *testing.T, c *cluster, dir string, keys ...string) *reloading {
 	t.Helper()
 	r := &reloading{t: t, file: filepath.Join(t.TempDir(), "encryption.yaml"), log: new(logged)}
