@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/follower"
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -160,7 +161,8 @@ func TestRestart(t *testing.T) {
 // TestOutage stops the server. Its follower answers reads of any version, and nothing else, until the server is back.
 func TestOutage(t *testing.T) {
 	dir := t.TempDir()
-	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
+	port := freeport.Find(t)
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Port: port}
 	must(t, p.Start(t.Context()))
 	f := start(t, following(p.RESTConfig(), t.TempDir()))
 	onFollower := clients(f).CoreV1().ConfigMaps("default")
@@ -171,7 +173,6 @@ func TestOutage(t *testing.T) {
 	w, err := onFollower.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	must(t, err)
 	defer w.Stop()
-	address := p.URL()
 	must(t, p.Close())
 
 	if got, err := onFollower.List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil || len(got.Items) != len(list.Items) {
@@ -197,8 +198,6 @@ func TestOutage(t *testing.T) {
 		return strings.Contains(text, "tidemark_follower_connected 0\n")
 	})
 
-	port, err := strconv.Atoi(address[strings.LastIndex(address, ":")+1:])
-	must(t, err)
 	p = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Port: port})
 	_, err = maps(p)(t.Context(), "back", "1")
 	must(t, err)
@@ -222,7 +221,8 @@ func TestOutage(t *testing.T) {
 // on with it when the server is back.
 func TestStartAlone(t *testing.T) {
 	data, dir := t.TempDir(), t.TempDir()
-	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}}
+	port := freeport.Find(t)
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port}
 	must(t, p.Start(t.Context()))
 	config := p.RESTConfig()
 	f := following(config, dir)
@@ -230,7 +230,6 @@ func TestStartAlone(t *testing.T) {
 	_, err := maps(f)(t.Context(), "a", "1")
 	must(t, err)
 	must(t, f.Close())
-	address := p.URL()
 	must(t, p.Close())
 
 	f = start(t, following(config, dir))
@@ -250,8 +249,6 @@ func TestStartAlone(t *testing.T) {
 	must(t, err)
 	defer w.Stop()
 
-	port, err := strconv.Atoi(address[strings.LastIndex(address, ":")+1:])
-	must(t, err)
 	p = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port})
 	_, err = maps(p)(t.Context(), "back", "1")
 	must(t, err)
@@ -269,7 +266,8 @@ func TestStartAlone(t *testing.T) {
 // was away, it ends when the server is back.
 func TestDifferent(t *testing.T) {
 	data, dir := t.TempDir(), t.TempDir()
-	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}}
+	port := freeport.Find(t)
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port}
 	must(t, p.Start(t.Context()))
 	config := p.RESTConfig()
 	different := func() *tidemark.Server {
@@ -283,11 +281,8 @@ func TestDifferent(t *testing.T) {
 		t.Errorf("a follower with another range: %v", err)
 		f.Close()
 	}
-	address := p.URL()
 	must(t, p.Close())
 	f = start(t, different())
-	port, err := strconv.Atoi(address[strings.LastIndex(address, ":")+1:])
-	must(t, err)
 	start(t, &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port})
 	select {
 	case <-f.Done():

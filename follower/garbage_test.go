@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -16,7 +17,8 @@ import (
 // have other types than their schema, also after a restart.
 func TestGarbage(t *testing.T) {
 	dir := t.TempDir()
-	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
+	port := freeport.Find(t)
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Port: port}
 	must(t, p.Start(t.Context()))
 	t.Cleanup(func() { p.Close() })
 	f := start(t, following(p.RESTConfig(), t.TempDir()))
@@ -72,11 +74,8 @@ func TestGarbage(t *testing.T) {
 			servertest.WantCode(t, s.RESTConfig(), "/readyz", 200, "")
 		}
 		if i == 0 {
-			port := p.URL()[strings.LastIndex(p.URL(), ":")+1:]
 			must(t, p.Close())
-			p = &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
-			_, err := fmt.Sscan(port, &p.Port)
-			must(t, err)
+			p = &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Port: port}
 			must(t, p.Start(t.Context()))
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -94,11 +95,10 @@ func TestFollow(t *testing.T) {
 func TestFollowKills(t *testing.T) {
 	dir := t.TempDir()
 	data, copied := filepath.Join(dir, "data"), filepath.Join(dir, "copy")
-	p := serve(t, "--data-dir="+data)
-	primary := []string{"--data-dir=" + data, "--secure-port=" + p.config.Host[strings.LastIndex(p.config.Host, ":")+1:]}
-	following := []string{"--follow=" + p.config.Host, "--follow-kubeconfig=" + filepath.Join(data, "kubeconfig"), "--data-dir=" + copied}
+	primary := []string{"--data-dir=" + data, fmt.Sprint("--secure-port=", freeport.Find(t))}
+	p := serve(t, primary...)
+	following := []string{"--follow=" + p.config.Host, "--follow-kubeconfig=" + filepath.Join(data, "kubeconfig"), "--data-dir=" + copied, fmt.Sprint("--secure-port=", freeport.Find(t))}
 	f := serve(t, following...)
-	following = append(following, "--secure-port="+f.config.Host[strings.LastIndex(f.config.Host, ":")+1:])
 
 	var mu sync.Mutex
 	acknowledged := map[string]bool{}

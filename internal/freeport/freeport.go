@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // The ports are below those that systems give to connections, which begin with 32768 on Linux by default. So a connection
@@ -16,7 +17,8 @@ const first, last = 10_000, 32_767
 // found has the ports that the process has found: a program may not listen on one yet.
 var found sync.Map
 
-// Find returns a port that nothing listens on.
+// Find returns a port that nothing listens on. It connects to find out: a listener that it closed could stay open for a
+// moment in a child process, which has its parent's descriptors until it executes its program.
 func Find(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
@@ -24,11 +26,11 @@ func Find(t testing.TB) int {
 		if _, taken := found.LoadOrStore(port, true); taken {
 			continue
 		}
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)) // all addresses
-		if err != nil {
+		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), time.Second)
+		if err == nil {
+			c.Close()
 			continue
 		}
-		l.Close()
 		return port
 	}
 	t.Fatal("no port is free")

@@ -2,8 +2,8 @@ package etcdlog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -11,10 +11,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 )
 
 // cluster is an etcd cluster in this process. Its members reach each other, and clients reach them,
@@ -90,6 +93,10 @@ func (c *cluster) startAll(t testing.TB) {
 func (m *member) start(t testing.TB) {
 	t.Helper()
 	e, err := embed.StartEtcd(m.config())
+	// A child process that another test starts may have the old listener for a moment.
+	for begin := time.Now(); errors.Is(err, syscall.EADDRINUSE) && time.Since(begin) < 10*time.Second; e, err = embed.StartEtcd(m.config()) {
+		time.Sleep(10 * time.Millisecond)
+	}
 	if err != nil {
 		t.Errorf("start etcd: %v", err)
 		return
@@ -153,22 +160,13 @@ type proxy struct {
 // newProxy returns a proxy, and the free address that it forwards to.
 func newProxy(t testing.TB) (*proxy, string) {
 	t.Helper()
-	// Nothing else on the machine uses the address when the member starts, not even for a connection.
-	reserved, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
-	if err != nil { // other systems than Linux have only one loopback address
-		reserved, err = net.Listen("tcp", "127.0.0.1:0")
-	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := reserved.Addr().String()
-	p := &proxy{to: to, open: map[net.Conn]bool{}}
-	if p.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
-	reserved.Close()
+	p := &proxy{listener: listener, to: freeport.Address(t), open: map[net.Conn]bool{}}
 	go p.run()
-	return p, to
+	return p, p.to
 }
 
 func (p *proxy) address() string { return p.listener.Addr().String() }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,17 +12,13 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/etcdstub"
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 )
 
 // TestRun: it runs with the flags of kwokctl until the context ends, and Check recognizes it. Check
 // may begin before it listens.
 func TestRun(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := "http://" + l.Addr().String()
-	l.Close()
+	base := "http://" + freeport.Address(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	checked, ended := make(chan error, 1), make(chan error, 1)
@@ -71,14 +66,9 @@ func TestCheckOther(t *testing.T) {
 
 // TestCheckWaits: nothing listens until the context ends.
 func TestCheckWaits(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	if err := etcdstub.Check(ctx, "http://"+l.Addr().String()); err == nil || errors.Is(err, etcdstub.ErrOther) {
+	if err := etcdstub.Check(ctx, "http://"+freeport.Address(t)); err == nil || errors.Is(err, etcdstub.ErrOther) {
 		t.Errorf("%v", err)
 	}
 }
