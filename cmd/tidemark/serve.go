@@ -473,7 +473,7 @@ func (f *serveFlags) storage(ctx context.Context) (tidemark.Storage, error) {
 	return &datadir.Dir{Path: path, GroupAccess: f.permissions == "group", AcceptDataLoss: f.acceptLoss, ReadOnly: s.At != 0, Logger: s.Logger}, nil
 }
 
-// wait returns when the context ends, idle is closed, or the log has failed.
+// wait returns when the context ends, idle is closed, or the server cannot go on.
 func (f *serveFlags) wait(ctx context.Context, idle <-chan struct{}) error {
 	s := &f.server
 	select {
@@ -484,7 +484,7 @@ func (f *serveFlags) wait(ctx context.Context, idle <-chan struct{}) error {
 		s.Logger.Info("stopping: no client of the control API needs the server")
 		return nil
 	case <-s.Done():
-		return fmt.Errorf("the log failed, and the server cannot go on: %w", s.Err())
+		return fmt.Errorf("the server cannot go on: %w", s.Err())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -519,7 +520,8 @@ func (l *Log) proposeError(ctx context.Context, t *store.Txn, err error) error {
 	case s.Reason == reasonNoSpace, s.Reason == reasonQuota:
 		return fmt.Errorf("%w: the server that this one follows: %s", store.ErrNoSpace, s.Message)
 	case s.Code >= 500 && s.Reason != metav1.StatusReasonServiceUnavailable: // also 503 of a load balancer that lost the answer
-		return fmt.Errorf("%w: %s", store.ErrUnknown, s.Message)
+		// The server may have said so itself.
+		return fmt.Errorf("%w: %s", store.ErrUnknown, strings.TrimPrefix(s.Message, store.ErrUnknown.Error()+": "))
 	case s.Code == http.StatusTooManyRequests:
 		return store.ErrOverloaded
 	}

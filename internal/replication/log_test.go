@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tidemark-dev/tidemark/internal/replication"
 	"github.com/tidemark-dev/tidemark/internal/serverclient"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -113,8 +115,12 @@ func TestAnswers(t *testing.T) {
 			return
 		}
 		if own := code.Load(); own < 0 { // as the server itself answers
+			reason, message := metav1.StatusReasonServiceUnavailable, "m"
+			if own == -500 {
+				reason, message = metav1.StatusReasonInternalError, fmt.Sprintf("%v: m", store.ErrUnknown)
+			}
 			w.WriteHeader(int(-own))
-			_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"m","reason":"ServiceUnavailable","code":%d}`, -own)
+			_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"reason":%q,"code":%d}`, message, reason, -own)
 			return
 		}
 		w.WriteHeader(int(code.Load()))
@@ -128,13 +134,16 @@ func TestAnswers(t *testing.T) {
 	}()
 	defer func() { cancel(); <-following }()
 	for answer, unknown := range map[int]bool{
-		400: false, 401: false, 403: false, 404: false, 405: false, 413: false, -503: false,
+		400: false, 401: false, 403: false, 404: false, 405: false, 413: false, -503: false, -500: true,
 		200: true, 500: true, 502: true, 503: true, 504: true, 507: true, 520: true,
 	} {
 		code.Store(int64(answer))
 		_, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{{Collection: "pods", Key: "ns/b", Value: []byte(`""`), RevisionAt: 1}}})
 		if down := (*store.UnavailableError)(nil); errors.Is(err, store.ErrUnknown) != unknown || errors.As(err, &down) == unknown {
 			t.Errorf("%d: %v", answer, err)
+		}
+		if text := fmt.Sprint(store.ErrUnknown); unknown && strings.Count(err.Error(), text) != 1 {
+			t.Errorf("%d says more than once that the outcome is unknown: %v", answer, err)
 		}
 	}
 }

@@ -557,13 +557,13 @@ func (s *Store) fail(g *group, err error) {
 	}
 	s.mu.Unlock()
 	if first {
-		s.fatal(err)
+		s.fatal(s.failure)
 	}
 }
 
 func (s *Store) fatal(err error) {
 	if s.o.OnFatal == nil {
-		panic(fmt.Sprintf("store: the log failed: %v", err))
+		panic(fmt.Sprintf("store: %v", err))
 	}
 	s.o.OnFatal(err)
 }

@@ -117,8 +117,11 @@ func (f *follower) follow() error {
 // fail ends the store: its state is void.
 func (f *follower) fail(err error) {
 	f.failing.Do(func() {
+		if !errors.Is(err, ErrReset) {
+			err = fmt.Errorf("the log failed: %w", err)
+		}
 		f.store.mu.Lock()
-		f.store.failure = fmt.Errorf("the log failed: %w", err)
+		f.store.failure = err
 		f.store.mu.Unlock()
 		f.stop()
 		close(f.failed)
