@@ -14,7 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -461,10 +461,13 @@ func (p *Peers) remove(ctx context.Context, key string, modified store.Revision)
 	return err
 }
 
-// addresses returns the valid addresses of servers, in order.
+// addresses returns the addresses of servers, in order. It leaves out what the endpoints of a Service cannot have.
 func addresses(s *store.State) (all []string) {
 	for o := range s.Snapshot(Addresses).Scan("", "") {
-		all = append(all, o.Key)
+		ip, err := netip.ParseAddr(o.Key)
+		if err == nil && ip.String() == o.Key && ip.IsGlobalUnicast() && !ip.Is4In6() && ip.Zone() == "" {
+			all = append(all, o.Key)
+		}
 	}
-	return slices.Compact(all)
+	return all
 }

@@ -72,7 +72,8 @@ func (t *Transaction) Unclaimed(name string) {
 
 // namespaceGuard begins the name of the guard that the deletion of a namespace claims, and that new
 // objects in the namespace hold to. A change of its labels does not matter to them. On a shared log, they
-// need the version of the namespace instead: a kube-apiserver that deletes it claims no guard.
+// need the version of the namespace instead: a kube-apiserver that deletes it claims no guard. The deletion claims it
+// there too, because the server of a follower makes the deletion, and new objects of that server hold to the guard.
 const namespaceGuard = "namespace/"
 
 // inNamespace adds the condition that the deletion of the namespace of a new object has not begun since the
@@ -161,7 +162,7 @@ func (r *Registry) commitOnce(ctx context.Context, a *Attributes, c store.Write)
 	t.Writes, t.Guards, t.Needs = t.writes[:], t.guards[:0], t.needs[:0]
 	defer t.release()
 	switch {
-	case a.Type.Collection == "namespaces" && (c.Value == nil || c.Deleting) && !r.Store.Shared():
+	case a.Type.Collection == "namespaces" && (c.Value == nil || c.Deleting):
 		t.Claim(namespaceGuard + a.Name)
 	case c.If == 0 && a.Namespace != "":
 		t.inNamespace()

@@ -107,7 +107,11 @@ func (k Keys) Find(at string) Place {
 		return place(b.collection, key, b.typ.Namespaced && b.collection != masterLeases)
 	case strings.Contains(first, ".") && second != "":
 		// The group of a custom resource has a dot, the name of a built-in resource does not.
-		return place(second+"."+first, key, strings.Contains(key, "/"))
+		collection := second + "." + first
+		if strings.Contains(second, ".") || builtins().byName[collection] != nil {
+			return unknown(key) // the objects of the collection have other keys
+		}
+		return place(collection, key, strings.Contains(key, "/"))
 	}
 	return unknown(behind)
 }

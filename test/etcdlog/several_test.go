@@ -205,6 +205,10 @@ func TestAddresses(t *testing.T) {
 		t.Cleanup(func() { must(t, s.Close()) })
 		return s
 	}
+	for _, other := range []string{"rubbish", "127.0.0.1", "10.0.0.03"} { // no addresses for endpoints
+		_, err := c.members[0].etcd.Server.Put(t.Context(), &pb.PutRequest{Key: []byte("/registry/masterleases/" + other), Value: []byte("x")})
+		must(t, err)
+	}
 	first := start("10.0.0.2")
 	client, err := kubernetes.NewForConfig(first.RESTConfig())
 	must(t, err)
