@@ -66,7 +66,7 @@ func (s *traces) send(t *testing.T, c *rest.Config, method, path, body, flags st
 // request waits for the span of a request, by its audit ID. A span ends after the answer was sent.
 func (s *traces) request(t *testing.T, auditID string) trace.ReadOnlySpan {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		for _, span := range s.spans.Ended() {
 			if attributesOf(span)["audit-id"] == auditID {
 				return span
@@ -313,7 +313,7 @@ func TestSpansHoldNoHeaders(t *testing.T) {
 	}
 	// A connection keeps its buffers for a moment after its end. What spans hold stays.
 	held := heap() - before
-	for deadline := time.Now().Add(20 * time.Second); held > most && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); held > most && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		held = heap() - before
 	}
 	if held > most {

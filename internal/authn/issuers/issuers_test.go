@@ -94,7 +94,7 @@ func (i *Issuers) ready(t testing.TB) {
 	for url, one := range i.current.Load().issuers {
 		select {
 		case <-one.Ready():
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s is not ready: %v", url, one.Health())
 		}
 	}
