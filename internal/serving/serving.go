@@ -198,7 +198,7 @@ func (s *Server) Stop() {
 		s.busy.wait(finish)
 	}
 	s.listener.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), finish+hangUp)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	gone := make(chan struct{})
 	go func() {
@@ -209,10 +209,14 @@ func (s *Server) Stop() {
 	s.busy.wait(finish)
 	// Give clients time to read the last answers and the GOAWAY. Then they close the
 	// connection themselves and see no error.
-	select {
-	case <-gone:
-	case <-time.After(hangUp):
-	}
+	await(hangUp, gone, func() bool {
+		select {
+		case <-gone:
+			return true
+		default:
+			return false
+		}
+	})
 	cancel()
 	<-gone
 	s.listener.endWrites(farewell)
@@ -249,12 +253,20 @@ func (b *busy) done() {
 
 // wait waits until no request runs, at most for d.
 func (b *busy) wait(d time.Duration) {
-	timeout := time.After(d)
-	for b.running.Load() > 0 {
+	await(d, b.idle, func() bool { return b.running.Load() == 0 }) // the value of idle may be old
+}
+
+// await waits until done, at most for d, and looks again with each piece of news. It waits in parts, and a part counts
+// for no more than its length: while the process waits for a CPU, neither requests nor clients get on.
+func await(d time.Duration, news <-chan struct{}, done func() bool) {
+	const part = 10 * time.Millisecond
+	tick := time.NewTicker(part)
+	defer tick.Stop()
+	for d > 0 && !done() {
 		select {
-		case <-b.idle: // the value may be old: check again
-		case <-timeout:
-			return
+		case <-news:
+		case <-tick.C:
+			d -= part
 		}
 	}
 }
