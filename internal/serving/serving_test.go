@@ -74,7 +74,7 @@ func (f *fixture) stop() {
 	f.t.Helper()
 	begin := time.Now()
 	f.Stop()
-	if took := time.Since(begin); took > 5*time.Second { // a second, and what a busy machine adds
+	if took := time.Since(begin); took > 20*time.Second { // a second, and what a busy machine adds: less than any time limit of a connection
 		f.t.Errorf("stopping took %v", took)
 	}
 }
