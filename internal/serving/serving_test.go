@@ -318,8 +318,21 @@ func TestBoundedConnections(t *testing.T) {
 	if _, err := third.Do(req); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a third connection: %v", err)
 	}
-	first.CloseIdleConnections()
-	second.CloseIdleConnections()
+	served := make(chan struct{})
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		for { // a connection is idle once its client has seen the end of the answer
+			first.CloseIdleConnections()
+			second.CloseIdleConnections()
+			select {
+			case <-served:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+	defer closing.Wait()
+	defer close(served)
 	f.get(third, "/quick")
 }
 
