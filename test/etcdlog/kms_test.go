@@ -127,7 +127,7 @@ func TestServerKMSRotation(t *testing.T) {
 	}
 	t.Parallel()
 	c, p := startCluster(t, 1, nil), kmstest.Start(t, "k1")
-	s := &tidemark.Server{InProcess: true, Encryption: tidemark.Encryption{ProviderConfigFile: kmsConfig(t, p, 3*time.Second)},
+	s := &tidemark.Server{InProcess: true, Encryption: tidemark.Encryption{ProviderConfigFile: kmsConfig(t, p, 20*time.Second)},
 		Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
 	secrets := begin(t, s).CoreV1().Secrets("default")
 	made, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
@@ -155,11 +155,11 @@ func TestServerKMSRotation(t *testing.T) {
 // and by a follower. When it is back, values are read, and those that could not be read, too.
 func TestKMSDown(t *testing.T) {
 	c, p := startCluster(t, 1, nil), kmstest.Start(t, "k1")
-	path := kmsConfig(t, p, 200*time.Millisecond)
+	path := kmsConfig(t, p, time.Second)
 	writer, _, set := encrypted(t, c, encryption.Config{Path: path})
 	set.Await(t.Context())
 	must(t, set.Health())
-	const secrets = 16
+	const secrets = 64
 	var head store.Revision
 	for i := range secrets {
 		head = putSecret(t, writer, fmt.Sprint("s", i), 0)
@@ -179,7 +179,7 @@ func TestKMSDown(t *testing.T) {
 		return nil
 	})
 	must(t, err)
-	if took := time.Since(start); took > 8*time.Second || stood.Load() != secrets {
+	if took := time.Since(start); took > time.Minute || stood.Load() != secrets {
 		t.Errorf("a start without the plugin took %v, and %d Secrets cannot be read; want a short time and %d", took, stood.Load(), secrets)
 	}
 	for i := range secrets {
@@ -191,7 +191,7 @@ func TestKMSDown(t *testing.T) {
 			stood.Add(1)
 		}
 	}
-	if took := time.Since(start); took > 8*time.Second || stood.Load() != secrets {
+	if took := time.Since(start); took > time.Minute || stood.Load() != secrets {
 		t.Errorf("following without the plugin took %v, and %d Secrets cannot be read; want a short time and %d", took, stood.Load(), secrets)
 	}
 	healing, err := encryption.Load(encryption.Config{Path: path, Now: now})
