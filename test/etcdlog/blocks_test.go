@@ -168,7 +168,7 @@ func TestBlockOfLargeRevision(t *testing.T) {
 	after, err := l.Head(t.Context())
 	must(t, err)
 	last := propose(t, l, put("events", "ns/next", "small", 0))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	n := 0
 	for e, err := range l.Changes(ctx, "events", after, last) {

@@ -268,7 +268,7 @@ func TestMemberGone(t *testing.T) {
 			if e.Revision != r {
 				t.Errorf("got revision %d, want %d", e.Revision, r)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("the write without member %d did not arrive", i)
 		}
 		m.clients.restore()
@@ -324,7 +324,7 @@ func TestCompaction(t *testing.T) {
 	open(t, c, often)
 	_, b := load(t, l)
 	first := propose(t, l, put("pods", "a", "one", 0))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for b, err := range other.Follow(ctx, b.Head) {
 		if err != nil {
@@ -459,7 +459,7 @@ func TestReset(t *testing.T) {
 				if !errors.Is(err, store.ErrReset) {
 					t.Errorf("got %v, want ErrReset", err)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("the follower has not noticed")
 			}
 		})
@@ -479,19 +479,36 @@ func TestLease(t *testing.T) {
 	l := open(t, c, func(o *etcdlog.Options) {
 		o.TTL = func(collection string) time.Duration {
 			if collection == "events" {
-				return 6 * time.Second
+				return time.Hour
 			}
 			return 0
 		}
+		o.LeaseReuse = 15 * time.Second // so much time have the writes that share a lease
 	})
+	server := c.members[0].etcd.Server
+	leases := func() []*pb.LeaseStatus {
+		found, err := server.LeaseLeases(t.Context(), &pb.LeaseLeasesRequest{})
+		must(t, err)
+		return found.Leases
+	}
 	_, b := load(t, l)
 	kept := propose(t, l, put("pods", "kept", "text", 0))
 	for _, key := range []string{"a", "b", "c"} {
 		propose(t, l, put("events", key, "text", 0))
 	}
 	again := propose(t, l, put("events", "again", "text", 0))
-	time.Sleep(1200 * time.Millisecond) // the first lease is not given out any more
+	one := leases()
+	time.Sleep(16 * time.Second) // the first lease is not given out any more
 	again = propose(t, l, put("events", "again", "later", again))
+	two := leases()
+	if len(one) != 1 || len(two) != 2 {
+		t.Fatalf("the leases are %v, and later %v, want one, and two", one, two)
+	}
+	later := slices.DeleteFunc(two, func(l *pb.LeaseStatus) bool { return l.ID == one[0].ID })
+	for _, lease := range append(one, later...) {
+		_, err := server.LeaseRevoke(t.Context(), &pb.LeaseRevokeRequest{ID: lease.ID}) // as its end does
+		must(t, err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ended := map[string]store.Revision{}
@@ -572,7 +589,7 @@ func TestLarge(t *testing.T) {
 	}
 	t.Run("Usage", func(t *testing.T) {
 		small := open(t, c, func(o *etcdlog.Options) { o.UsageInterval = 10 * time.Millisecond })
-		for range 500 {
+		for range 6000 {
 			if small.Usage().TotalBytes > 12*600<<10 {
 				return
 			}

@@ -173,7 +173,7 @@ func TestGap(t *testing.T) {
 		pb.RegisterKVServer(s, g)
 		pb.RegisterWatchServer(s, g)
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []store.Revision
 	for b, err := range l.Follow(ctx, 1) {
