@@ -579,7 +579,7 @@ func serve(t *testing.T) *rest.Config {
 
 // patience of the faults: some of them make something not come. It is longer than
 // the 3 s that a server waits for a version.
-const patience = 6 * time.Second
+const patience = 12 * time.Second
 
 // one runs the checks with an id, and returns the result of one.
 func one(t *testing.T, config *rest.Config, id string, o Options) Result {
@@ -649,7 +649,7 @@ func TestFaultsOfPeer(t *testing.T) {
 // baseOf runs all checks; those with a repair behind it.
 func baseOf(t *testing.T, config *rest.Config, repairs map[string]step) map[string]Result {
 	t.Helper()
-	report, err := Run(t.Context(), config, Options{Timeout: 5 * time.Second, Parallel: 8, Seed: testrand.New(t).Uint64()}, progress.Progress{})
+	report, err := Run(t.Context(), config, Options{Timeout: 30 * time.Second, Parallel: 8, Seed: testrand.New(t).Uint64()}, progress.Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}
