@@ -35,7 +35,7 @@ func TestKubectlOfFork(t *testing.T) {
 	k.want("", []string{"explain", "deployment.spec.strategy"}, "RollingUpdate")
 	k.want("", []string{"get", "cm", "-A", "-o", "name"}, "configmap/a")
 	k.want(strings.Replace(configMap, `"k":"1"`, `"k":"2"`, 1), []string{"apply", "--server-side", "--force-conflicts", "-f", "-"}, "serverside-applied")
-	k.want("", []string{"wait", "--for=jsonpath={.data.k}=2", "configmap/a", "--timeout=20s"}, "condition met")
+	k.want("", []string{"wait", "--for=jsonpath={.data.k}=2", "configmap/a", "--timeout=50s"}, "condition met")
 	k.want("", []string{"create", "namespace", "shop"}, "namespace/shop created")
 	k.want("", []string{"-n", "shop", "create", "deployment", "web", "--image=nginx"}, "deployment.apps/web created")
 	k.want("", []string{"get", "deployments", "-A"}, "web")

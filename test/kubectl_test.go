@@ -34,7 +34,7 @@ func TestKubectl(t *testing.T) {
 	k.want("", []string{"get", "cm", "-l", "app=x", "-o", "name"}, "configmap/a")
 	k.want("", []string{"get", "cm", "-A", "--field-selector", "metadata.name=a", "-o", "name"}, "configmap/a")
 	k.want(strings.Replace(configMap, `"k":"1"`, `"k":"2"`, 1), []string{"replace", "-f", "-"}, "configmap/a replaced")
-	k.want("", []string{"wait", "--for=jsonpath={.data.k}=2", "configmap/a", "--timeout=20s"}, "condition met")
+	k.want("", []string{"wait", "--for=jsonpath={.data.k}=2", "configmap/a", "--timeout=50s"}, "condition met")
 	k.want("", []string{"get", "cm", "a", "-o", "yaml"}, `k: "2"`, "resourceVersion:")
 	k.want("", []string{"delete", "configmap", "a"}, `configmap "a" deleted`)
 	out, err = k.run("", "get", "configmap", "a")

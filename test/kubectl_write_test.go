@@ -156,7 +156,7 @@ func testKubectlRollout(t *testing.T, k *kubectlIn) {
 	generation := k.value("deploy/shop", "{.metadata.generation}")
 	k.want("", []string{"patch", "deploy", "shop", "--subresource=status", "--type=merge", "-p",
 		fmt.Sprintf(`{"status":{"observedGeneration":%s,"replicas":2,"updatedReplicas":2,"readyReplicas":2,"availableReplicas":2}}`, generation)}, "patched")
-	k.want("", []string{"rollout", "status", "deploy/shop", "--timeout=20s"}, "successfully rolled out")
+	k.want("", []string{"rollout", "status", "deploy/shop", "--timeout=50s"}, "successfully rolled out")
 }
 
 // TestKubectlDelete: kubectl waits for deletions, and prints them.

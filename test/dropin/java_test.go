@@ -199,7 +199,7 @@ func TestKubeAPITest(t *testing.T) {
 	s := h.start(t)
 	s.waitUntilReady(t)
 	byFlags := []string{"--client-certificate=" + h.path("client.crt"), "--client-key=" + h.path("client.key"),
-		"--certificate-authority=" + h.path("apiserver.crt"), "--server=" + s.url, "--request-timeout=5s", "get", "ns", "default"}
+		"--certificate-authority=" + h.path("apiserver.crt"), "--server=" + s.url, "--request-timeout=30s", "get", "ns", "default"}
 	if out := h.kubectl(t, h.path(".kubeconfig"), byFlags...); !strings.Contains(out, "Active") {
 		t.Errorf("kubectl get ns default: %s", out)
 	}

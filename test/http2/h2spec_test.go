@@ -42,7 +42,7 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	passed, err := h2spec.Run(&config.Config{
-		Host: host, Port: number, Path: "/", TLS: true, Insecure: true, Strict: true, Timeout: 2 * time.Second, MaxHeaderLen: 4000,
+		Host: host, Port: number, Path: "/", TLS: true, Insecure: true, Strict: true, Timeout: 30 * time.Second, MaxHeaderLen: 4000,
 	})
 	if err != nil || !passed {
 		t.Errorf("see above; %v", err)
