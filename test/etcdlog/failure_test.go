@@ -506,7 +506,12 @@ func TestLease(t *testing.T) {
 	}
 	later := slices.DeleteFunc(two, func(l *pb.LeaseStatus) bool { return l.ID == one[0].ID })
 	for _, lease := range append(one, later...) {
-		_, err := server.LeaseRevoke(t.Context(), &pb.LeaseRevokeRequest{ID: lease.ID}) // as its end does
+		left, err := server.LeaseTimeToLive(t.Context(), &pb.LeaseTimeToLiveRequest{ID: lease.ID})
+		must(t, err)
+		if left.GrantedTTL < 3600 || left.GrantedTTL > 3600+15 {
+			t.Errorf("a lease of %d s, want an hour, and the time in which it is given out", left.GrantedTTL)
+		}
+		_, err = server.LeaseRevoke(t.Context(), &pb.LeaseRevokeRequest{ID: lease.ID}) // as its end does
 		must(t, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

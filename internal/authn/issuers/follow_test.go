@@ -160,7 +160,7 @@ func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it did not happen within 20 s")
+			t.Fatal("it did not happen within a minute")
 		}
 	}
 }
