@@ -262,6 +262,9 @@ func openProtobuf(value []byte) (source, error) {
 		if !ok {
 			return fmt.Errorf("%T has no protobuf form", o)
 		}
+		if err := wire.CheckNesting(envelope.Raw); err != nil {
+			return err
+		}
 		return m.Unmarshal(envelope.Raw)
 	}
 	return source{kind: gv.WithKind(envelope.Kind), protobuf: true, message: envelope.Raw, into: into}, nil

@@ -262,11 +262,22 @@ func CheckDepth(data []byte) error {
 
 var errTooDeep = fmt.Errorf("the body nests deeper than %d", maxDepth)
 
+// CheckNesting refuses a protobuf message that nests too deep, before a decoder recurses into it.
+func CheckNesting(message []byte) error {
+	if nestsDeeper(message, maxDepth) {
+		return errTooDeep
+	}
+	return nil
+}
+
 // nestsDeeper reports whether a protobuf message may nest deeper than a limit. A string
 // that parses as a message counts as one.
 func nestsDeeper(b []byte, depth int) bool {
 	if depth == 0 {
 		return true
+	}
+	if len(b) < 2*depth {
+		return false // each level takes a tag and a length
 	}
 	for len(b) > 0 {
 		_, typ, n := protowire.ConsumeTag(b)
@@ -301,8 +312,8 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 	if err != nil {
 		return unrecognized(t, body, err)
 	}
-	if nestsDeeper(envelope.Raw, maxDepth) {
-		return unrecognized(t, nil, errTooDeep)
+	if err := CheckNesting(envelope.Raw); err != nil {
+		return unrecognized(t, nil, err)
 	}
 	weighed := weighing{left: maxWeight}
 	if weightsOf(reflect.TypeOf(into).Elem()).weigh(envelope.Raw, &weighed); weighed.left <= 0 {
