@@ -473,6 +473,30 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// TestForeignCompactKey: a revision in compact_rev_key that etcd has not reached does not end the history.
+func TestForeignCompactKey(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	l := open(t, c, nil)
+	_, b := load(t, l)
+	first := propose(t, l, put("pods", "a", "one", 0))
+	for _, value := range []string{"999999999", "99999999999999999999", "-1", "rubbish"} {
+		_, err := c.members[0].etcd.Server.Put(t.Context(), &pb.PutRequest{Key: []byte("compact_rev_key"), Value: []byte(value)})
+		must(t, err)
+	}
+	last := propose(t, l, put("pods", "b", "two", 0))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for b, err := range l.Follow(ctx, b.Head) {
+		must(t, err)
+		if b.Floor > first {
+			t.Fatalf("the history begins at %d", b.Floor)
+		}
+		if b.Through >= last {
+			break
+		}
+	}
+}
+
 // TestLease lets objects end: all of a lease in one revision, and not those that were written again.
 func TestLease(t *testing.T) {
 	c := startCluster(t, 1, nil)

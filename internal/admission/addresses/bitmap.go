@@ -73,9 +73,9 @@ func (b *bitmap) set(p int32, to uint) {
 	}
 }
 
-// all yields the allocated ports.
+// all yields the allocated ports. Bits beyond the last port stand for nothing.
 func (b *bitmap) all(yield func(int32) bool) {
-	for i := range b.bits.BitLen() {
+	for i := range min(b.bits.BitLen(), int(b.ports.Last-b.ports.First)+1) {
 		if b.bits.Bit(i) == 1 && !yield(b.ports.First+int32(i)) {
 			return
 		}

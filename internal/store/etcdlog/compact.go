@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
@@ -101,7 +102,7 @@ func (c *compactor) turn(ctx context.Context, l *Log) (int64, error) {
 		c.time = 0
 		if kvs := answer.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
 			c.time = kvs[0].Version
-			raise(&l.oldest, compactedTo(kvs[0].Value)) // the watch of the prefix alone does not have the key
+			raise(&l.oldest, compactedTo(kvs[0])) // the watch of the prefix alone does not have the key
 		}
 		return 0, nil
 	}
@@ -140,10 +141,10 @@ func (c *compactor) compact(ctx context.Context, l *Log, to int64) error {
 	return err
 }
 
-// compactedTo returns the revision in a value of compactKey, zero if there is none.
-func compactedTo(value []byte) int64 {
-	n, err := strconv.ParseInt(string(value), 10, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
+// compactedTo returns the revision in the value of compactKey, zero if it has none that is older than the value.
+func compactedTo(kv *mvccpb.KeyValue) int64 {
+	n, err := strconv.ParseInt(string(kv.Value), 10, 64)
+	if err != nil || n > kv.ModRevision {
 		return 0
 	}
 	return max(n, 0)

@@ -257,7 +257,7 @@ func (f *follower) batch(ctx context.Context, events []*mvccpb.Event, progress i
 	floor := f.l.floor()
 	for _, e := range events {
 		if string(e.Kv.Key) == compactKey && e.Type == mvccpb.PUT {
-			raise(&f.l.oldest, compactedTo(e.Kv.Value))
+			raise(&f.l.oldest, compactedTo(e.Kv))
 		}
 	}
 	if through == f.last && f.l.floor() == floor {
