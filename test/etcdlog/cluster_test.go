@@ -153,6 +153,8 @@ type proxy struct {
 	isCut    atomic.Bool
 	// mute: connections stay open, requests pass, and answers wait.
 	mute atomic.Bool
+	// answered is the bytes of answers.
+	answered atomic.Int64
 	mu   sync.Mutex
 	open map[net.Conn]bool
 }
@@ -195,8 +197,8 @@ func (p *proxy) forward(in net.Conn) {
 	p.open[in], p.open[out] = true, true
 	p.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { p.copy(out, in, nil) })
-	both.Go(func() { p.copy(in, out, &p.mute) })
+	both.Go(func() { p.copy(out, in, nil, nil) })
+	both.Go(func() { p.copy(in, out, &p.mute, &p.answered) })
 	both.Wait()
 	p.mu.Lock()
 	delete(p.open, in)
@@ -204,8 +206,9 @@ func (p *proxy) forward(in net.Conn) {
 	p.mu.Unlock()
 }
 
-// copy forwards one direction. It waits while wait is true; nil: it never waits.
-func (p *proxy) copy(to, from net.Conn, wait *atomic.Bool) {
+// copy forwards one direction. It waits while wait is true; nil: it never waits. It adds the bytes to count, unless that is
+// nil.
+func (p *proxy) copy(to, from net.Conn, wait *atomic.Bool, count *atomic.Int64) {
 	defer to.Close()
 	defer from.Close()
 	buf := make([]byte, 32<<10)
@@ -215,6 +218,9 @@ func (p *proxy) copy(to, from net.Conn, wait *atomic.Bool) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if n > 0 {
+			if count != nil {
+				count.Add(int64(n))
+			}
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
 			}

@@ -628,6 +628,41 @@ func TestLarge(t *testing.T) {
 	})
 }
 
+// TestLargePages reads large values behind small ones. A reader that wants one object gets the values of few.
+func TestLargePages(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	l := open(t, c, nil)
+	load(t, l)
+	const small, large = 16, 80 // the small ones fill the first page
+	for i := range small {
+		propose(t, l, put("pods", fmt.Sprintf("a%02d", i), "x", 0))
+	}
+	text := strings.Repeat("x", 1<<20)
+	var at store.Revision
+	for i := range large {
+		at = propose(t, l, put("pods", fmt.Sprintf("b%02d", i), text, 0))
+	}
+	n := 0
+	for _, err := range l.ObjectsAt(t.Context(), "pods", at, "", "") {
+		must(t, err)
+		n++
+	}
+	if n != small+large {
+		t.Errorf("got %d objects, want %d", n, small+large)
+	}
+	before := c.members[0].clients.answered.Load()
+	for o, err := range l.ObjectsAt(t.Context(), "pods", at, "b", "") {
+		must(t, err)
+		if o.Key != "b00" {
+			t.Errorf("got %s first, want b00", o.Key)
+		}
+		break
+	}
+	if got := c.members[0].clients.answered.Load() - before; got > 20<<20 {
+		t.Errorf("etcd sent %d MiB for one object of 1 MiB", got>>20)
+	}
+}
+
 // TestNoKey: an object whose key in etcd would be that of something else is refused.
 func TestNoKey(t *testing.T) {
 	c := startCluster(t, 1, nil)

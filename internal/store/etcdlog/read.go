@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -59,11 +60,13 @@ var (
 
 // read sends a linearizable read until it is answered. It returns errCompacted, a
 // *store.TooLargeError, store.ErrReset, the context's error, a *store.UnavailableError, or what attempts says.
-func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts) (*pb.RangeResponse, error) {
+func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts, options ...grpc.CallOption) (*pb.RangeResponse, error) {
 	began := time.Now()
 	for tries, late := 0, 0; ; tries++ {
 		before := l.seen.now()
-		answer, err := try(ctx, a.limit(late), func(ctx context.Context) (*pb.RangeResponse, error) { return l.kv.Range(withLeader(ctx), r) })
+		answer, err := try(ctx, a.limit(late), func(ctx context.Context) (*pb.RangeResponse, error) {
+			return l.kv.Range(withLeader(ctx), r, options...)
+		})
 		switch {
 		case err == nil:
 			return answer, l.seen.check(before, answer.Header)
@@ -137,11 +140,13 @@ func (l *Log) head(ctx context.Context, a attempts) (store.Revision, error) {
 }
 
 // Pages have mostPage keys, or fewer if those have more than pageBytes. The first one, before the size
-// of the values is known, has firstPage.
+// of the values is known, has firstPage. Each has at most growth times as many keys as the one before, and is read again
+// with fewer keys if it has more than growth*pageBytes.
 const (
-	firstPage = 500
+	firstPage = 16
 	mostPage  = 5000
 	pageBytes = 16 << 20
+	growth    = 4
 )
 
 // pages yields the keys of a range, which begins at start, as of a revision, in pages.
@@ -149,7 +154,11 @@ func (l *Log) pages(ctx context.Context, start, end string, at int64, a attempts
 	return func(yield func([]*mvccpb.KeyValue, error) bool) {
 		r := &pb.RangeRequest{Key: []byte(start), RangeEnd: []byte(end), Revision: at, Limit: firstPage}
 		for {
-			answer, err := l.read(ctx, r, a)
+			limit := growth * pageBytes
+			if r.Limit == 1 {
+				limit = mostMessage
+			}
+			answer, err := l.read(ctx, r, a, grpc.MaxCallRecvMsgSize(limit))
 			if errors.Is(err, errAnswerTooLarge) && r.Limit > 1 { // larger values follow
 				r.Limit /= 2
 				continue
@@ -165,7 +174,7 @@ func (l *Log) pages(ctx context.Context, start, end string, at int64, a attempts
 			for _, kv := range answer.Kvs {
 				size += len(kv.Value) + len(kv.Key)
 			}
-			r.Limit = min(max(pageBytes/int64(size/len(answer.Kvs)+1), 1), mostPage, 4*r.Limit)
+			r.Limit = min(max(pageBytes/int64(size/len(answer.Kvs)+1), 1), mostPage, growth*r.Limit)
 			r.Key = append(answer.Kvs[len(answer.Kvs)-1].Key, 0)
 		}
 	}
