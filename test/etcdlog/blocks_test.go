@@ -184,6 +184,39 @@ func TestBlockOfLargeRevision(t *testing.T) {
 	}
 }
 
+// TestLargeRevisionInPieces: a revision that is larger than all blocks may be together is read from etcd and decoded once,
+// in however many pieces a reader takes it.
+func TestLargeRevisionInPieces(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	l, decoded := decodes(t, c)
+	const changes, size = 400, 100 << 10
+	for i := range changes {
+		propose(t, l, put("configmaps", fmt.Sprintf("ns/%d", i), strings.Repeat("x", size), 0))
+	}
+	base := prefix + "/configmaps/"
+	deleted, err := c.members[0].etcd.Server.DeleteRange(t.Context(), &pb.DeleteRangeRequest{Key: []byte(base), RangeEnd: []byte(prefix + "/configmaps0")})
+	must(t, err)
+	at, before := store.Revision(deleted.Header.Revision), decoded.Load()
+	for seen := 0; seen < changes; seen += 50 {
+		n := 0
+		for e, err := range l.Changes(t.Context(), "configmaps", at-1, at) {
+			must(t, err)
+			if e.Revision != at {
+				t.Fatalf("a change at %d, want only those at %d", e.Revision, at)
+			}
+			if n++; n == seen+50 {
+				break
+			}
+		}
+		if n != seen+50 {
+			t.Fatalf("%d changes, want %d", n, seen+50)
+		}
+	}
+	if bytes := decoded.Load() - before; bytes > 2*changes*size {
+		t.Errorf("%d MiB were decoded for a revision of %d MiB", bytes>>20, changes*size>>20)
+	}
+}
+
 // TestBlockBeforePosition: a reader that lacks the last change alone does not read and decode megabytes before it.
 func TestBlockBeforePosition(t *testing.T) {
 	l, decoded := decodes(t, startCluster(t, 1, nil))

@@ -195,19 +195,25 @@ func (c *blocks) remove(collection string, b *block) {
 }
 
 // shrink evicts the blocks without readers that were not used since a time, then the least recently used ones, until the
-// complete blocks fit into most bytes. The caller holds mu.
+// complete blocks fit into most bytes. It keeps the last used one, whatever its size: a revision can be larger than most,
+// and a reader takes it in many pieces. The caller holds mu.
 func (c *blocks) shrink(most int64, since time.Time) {
 	for {
 		var oldest *block
 		var of string
+		idle := 0
 		for collection, all := range c.all {
 			for _, b := range all {
-				if b.readers == 0 && b.complete() && (oldest == nil || b.used.Before(oldest.used)) {
+				if b.readers > 0 || !b.complete() {
+					continue
+				}
+				if idle++; oldest == nil || b.used.Before(oldest.used) {
 					oldest, of = b, collection
 				}
 			}
 		}
-		if oldest == nil || c.bytes <= most && !oldest.used.Before(since) {
+		fits := c.bytes <= most || idle == 1
+		if oldest == nil || fits && !oldest.used.Before(since) {
 			return
 		}
 		c.remove(of, oldest)
