@@ -155,8 +155,8 @@ type proxy struct {
 	mute atomic.Bool
 	// answered is the bytes of answers.
 	answered atomic.Int64
-	mu   sync.Mutex
-	open map[net.Conn]bool
+	mu       sync.Mutex
+	open     map[net.Conn]bool
 }
 
 // newProxy returns a proxy, and the free address that it forwards to.
