@@ -1,0 +1,63 @@
+// Package tier decides which tests run. CONTRIBUTING.md has the table of the tiers.
+//
+// The quick tier is what go test runs by itself. The change tier, .ci/run, runs the same tests, those of packages with
+// concurrency under the race detector. The full tier, .ci/full, runs all tests. The environment variable TIDEMARK_TIER
+// chooses: it is quick (the default), change or full.
+package tier
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// Variable is the environment variable that chooses the tier.
+const Variable = "TIDEMARK_TIER"
+
+// Full skips a test that runs in the full tier alone, unless that tier is chosen.
+func Full(t testing.TB) {
+	t.Helper()
+	if !IsFull(t) {
+		t.Skip("runs in the full tier: set TIDEMARK_TIER=full, or call .ci/full")
+	}
+}
+
+// IsFull reports whether the full tier is chosen, for tests that repeat more in it.
+func IsFull(t testing.TB) bool {
+	t.Helper()
+	chosen := os.Getenv(Variable)
+	switch chosen {
+	case "", "quick", "change":
+		return false
+	case "full":
+		return true
+	}
+	t.Fatalf("%s=%s: want quick, change or full", Variable, chosen)
+	return false
+}
+
+// Race runs the tests of a package whose concurrency the change tier checks with the race detector. .ci/run finds the
+// packages by this call, which their TestMain makes. They are tested once: with the detector, and without it only the
+// tests that it would falsify, such as those that count allocations. Their names are plain.
+func Race(m *testing.M, plain ...string) int {
+	flag.Parse()
+	names := "^(" + strings.Join(plain, "|") + ")$"
+	switch {
+	case Detector:
+		set("test.skip", names)
+	case os.Getenv(Variable) == "change":
+		fmt.Println("tier change: .ci/run runs all other tests of this package with the race detector")
+		set("test.run", names)
+	}
+	return m.Run()
+}
+
+// set sets a flag unless the command line does.
+func set(name, value string) {
+	f := flag.Lookup(name)
+	if f.Value.String() == f.DefValue {
+		flag.Set(name, value)
+	}
+}
