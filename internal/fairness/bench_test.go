@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/fairness"
 )
 
@@ -112,11 +113,12 @@ func BenchmarkQueued(b *testing.B) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(time.Minute); g.Snapshot(false).Levels[0].Waiting < waiting; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.Fatalf("%d of %d requests wait", g.Snapshot(false).Levels[0].Waiting, waiting)
+	await.Nil(b, "the requests", func() error {
+		if n := g.Snapshot(false).Levels[0].Waiting; n < waiting {
+			return fmt.Errorf("%d of %d wait", n, waiting)
 		}
-	}
+		return nil
+	})
 	each := float64(memory()-before) / waiting
 	b.ResetTimer()
 	for _, s := range first {

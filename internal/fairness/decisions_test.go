@@ -35,26 +35,26 @@ func TestDecisions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	type run struct {
+	type example struct {
 		seats    int
 		level    fairness.Level
 		requests []recorded
 	}
-	var runs []*run
+	var examples []*example
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		r := &run{level: fairness.Level{HandSize: 1}}
+		r := &example{level: fairness.Level{HandSize: 1}}
 		if n, _ := fmt.Sscanf(lines.Text(), "level seats=%d queues=%d length=%d", &r.seats, &r.level.Queues, &r.level.QueueLength); n == 3 {
-			runs = append(runs, r)
+			examples = append(examples, r)
 			continue
 		}
 		var q recorded
 		if _, err := fmt.Sscan(lines.Text(), &q.at, &q.flow, &q.width, &q.service, &q.final, &q.extra, &q.began); err != nil {
 			t.Fatalf("%q: %v", lines.Text(), err)
 		}
-		last := runs[len(runs)-1]
+		last := examples[len(examples)-1]
 		last.requests = append(last.requests, q)
 	}
-	for i, r := range runs {
+	for i, r := range examples {
 		synctest.Test(t, func(t *testing.T) {
 			g := one(r.seats, r.level)
 			g.StartAtR()
@@ -67,13 +67,13 @@ func TestDecisions(t *testing.T) {
 					began := time.Since(start)
 					if err != nil || q.began == "refused" {
 						if (err != nil) != (q.began == "refused") {
-							t.Errorf("run %d, %+v: %v", i, q, err)
+							t.Errorf("example %d, %+v: %v", i, q, err)
 						}
 						if err != nil {
 							return
 						}
 					} else if want := parseNanos(t, q.began); began-want > 2*time.Microsecond || want-began > 2*time.Microsecond { // work is rounded there
-						t.Errorf("run %d, %+v: began at %d", i, q, began)
+						t.Errorf("example %d, %+v: began at %d", i, q, began)
 					}
 					time.Sleep(q.service)
 					s.Release()
@@ -82,8 +82,8 @@ func TestDecisions(t *testing.T) {
 			all.Wait()
 		})
 	}
-	if len(runs) < 20 {
-		t.Errorf("%d runs", len(runs))
+	if len(examples) < 20 {
+		t.Errorf("%d examples", len(examples))
 	}
 }
 

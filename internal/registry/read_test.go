@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -90,9 +91,7 @@ func TestListThatSelectsNothingYields(t *testing.T) {
 			}
 			executed <- err
 		}()
-		for g.Snapshot(false).Levels[0].Waiting == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		await.True(t, "the other request", func() bool { return g.Snapshot(false).Levels[0].Waiting > 0 })
 		o := &metainternal.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"a": "b"}), Limit: limit}
 		l, err := s.List(fairness.WithSeat(t.Context(), seat), s.target("configmaps", "", ""), o)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tidemark-dev/tidemark/internal/authn/oidc/oidctest"
+	"github.com/tidemark-dev/tidemark/internal/await"
 )
 
 // followed is a configuration file whose changes a test applies step by step.
@@ -39,11 +40,12 @@ func (h *followed) change(text string) {
 	h.t.Helper()
 	h.text = text
 	h.f.step()
-	for end := time.Now().Add(time.Minute); h.f.pending != nil; h.f.step() {
-		if time.Now().After(end) {
-			h.t.Fatalf("not ready: %v", h.f.pending.set.health())
-		}
-		time.Sleep(time.Millisecond)
+	if h.f.pending == nil {
+		return
+	}
+	h.f.pending.set.ready(h.t)
+	if h.f.step(); h.f.pending != nil {
+		h.t.Fatalf("not ready: %v", h.f.pending.set.health())
 	}
 }
 
@@ -144,23 +146,14 @@ func TestFollow(t *testing.T) {
 	if err := os.WriteFile(path, []byte(header+"jwt:\n"+entry(a, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return i.who(token) == "ann" })
+	await.True(t, "the issuer of the changed file", func() bool { return i.who(token) == "ann" })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool {
+	await.True(t, "a reload that fails", func() bool {
 		return testutil.ToFloat64(i.metrics.reloads.WithLabelValues(failure, i.metrics.server)) > 0
 	})
 	if got := i.who(token); got != "ann" {
 		t.Error(got)
-	}
-}
-
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it did not happen within a minute")
-		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/oidc/oidctest"
+	"github.com/tidemark-dev/tidemark/internal/await"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -91,12 +92,13 @@ func entry(i *oidctest.Issuer, prefix string) string {
 // ready waits until all issuers are discovered.
 func (i *Issuers) ready(t testing.TB) {
 	t.Helper()
-	for url, one := range i.current.Load().issuers {
-		select {
-		case <-one.Ready():
-		case <-time.After(time.Minute):
-			t.Fatalf("%s is not ready: %v", url, one.Health())
-		}
+	i.current.Load().ready(t)
+}
+
+func (s *set) ready(t testing.TB) {
+	t.Helper()
+	for url, one := range s.issuers {
+		await.Value(t, url, one.Ready())
 	}
 }
 
