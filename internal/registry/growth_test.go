@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -46,6 +47,7 @@ const (
 // verbs: the time that a verb takes grows as the entries do. It tries a random sample of
 // the lists of all kinds; -growth-all tries all.
 func TestGrowth(t *testing.T) {
+	tier.Full(t)
 	g := growth{t: t, few: *growthFew, answered: map[string]int{}}
 	chance := testrand.New(t)
 	type combination struct {
