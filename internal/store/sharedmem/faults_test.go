@@ -26,16 +26,14 @@ type world struct {
 	fatal   []error // what each store has reported
 }
 
-// worlds runs a test in a bubble.
-func worlds(t *testing.T, stores int, test func(t *testing.T, w *world)) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, log: sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}), fatal: make([]error, stores)}
-		for i := range stores {
-			w.members = append(w.members, w.log.Open())
-			w.stores = append(w.stores, storetest.Open(t, store.Options{Shared: w.members[i], OnFatal: func(err error) { w.fatal[i] = err }}))
-		}
-		test(t, w)
-	})
+// newWorld opens some stores on an empty log, in a bubble.
+func newWorld(t *testing.T, stores int) *world {
+	w := &world{T: t, log: sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}), fatal: make([]error, stores)}
+	for i := range stores {
+		w.members = append(w.members, w.log.Open())
+		w.stores = append(w.stores, storetest.Open(t, store.Options{Shared: w.members[i], OnFatal: func(err error) { w.fatal[i] = err }}))
+	}
+	return w
 }
 
 func write(collection, key, text string, condition store.Revision) store.Write {
@@ -75,7 +73,8 @@ func later[T any](w *world, call func() (T, error)) (wait func() (T, error)) {
 // TestAnswersWait: a store that is behind neither acknowledges nor refuses, and has no most recent
 // state. Then all answers are right.
 func TestAnswersWait(t *testing.T) {
-	worlds(t, 2, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
 		a := w.commit(0, write("pods", "ns/a", "one", 0))
 		gone := w.commit(0, write("pods", "ns/gone", "one", 0))
 		synctest.Wait()
@@ -142,37 +141,14 @@ func TestBarrierShared(t *testing.T) {
 // TestBarrierPause: clients that read again and again come together, and a client that is alone waits for no other.
 func TestBarrierPause(t *testing.T) {
 	const reads, delay, think = 50, time.Millisecond, 300 * time.Microsecond
-	run := func(t *testing.T, clients int) (heads int, took time.Duration) {
-		member := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{Delay: delay}).Open()
-		s := storetest.Open(t, store.Options{Shared: member})
-		chance := testrand.New(t)
-		before, began := member.Heads(), time.Now()
-		var running sync.WaitGroup
-		for range clients {
-			pauses := make([]time.Duration, reads)
-			for i := range pauses {
-				pauses[i] = time.Duration(chance.Int64N(int64(think)))
-			}
-			running.Go(func() {
-				for _, pause := range pauses {
-					time.Sleep(pause)
-					if _, err := s.MostRecent(t.Context()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		running.Wait()
-		return member.Heads() - before, time.Since(began)
-	}
 	synctest.Test(t, func(t *testing.T) {
-		if heads, took := run(t, 1); heads != reads || took > reads*(2*delay+think) {
+		if heads, took := readAgain(t, 1, reads, delay, think); heads != reads || took > reads*(2*delay+think) {
 			t.Errorf("one client made %d calls for %d reads, in %v", heads, reads, took)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		const clients, together = 16, 10
-		heads, took := run(t, clients)
+		heads, took := readAgain(t, clients, reads, delay, think)
 		if heads > clients*reads/together {
 			t.Errorf("%d clients made %d calls for %d reads, want %d reads in each", clients, heads, clients*reads, together)
 		}
@@ -181,6 +157,32 @@ func TestBarrierPause(t *testing.T) {
 			t.Errorf("%d clients took %v for %d reads each, want %v at most", clients, took, reads, most)
 		}
 	})
+}
+
+// readAgain has clients read the most recent state of a log with a delay, each with pauses of up to think between its
+// reads. It returns how many calls of Head that took, and how long.
+func readAgain(t *testing.T, clients, reads int, delay, think time.Duration) (heads int, took time.Duration) {
+	member := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{Delay: delay}).Open()
+	s := storetest.Open(t, store.Options{Shared: member})
+	chance := testrand.New(t)
+	before, began := member.Heads(), time.Now()
+	var running sync.WaitGroup
+	for range clients {
+		pauses := make([]time.Duration, reads)
+		for i := range pauses {
+			pauses[i] = time.Duration(chance.Int64N(int64(think)))
+		}
+		running.Go(func() {
+			for _, pause := range pauses {
+				time.Sleep(pause)
+				if _, err := s.MostRecent(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	return member.Heads() - before, time.Since(began)
 }
 
 // TestBarrierEnds: readers who do not come again delay the others by one pause at most.
@@ -217,7 +219,8 @@ func TestBarrierEnds(t *testing.T) {
 // TestInFlight bounds what is under way, in transactions and in bytes.
 func TestInFlight(t *testing.T) {
 	for _, c := range []struct{ size, most int }{{0, 512}, {10 << 20, 6}} {
-		worlds(t, 1, func(t *testing.T, w *world) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1)
 			w.members[0].Pause()
 			var writers sync.WaitGroup
 			one := func(i int) store.Write {
@@ -246,7 +249,8 @@ func TestInFlight(t *testing.T) {
 // TestUnreachable: while the log cannot be reached, writes and reads of the most recent state fail as
 // such, and others go on.
 func TestUnreachable(t *testing.T) {
-	worlds(t, 1, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
 		a := w.commit(0, write("pods", "ns/a", "one", 0))
 		w.members[0].Cut(true)
 		down := new(*store.UnavailableError)
@@ -276,7 +280,8 @@ func TestUnreachable(t *testing.T) {
 
 // TestReset: a log that went back ends the process, whether the follower or a barrier sees it first.
 func TestReset(t *testing.T) {
-	worlds(t, 2, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
 		a := w.commit(0, write("pods", "ns/a", "one", 0))
 		w.commit(0, write("pods", "ns/a", "two", a.Modified))
 		synctest.Wait()
@@ -307,7 +312,8 @@ func TestReset(t *testing.T) {
 // TestOvertaken: compaction overtakes the follower. It loads again; cursors are expired, and a write under way gets its
 // answer.
 func TestOvertaken(t *testing.T) {
-	worlds(t, 2, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
 		a := w.commit(0, write("pods", "ns/a", "one", 0))
 		b := w.commit(0, write("pods", "ns/b", "one", 0))
 		w.commit(0, write("nodes", "n", "one", 0))
@@ -383,7 +389,8 @@ func TestOvertaken(t *testing.T) {
 // that begin within that time, if the log has it. Watches from before are expired, also those of collections that are as
 // they were.
 func TestOvertakenUnseen(t *testing.T) {
-	worlds(t, 2, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
 		w.commit(0, write("pods", "ns/a", "one", 0))
 		w.commit(0, write("secrets", "ns/s", "one", 0))
 		synctest.Wait()
@@ -521,7 +528,8 @@ func TestFloor(t *testing.T) {
 
 // TestForeignRevisions: what others write under other keys moves the revision, and wakes no cursor.
 func TestForeignRevisions(t *testing.T) {
-	worlds(t, 1, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
 		s := w.stores[0]
 		c := watch(w, s, "pods", s.Any().Revision())
 		w.log.Foreign(10)
@@ -537,7 +545,8 @@ func TestForeignRevisions(t *testing.T) {
 
 // TestOrigin: a store knows the origin of its own writes.
 func TestOrigin(t *testing.T) {
-	worlds(t, 2, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
 		c := watch(w, w.stores[0], "pods", 95)
 		one := write("pods", "ns/a", "", 0)
 		one.Origin = &store.Origin{Verb: store.VerbCreate, Actor: &store.Actor{User: "alice"}}
@@ -559,7 +568,8 @@ func TestOrigin(t *testing.T) {
 
 // TestQuota: the quota bounds what this store adds.
 func TestQuota(t *testing.T) {
-	worlds(t, 1, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
 		w.stores[0].SetQuota(10_000)
 		large := write("pods", "ns/a", "", 0)
 		large.Value = append(large.Value, make([]byte, 20_000)...)
@@ -572,7 +582,8 @@ func TestQuota(t *testing.T) {
 
 // TestCloseUnderWay: Close ends a write whose revision is not published in time. Its outcome is not known.
 func TestCloseUnderWay(t *testing.T) {
-	worlds(t, 1, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
 		w.members[0].Pause()
 		late := later(w, func() (*store.Object, error) {
 			return w.stores[0].Commit(context.Background(), write("pods", "ns/a", "", 0))
@@ -656,7 +667,8 @@ func (s *breaking) Changes(ctx context.Context, collection string, after, upTo s
 // TestReadBreaks: a cursor and a feed return no part of a revision when a read from the log breaks off within it, and
 // go on with it afterwards.
 func TestReadBreaks(t *testing.T) {
-	worlds(t, 1, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
 		w.commit(0, write("pods", "a", "", 0))
 		three := []store.Write{write("pods", "b", "", 0), write("pods", "c", "", 0), write("pods", "d", "", 0)}
 		made, err := w.stores[0].Apply(t.Context(), &store.Txn{Writes: three})
@@ -829,7 +841,8 @@ func (s *sealed) ObjectsAt(ctx context.Context, collection string, at store.Revi
 // TestHealed: an object that could not be read is there when its value can be read, without a new revision. Cursors of its
 // collection are expired; others go on.
 func TestHealed(t *testing.T) {
-	worlds(t, 1, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
 		w.commit(0, write("secrets", "ns/a", "one", 0))
 		b := w.commit(0, write("secrets", "ns/b", "one", 0))
 		old := w.commit(0, write("pods", "ns/p", "one", 0))
@@ -915,7 +928,8 @@ func TestHealed(t *testing.T) {
 
 // TestUnreadableInHistory: HasUnreadable reports a stand-in that only the history has, because its object was deleted.
 func TestUnreadableInHistory(t *testing.T) {
-	worlds(t, 1, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
 		start := w.commit(0, write("secrets", "ns/a", "one", 0)).Modified
 		shared := &sealed{Member: w.log.Open(), keys: []string{"ns/b"}}
 		s := storetest.Open(t, store.Options{Shared: shared})
@@ -938,7 +952,8 @@ func TestUnreadableInHistory(t *testing.T) {
 
 // TestHealedFeed: a feed, by which controllers follow the store, does not pass over an object that can be read again.
 func TestHealedFeed(t *testing.T) {
-	worlds(t, 1, func(t *testing.T, w *world) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
 		w.commit(0, write("secrets", "ns/a", "one", 0))
 		shared := &sealed{Member: w.log.Open(), keys: []string{"ns/a"}}
 		s := storetest.Open(t, store.Options{Shared: shared})

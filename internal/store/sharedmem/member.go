@@ -243,12 +243,12 @@ func (m *Member) unknown(t *store.Txn) error {
 		for i := range later.Writes {
 			later.Writes[i].Value = bytes.Clone(later.Writes[i].Value)
 		}
-		go func() {
+		m.log.late.Go(func() {
 			for range 3 {
 				_ = m.sleep(context.Background())
 			}
 			m.log.decide(&later)
-		}()
+		})
 	}
 	return store.ErrUnknown
 }

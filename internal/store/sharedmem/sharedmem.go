@@ -38,6 +38,7 @@ type Faults struct {
 // Log is a log that several stores share. All methods are safe for concurrent use.
 type Log struct {
 	faults Faults
+	late   sync.WaitGroup // transactions that are made later
 
 	mu      sync.Mutex
 	chance  *rand.Rand
@@ -73,6 +74,9 @@ func (l *Log) Head() store.Revision {
 	defer l.mu.Unlock()
 	return l.head
 }
+
+// Settle waits for the transactions of unknown outcome that are made later.
+func (l *Log) Settle() { l.late.Wait() }
 
 // Changes returns how many changes of objects the log has, which compaction takes off.
 func (l *Log) Changes() int {

@@ -45,6 +45,6 @@ func medium(t *testing.T, faults sharedmem.Faults) storetest.SharedMedium {
 	return storetest.SharedMedium{
 		Open:   func(testing.TB) store.Shared { return log.Open() },
 		Expire: log.Expire,
-		Settle: func() { time.Sleep(time.Second) },
+		Settle: log.Settle,
 	}
 }
