@@ -16,16 +16,18 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-var crashesFlag = flag.Int("crashes", 0, "how many crashes TestCrash goes through; 0 is 2000, or 150 with -short")
+var crashesFlag = flag.Int("crashes", 0, "how many crashes TestCrash goes through; 0 is 2000 in the full tier, 150 in others")
 
-// sample is how often a test does something: the whole, or a part of it with -short.
-func sample(whole, part int) int {
-	if testing.Short() {
-		return part
+// sample is how often a test does something: the whole in the full tier, a part of it in others.
+func sample(t testing.TB, whole, part int) int {
+	t.Helper()
+	if tier.IsFull(t) {
+		return whole
 	}
-	return whole
+	return part
 }
 
 // crasher is a file system that now and then takes a picture of itself as a power
@@ -91,7 +93,7 @@ func TestCrash(t *testing.T) {
 		return picture{fs: vfs.NewCrashableMem(), acked: &model{big: rng.IntN(8) == 0}}
 	}
 	start := fresh()
-	want := cmp.Or(*crashesFlag, sample(2000, 150))
+	want := cmp.Or(*crashesFlag, sample(t, 2000, 150))
 	for crashes := 0; crashes < want; {
 		pictures := run(t, start, rng)
 		for _, p := range pictures {
@@ -200,7 +202,7 @@ func (f *failAfter) String() string { return "failAfter" }
 // power cut.
 func TestWriteError(t *testing.T) {
 	rng := testrand.New(t)
-	for n := 0; n < 200; n += sample(1, 9) {
+	for n := 0; n < 200; n += sample(t, 1, 9) {
 		n, failure := n/2, []error{syscall.EIO, syscall.ENOSPC}[n%2]
 		mem := vfs.NewCrashableMem()
 		fault := &failAfter{err: failure, n: n}

@@ -151,7 +151,7 @@ func TestFlipAfterCleanStop(t *testing.T) {
 			if i < used && !last && used > 200 && rng.IntN(used) > 200 || i >= used && rng.IntN(len(b)-used) > 50 {
 				continue // a sample of the other files, and of what nothing was written to
 			}
-			if rng.IntN(sample(1, 40)) > 0 {
+			if rng.IntN(sample(t, 1, 40)) > 0 {
 				continue
 			}
 			if i < used {
@@ -185,13 +185,13 @@ func TestFlipAfterPowerCut(t *testing.T) {
 	used := len(bytes.TrimRight(b, "\x00"))
 	outcome := map[*model]int{}
 	flips := 0
-	for i := rng.IntN(5); i < used; i += 1 + rng.IntN(sample(5, 100)) {
+	for i := rng.IntN(5); i < used; i += 1 + rng.IntN(sample(t, 5, 100)) {
 		flips++
 		c := slices.Clone(b)
 		c[i] ^= 1 << rng.IntN(8)
 		outcome[reopen(t, with(t, fs, name, c), rng, all, before[0], before[1])]++
 	}
-	for range sample(50, 5) {
+	for range sample(t, 50, 5) {
 		c := slices.Clone(b)
 		c[used+rng.IntN(len(b)-used)] ^= 1 << rng.IntN(8)
 		if reopen(t, with(t, fs, name, c), rng, all) == nil {
@@ -217,7 +217,7 @@ func TestTruncate(t *testing.T) {
 		}
 		for _, name := range files(t, fs) {
 			b := bytes.TrimRight(readFile(t, fs, name), "\x00")
-			for range sample(40, 10) {
+			for range sample(t, 40, 10) {
 				if len(b) == 0 {
 					continue
 				}

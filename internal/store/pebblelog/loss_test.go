@@ -176,7 +176,7 @@ func (k *killed) damageAll(t *testing.T, rng *rand.Rand) {
 			}
 		}
 		for what, b := range changes {
-			if rng.IntN(sample(1, 40)) > 0 {
+			if rng.IntN(sample(t, 1, 40)) > 0 {
 				continue
 			}
 			fs := k.with(t, name, b)
@@ -296,7 +296,7 @@ func TestAcceptDataLoss(t *testing.T) {
 				continue // what of history is damaged there fails when it is read
 			}
 			for what, b := range damages(rng, readFile(t, k.fs, name)) {
-				if rng.IntN(sample(1, 40)) > 0 {
+				if rng.IntN(sample(t, 1, 40)) > 0 {
 					continue
 				}
 				fs := k.with(t, name, b)
@@ -363,7 +363,7 @@ func TestAcceptedLossIsKept(t *testing.T) {
 	used := len(bytes.TrimRight(b, "\x00"))
 	whole := k.after[len(k.after)-1].head()
 	dropped := 0
-	for i := range sample(400, 60) {
+	for i := range sample(t, 400, 60) {
 		c := slices.Clone(b)
 		c[rng.IntN(used)] ^= 1 << rng.IntN(8)
 		headDamaged := i%4 == 0

@@ -14,7 +14,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -98,30 +97,19 @@ func (f *diskFile) Preallocate(at, n int64) error {
 // TestSmallDisk fills a small disk, then has another program fill it to the last byte
 // under the log's feet: nothing that was acknowledged is lost, a start works all the same,
 // deletions work from the reserve, and writes go on when there is space.
-func TestSmallDisk(t *testing.T) {
+func TestSmallDisk(t *testing.T) { synctest.Test(t, smallDisk) }
+
+func smallDisk(t *testing.T) {
 	rng := testrand.New(t)
-	mem := vfs.NewCrashableMem()
-	disk := &diskFS{FS: mem, size: 64 * mib}
-	o := options(disk)
-	openIt := func() *pebblelog.Log {
-		t.Helper()
-		log, err := pebblelog.Open(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return log
-	}
-	log := openIt()
+	disk := &diskFS{FS: vfs.NewMem(), size: 64 * mib}
+	log := mustOpen(t, disk)
 	m := &model{}
 	fill(t, log, m)
 	if n := len(m.entries); n < int(disk.size/mib)*3/2 {
 		t.Errorf("full after %d objects of 100 KiB on a disk of %d bytes", n, disk.size)
 	}
-	u, short := log.Usage(), log.Short()
-	for log.Usage() != u { // Pebble may still be giving space back
-		u, short = log.Usage(), log.Short()
-	}
-	if u.NeededBytes != disk.size/8 || short != max(0, 2*u.NeededBytes-u.FreeBytes) {
+	synctest.Wait() // until Pebble has given space back
+	if u, short := log.Usage(), log.Short(); u.NeededBytes != disk.size/8 || short != max(0, 2*u.NeededBytes-u.FreeBytes) {
 		t.Errorf("usage %+v, short of %d", u, short)
 	}
 	for { // Pebble may still give space back, which the other program takes as well
@@ -138,7 +126,7 @@ func TestSmallDisk(t *testing.T) {
 	}
 	_ = log.Close() // as it goes: HEAD may not be written
 
-	log = openIt()
+	log = mustOpen(t, disk)
 	if err := m.verifyStart(log); err != nil {
 		t.Fatalf("after a start on a full disk: %v", err)
 	}
@@ -150,30 +138,26 @@ func TestSmallDisk(t *testing.T) {
 		m.compact(m.head())
 	}
 	disk.foreign.Store(0)
-	patience := time.Now().Add(time.Minute)
+	// A flush or a compaction takes space until it has ended. The store tries again, too.
+	again := func(what string, call func() error) {
+		t.Helper()
+		for tries := 0; ; tries++ {
+			err := call()
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, store.ErrNoSpace) || tries > 100 {
+				t.Fatalf("%s with %d bytes free: %v", what, log.Usage().FreeBytes, err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	for len(m.at("pods", m.head())) > 0 {
 		g := m.deletion()
-		free := log.Usage().FreeBytes
-		err := log.Append(t.Context(), g, nil)
-		if errors.Is(err, store.ErrNoSpace) && time.Now().Before(patience) {
-			time.Sleep(10 * time.Millisecond) // a compaction takes space until it has ended; the store tries again, too
-			continue
-		}
-		if err != nil {
-			t.Fatalf("a deletion with %d bytes free: %v", free, err)
-		}
+		again("a deletion", func() error { return log.Append(t.Context(), g, nil) })
 		m.add(g, nil)
 	}
-	for { // a flush of the deletions may take space until its write-ahead log is gone
-		err := log.Compact(t.Context(), m.head())
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, store.ErrNoSpace) {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	again("a compaction", func() error { return log.Compact(t.Context(), m.head()) })
 	m.compact(m.head())
 	if err := log.Reclaim(t.Context()); err != nil {
 		t.Fatal(err)
@@ -192,12 +176,15 @@ func TestSmallDisk(t *testing.T) {
 	mustClose(t, log)
 }
 
-// lazyFS takes its time to remove a table.
-type lazyFS struct{ vfs.FS }
+// lazyFS pauses before it removes a table.
+type lazyFS struct {
+	vfs.FS
+	pause func()
+}
 
 func (fs lazyFS) Remove(name string) error {
 	if path.Ext(name) == ".sst" {
-		time.Sleep(50 * time.Millisecond)
+		fs.pause()
 	}
 	return fs.FS.Remove(name)
 }
@@ -206,7 +193,7 @@ func (fs lazyFS) Remove(name string) error {
 func TestReclaimedIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := testrand.New(t)
-		log := mustOpen(t, lazyFS{vfs.NewMem()})
+		log := mustOpen(t, lazyFS{vfs.NewMem(), func() { time.Sleep(50 * time.Millisecond) }})
 		m := &model{big: true}
 		for range 40 {
 			g := m.group(rng)

@@ -6,16 +6,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
@@ -226,18 +225,13 @@ func TestFullDisk(t *testing.T) {
 	// Pebble gives the space back when it gets to it.
 	o1 := object("new", m.head()+1, nil, 0)
 	g := []store.Entry{{Collection: "pods", Key: "new", Revision: m.head() + 1, Object: o1}}
-	waiting, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	for {
+	await.Nil(t, "space after everything was deleted", func() error {
 		err := log.Append(ctx, g, nil)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, store.ErrNoSpace) || waiting.Err() != nil {
+		if err != nil && !errors.Is(err, store.ErrNoSpace) {
 			t.Fatalf("writing after everything was deleted: %v", err)
 		}
-		runtime.Gosched()
-	}
+		return err
+	})
 	mustClose(t, log)
 }
 

@@ -16,16 +16,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
-// TestSuite runs what every log passes, in memory and, but for -short, on the disk.
+// TestSuite runs what every log passes, in memory and on the disk.
 func TestSuite(t *testing.T) {
 	t.Run("Memory", func(t *testing.T) {
 		storetest.Run(t, func(testing.TB) func(testing.TB) store.Log {
 			return opener(pebblelog.Options{Dir: "/log", FS: vfs.NewMem()})
 		})
 	})
-	if testing.Short() {
-		return
-	}
 	t.Run("Disk", func(t *testing.T) {
 		storetest.Run(t, func(t testing.TB) func(testing.TB) store.Log {
 			return opener(pebblelog.Options{Dir: path.Join(t.TempDir(), "log")})
