@@ -122,8 +122,9 @@ func testModel(t *testing.T, medium Medium) {
 			for _, o := range operations {
 				total += o.weight
 			}
-			for step := range *stepsFlag {
-				if step > 0 && step%(*stepsFlag/4+1) == 0 {
+			steps := steps(t)
+			for step := range steps {
+				if step > 0 && step%(steps/4+1) == 0 {
 					r.restart()
 				}
 				pick := r.chance.IntN(total)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -390,13 +391,9 @@ func testCompactToEmpty(t *testing.T, medium Medium) {
 	s := Open(t, store.Options{Log: open(t), Retention: time.Millisecond})
 	o := mustCommit(t, s, put("pods", "ns/a", "1", 0))
 	gone := mustCommit(t, s, del("pods", "ns/a", o.Modified))
-	Within(t, "compaction", func() {
-		for {
-			if floor, head := s.Bounds(); floor == head {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
+	await.True(t, "the compaction of all history", func() bool {
+		floor, head := s.Bounds()
+		return floor == head
 	})
 	expired := new(*store.ExpiredError)
 	if _, err := s.Exact(t.Context(), "pods", o.Modified, 0); !errors.As(err, expired) {

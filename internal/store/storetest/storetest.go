@@ -18,9 +18,22 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-var stepsFlag = flag.Int("storetest.steps", 3000, "steps of each randomized test")
+var stepsFlag = flag.Int("storetest.steps", 0, "steps of each randomized test; 0 is 3000 in the full tier, 600 in others")
+
+// steps is how many steps a randomized test makes.
+func steps(t testing.TB) int {
+	t.Helper()
+	switch {
+	case *stepsFlag > 0:
+		return *stepsFlag
+	case tier.IsFull(t):
+		return 3000
+	}
+	return 600
+}
 
 // Medium makes empty storage for a log, and returns a function that opens the log: first,
 // and again after it was closed.
