@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -30,6 +31,7 @@ var flowRequests = flag.Int("flow-requests", 4000, "how many requests are compar
 // random flow schemas. The headers of the answers name the schema and the level. Without a
 // kube-apiserver it only checks that each answer names a schema and its level.
 func TestFlowsLikePeer(t *testing.T) {
+	tier.Full(t)
 	t.Run("tidemark", func(t *testing.T) {
 		newFlowWorld(t, "t", servers.Quick(servers.Start(t).RESTConfig())).run(500)
 	})

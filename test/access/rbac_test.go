@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -33,6 +34,7 @@ const (
 // meanwhile. Each decision and its reason must be those of the reference. With a kube-apiserver,
 // that server has the same roles and bindings, and its decisions must be the same, too.
 func TestRBACLikeReference(t *testing.T) {
+	tier.Full(t)
 	t.Run("tidemark", func(t *testing.T) {
 		newWorld(t, "t", target{"tidemark", servers.Quick(servers.Start(t).RESTConfig())}).run()
 	})
@@ -381,6 +383,7 @@ func (w *world) request() authorizationv1.SubjectAccessReviewSpec {
 
 // TestReference checks the reference with requests whose answers are obvious.
 func TestReference(t *testing.T) {
+	tier.Full(t)
 	r := &reference{
 		clusterRoles:        []rbacv1.ClusterRole{{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}}}},
 		clusterRoleBindings: []rbacv1.ClusterRoleBinding{{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "c"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "u"}}}},

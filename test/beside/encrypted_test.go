@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // encryption is a configuration with a provider for each of several resources. The first key is the one that
@@ -23,6 +25,7 @@ resources:
 // TestEncrypted: two Tidemark servers and a kube-apiserver read what each of them encrypts. One of them writes with
 // another key than the others, as during a rotation. Then another one goes over to that key, without a restart.
 func TestEncrypted(t *testing.T) {
+	tier.Full(t)
 	c := newCluster(t)
 	keys := map[string]string{}
 	for _, name := range []string{"old", "new"} {

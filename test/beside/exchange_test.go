@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // balancer passes connections on to the servers that it has, in turn.
@@ -323,6 +325,7 @@ func (l *load) check(servers ...*server) {
 // balancer and under load. No informer reads its collection again, nothing that was acknowledged is lost, and
 // both kinds of servers show the same.
 func TestExchange(t *testing.T) {
+	tier.Full(t)
 	c, b := newCluster(t), newBalancer(t)
 	first, second := c.serve(kube, "192.0.2.1"), c.serve(kube, "192.0.2.2")
 	b.use(first, second)

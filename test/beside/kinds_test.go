@@ -15,11 +15,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/stored"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // TestKinds: objects of all built-in kinds, written by one server and read, written and deleted by the other.
 // What would change nothing changes nothing in etcd either.
 func TestKinds(t *testing.T) {
+	tier.Full(t)
 	c := newCluster(t)
 	k, td := c.serve(kube, "192.0.2.1"), c.serve(tidemark, "192.0.2.2")
 	types := map[schema.GroupVersionKind]*resource.Type{}

@@ -13,6 +13,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tidemark-dev/tidemark/internal/freeport"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // manager is a kube-controller-manager of a server. It is not tested without the program.
@@ -38,6 +39,7 @@ func (c *cluster) manager(s *server) *process {
 // TestControllerManager: a kube-controller-manager works at a server beside two others, one of them a kube-apiserver. The
 // controllers of Tidemark pause until it has ended.
 func TestControllerManager(t *testing.T) {
+	tier.Full(t)
 	c := newCluster(t)
 	k, a, b := c.serve(kube, "192.0.2.1"), c.serve(tidemark, "192.0.2.2"), c.serve(tidemark, "192.0.2.3")
 	pausing := func(s *server) bool {

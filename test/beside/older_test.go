@@ -20,10 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // TestOlderVersions: values that earlier releases have written are shown alike.
 func TestOlderVersions(t *testing.T) {
+	tier.Full(t)
 	c := newCluster(t)
 	exact, node, other, yes := networkingv1beta1.PathTypeExact, "n", "m", true
 	group := "beside.example.com"

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/scenarios"
 )
 
@@ -21,6 +22,7 @@ var differences = map[string]string{
 // TestRecorded: the recorded scenarios pass through Tidemark and through a kube-apiserver on the same etcd, at the same
 // time.
 func TestRecorded(t *testing.T) {
+	tier.Full(t)
 	folder := os.Getenv(scenarioFolder)
 	if folder == "" {
 		t.Skipf("%s names no folder with recorded scenarios", scenarioFolder)

@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/tidemark-dev/tidemark/internal/freeport"
+	"github.com/tidemark-dev/tidemark/internal/testprogram"
 )
 
 // programs names, in the environment, the folder of the programs etcd and kube-apiserver.
@@ -88,35 +88,11 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// built has the program, once for all tests.
-var built struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built.dir != "" {
-		os.RemoveAll(built.dir)
-	}
-	os.Exit(code)
-}
-
-// build builds Tidemark under the name kube-apiserver.
+// build links Tidemark under the name kube-apiserver.
 func (c *cluster) build() {
 	c.Helper()
-	built.once.Do(func() {
-		_ = os.Getenv("TIDEMARK_TEST_TREE") // see .ci/run: a result holds for one tree
-		if built.dir, built.err = os.MkdirTemp("", "tidemark-beside-*"); built.err != nil {
-			return
-		}
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(built.dir, "kube-apiserver"), "../../cmd/tidemark").CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("%w\n%s", err, out)
-		}
-	})
-	c.must(built.err)
-	c.programs[tidemark] = filepath.Join(built.dir, "kube-apiserver")
+	c.programs[tidemark] = filepath.Join(c.dir, "kube-apiserver")
+	c.must(os.Symlink(testprogram.Path(c.T), c.programs[tidemark]))
 }
 
 // certificates writes what all servers share.

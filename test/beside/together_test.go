@@ -14,6 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 const definition = `{"metadata":{"name":"%[1]ss.beside.example.com"},"spec":{"group":"beside.example.com","scope":"Namespaced",
@@ -24,6 +26,7 @@ const definition = `{"metadata":{"name":"%[1]ss.beside.example.com"},"spec":{"gr
 
 // TestCustom: custom resources that one server defines, and the other one keeps.
 func TestCustom(t *testing.T) {
+	tier.Full(t)
 	c := newCluster(t)
 	k, td := c.serve(kube, "192.0.2.1"), c.serve(tidemark, "192.0.2.2")
 	for _, pair := range [][2]*server{{k, td}, {td, k}} {
@@ -60,6 +63,7 @@ func TestCustom(t *testing.T) {
 
 // TestNamespaces: a namespace that one server deletes is empty and gone at both.
 func TestNamespaces(t *testing.T) {
+	tier.Full(t)
 	c := newCluster(t)
 	k, td := c.serve(kube, "192.0.2.1"), c.serve(tidemark, "192.0.2.2")
 	for i, pair := range [][2]*server{{k, td}, {td, k}} {
@@ -91,6 +95,7 @@ func TestNamespaces(t *testing.T) {
 
 // TestAllocations: both servers allocate cluster IPs and node ports at the same time, and give nothing twice.
 func TestAllocations(t *testing.T) {
+	tier.Full(t)
 	c := newCluster(t)
 	k, td := c.serve(kube, "192.0.2.1"), c.serve(tidemark, "192.0.2.2")
 	const in, each = "/api/v1/namespaces/default/services", 60
@@ -175,6 +180,7 @@ func (c *cluster) wantAllocated(want map[int]bool) {
 
 // TestIdle: servers that nothing uses write their leases alone, and show the union of what both have.
 func TestIdle(t *testing.T) {
+	tier.Full(t)
 	c := newCluster(t)
 	k, td := c.serve(kube, "192.0.2.1"), c.serve(tidemark, "192.0.2.2")
 	quiet := func(key string) bool {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 	"github.com/tidemark-dev/tidemark/tidemarktest/kube"
 )
@@ -444,6 +445,7 @@ func clientOf(t tidemarktest.TB, env *tidemarktest.Env) client.Client {
 
 // TestBugs: the tools find each bug.
 func TestBugs(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	var trials []trial
 	for _, row := range rows {
@@ -469,6 +471,7 @@ func TestBugs(t *testing.T) {
 
 // TestCorrect: the tools report nothing for the correct controllers.
 func TestCorrect(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	var trials []trial
 	for _, c := range correct {

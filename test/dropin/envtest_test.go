@@ -18,6 +18,9 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tidemark-dev/tidemark/internal/testprogram"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // asKubectl is the name under which this test binary is the real kubectl.
@@ -37,11 +40,10 @@ func kubectlProgram(t *testing.T) string {
 	return path
 }
 
-// built has the programs, written once for all tests.
+// built has the assets, written once for all tests.
 var built struct {
 	once   sync.Once
 	dir    string
-	binary string // tidemark
 	assets string
 	err    error
 }
@@ -58,16 +60,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func build() (err error) {
+// build writes the assets with the program.
+func build(program string) (err error) {
 	if built.dir, err = os.MkdirTemp("", "tidemark-assets-*"); err != nil {
 		return err
 	}
-	_ = os.Getenv("TIDEMARK_TEST_TREE") // see .ci/run: a result holds for one tree
-	built.binary, built.assets = filepath.Join(built.dir, "tidemark"), filepath.Join(built.dir, "assets")
-	if out, err := exec.Command("go", "build", "-o", built.binary, "../../cmd/tidemark").CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	if out, err := exec.Command(built.binary, "envtest-assets", built.assets).CombinedOutput(); err != nil {
+	built.assets = filepath.Join(built.dir, "assets")
+	if out, err := exec.Command(program, "envtest-assets", built.assets).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	return nil
@@ -76,7 +75,8 @@ func build() (err error) {
 // assets returns a directory for KUBEBUILDER_ASSETS.
 func assets(t *testing.T) string {
 	t.Helper()
-	built.once.Do(func() { built.err = build() })
+	program := testprogram.Path(t)
+	built.once.Do(func() { built.err = build(program) })
 	if built.err != nil {
 		t.Fatalf("the assets: %v", built.err)
 	}
@@ -101,6 +101,7 @@ func begin(t *testing.T, dir string, definitions ...string) *envtest.Environment
 // TestEnvtest: envtest installs definitions and adds users. A deleted namespace stays, as without a
 // kube-controller-manager, and a client can finalize it. Stop is quick while watches are open.
 func TestEnvtest(t *testing.T) {
+	tier.Full(t)
 	e := begin(t, assets(t), example)
 	stopped := false
 	t.Cleanup(func() {
@@ -149,6 +150,7 @@ func TestEnvtest(t *testing.T) {
 
 // TestParallel: several environments run at once. With TIDEMARK_CONTROLLERS, namespaces go away.
 func TestParallel(t *testing.T) {
+	tier.Full(t)
 	t.Setenv("TIDEMARK_CONTROLLERS", "*")
 	dir := assets(t)
 	var all []*envtest.Environment

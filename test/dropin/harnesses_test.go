@@ -5,12 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // TestE2EFramework: a suite of e2e-framework runs on a cluster of envtest, by its kubeconfig. It installs its definition
 // itself. It is compiled with the versions of this module.
 func TestE2EFramework(t *testing.T) {
-	nightly(t)
+	tier.Full(t)
 	t.Setenv("TIDEMARK_CONTROLLERS", "*") // the suite waits for what the controllers do
 	e := begin(t, assets(t))
 	defer func() {

@@ -28,6 +28,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark/internal/freeport"
+	"github.com/tidemark-dev/tidemark/internal/testprogram"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // javaHarness does what kube-api-test of fabric8's kubernetes-client does (jenvtest in former versions, with the same
@@ -49,7 +51,7 @@ func newJavaHarness(t *testing.T) *javaHarness {
 		t.Fatalf("kube-apiserver --version: %q %v", out, err)
 	}
 	h := &javaHarness{dir: dir, programs: filepath.Join(dir, "k8s", fmt.Sprintf("%s-%s-%s", version, runtime.GOOS, runtime.GOARCH))}
-	if out, err := exec.Command(built.binary, "envtest-assets", "--kubectl="+kubectlProgram(t), h.programs).CombinedOutput(); err != nil {
+	if out, err := exec.Command(testprogram.Path(t), "envtest-assets", "--kubectl="+kubectlProgram(t), h.programs).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	h.selfSigned(t, "apiserver", &x509.Certificate{
@@ -195,6 +197,7 @@ users:
 // TestKubeAPITest: the whole sequence of fabric8's kube-api-test, twice in one directory, as for two test classes: start,
 // wait, connect, SIGKILL. The second server has nothing of the first one.
 func TestKubeAPITest(t *testing.T) {
+	tier.Full(t)
 	h := newJavaHarness(t)
 	s := h.start(t)
 	s.waitUntilReady(t)

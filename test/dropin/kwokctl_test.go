@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemark-dev/tidemark/internal/testprogram"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -13,7 +15,7 @@ import (
 // plays the nodes and Pods. kube-controller-manager and kube-scheduler are disabled: Tidemark's controllers create the
 // ServiceAccounts that Pods need, and the Pod names its node. Snapshots go by the API; a cluster that was stopped is empty.
 func TestKwokctl(t *testing.T) {
-	nightly(t)
+	tier.Full(t)
 	assets(t)
 	bin, work := t.TempDir(), t.TempDir()
 	deployed, err := filepath.Abs("../../deploy/kubernetes")
@@ -34,7 +36,7 @@ func TestKwokctl(t *testing.T) {
 	}
 	defer kwokctl("delete", "cluster") // when the context of the test is still valid
 	kwokctl("create", "cluster", "--runtime=binary", "--wait=2m", "--disable=kube-controller-manager,kube-scheduler",
-		"--kube-apiserver-binary="+built.binary, "--etcd-binary="+built.binary, "--kwok-controller-binary="+filepath.Join(bin, "kwok"))
+		"--kube-apiserver-binary="+testprogram.Path(t), "--etcd-binary="+testprogram.Path(t), "--kwok-controller-binary="+filepath.Join(bin, "kwok"))
 	if t.Failed() {
 		t.Fatal(kwokctl("logs", "kube-apiserver"))
 	}

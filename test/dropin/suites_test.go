@@ -14,15 +14,10 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-)
 
-// nightly skips a test unless the long suites are requested.
-func nightly(t *testing.T) {
-	t.Helper()
-	if os.Getenv("TIDEMARK_TEST_SUITES") == "" {
-		t.Skip("TIDEMARK_TEST_SUITES is not set: the suites download modules and take long")
-	}
-}
+	"github.com/tidemark-dev/tidemark/internal/testprogram"
+	"github.com/tidemark-dev/tidemark/internal/tier"
+)
 
 // outside runs a command outside of this module.
 func outside(t *testing.T, dir string, env []string, name string, args ...string) string {
@@ -103,7 +98,7 @@ func (s *suite) source(t *testing.T) string {
 
 // TestSuites runs them, one after another.
 func TestSuites(t *testing.T) {
-	nightly(t)
+	tier.Full(t)
 	dir := assets(t)
 	for _, s := range suites {
 		at := s.source(t)
@@ -119,12 +114,12 @@ func TestSuites(t *testing.T) {
 // TestSetupEnvtest: setup-envtest finds the archives of a published directory, checks their hashes and
 // unpacks programs that envtest can start. envtest can download them itself, too.
 func TestSetupEnvtest(t *testing.T) {
-	nightly(t)
+	tier.Full(t)
 	assets(t)
 	public := t.TempDir()
 	server := httptest.NewServer(http.FileServer(http.Dir(public)))
 	defer server.Close()
-	outside(t, ".", nil, built.binary, "envtest-assets", "--archive", "--url="+server.URL, public)
+	outside(t, ".", nil, testprogram.Path(t), "envtest-assets", "--archive", "--url="+server.URL, public)
 	index := server.URL + "/envtest-releases.yaml"
 	const tool = "sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.25.1"
 	out := outside(t, t.TempDir(), nil, "go", "run", tool, "use", "1.36.x", "--index="+index, "--bin-dir="+t.TempDir(), "-p", "path")

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/encryption/kmstest"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // kmsConfig returns the file of a configuration that encrypts Secrets with a plugin, whose calls may take so long.
@@ -122,9 +123,7 @@ func TestKMSRotation(t *testing.T) {
 
 // TestServerKMSRotation: an update that changes nothing stores a Secret anew after the plugin has changed its key.
 func TestServerKMSRotation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the poll of the plugin's status")
-	}
+	tier.Full(t)
 	t.Parallel()
 	c, p := startCluster(t, 1, nil), kmstest.Start(t, "k1")
 	s := &tidemark.Server{InProcess: true, Encryption: tidemark.Encryption{ProviderConfigFile: kmsConfig(t, p, 20*time.Second)},

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +30,7 @@ import (
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/etcdstore"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/testprogram"
 )
 
 // migrated is a server whose objects move, with what its clients saw.
@@ -44,38 +44,10 @@ type migrated struct {
 
 var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 
-// program returns the path of the program, which is built once.
-var program = sync.OnceValues(func() (string, error) {
-	_ = os.Getenv("TIDEMARK_TEST_TREE") // see .ci/run: a result holds for one tree
-	dir, err := os.MkdirTemp("", "tidemark")
-	if err != nil {
-		return "", err
-	}
-	built = dir
-	path := filepath.Join(dir, "tidemark")
-	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/tidemark").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return path, nil
-})
-
-// built is the directory of the program; empty: it was not built.
-var built string
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built != "" {
-		os.RemoveAll(built)
-	}
-	os.Exit(code)
-}
-
 // newMigrated returns a directory for the server, and the program.
 func newMigrated(t *testing.T) *migrated {
 	t.Helper()
-	binary, err := program()
-	must(t, err)
-	m := &migrated{t: t, dir: t.TempDir(), binary: binary}
+	m := &migrated{t: t, dir: t.TempDir(), binary: testprogram.Path(t)}
 	must(t, os.WriteFile(m.path("encryption.yaml"), []byte(encryptionConfig), 0o600))
 	return m
 }

@@ -31,6 +31,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/etcdstore"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // logged is a buffer for several goroutines.
@@ -201,9 +202,7 @@ func TestFull(t *testing.T) {
 // TestDifferentWhileFull: while etcd is full, servers cannot renew their Leases, and look as if they had ended. A server with
 // other settings that starts then ends when there is space again, and the one that was there goes on.
 func TestDifferentWhileFull(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for Leases")
-	}
+	tier.Full(t)
 	t.Parallel()
 	c, dir := startCluster(t, 1, func(o *embed.Config) { o.QuotaBackendBytes = 16 << 20 }), t.TempDir()
 	start := func(ports string) (*tidemark.Server, kubernetes.Interface) {

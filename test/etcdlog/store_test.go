@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -20,13 +19,12 @@ import (
 	"github.com/tidemark-dev/tidemark/etcdstore"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // TestSuite runs the suite of stores on a shared log. It takes long.
 func TestSuite(t *testing.T) {
-	if os.Getenv("TIDEMARK_TEST_SUITES") == "" {
-		t.Skip("TIDEMARK_TEST_SUITES is not set")
-	}
+	tier.Full(t)
 	storetest.RunShared(t, func(t *testing.T) storetest.SharedMedium {
 		c := startCluster(t, 1, nil)
 		expire := func(collection string, keys ...string) store.Revision {

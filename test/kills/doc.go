@@ -8,5 +8,5 @@
 //     compaction was faster.
 //   - What was acknowledged is in the history; what was refused is not.
 //
-// go test makes six kills. With TIDEMARK_TEST_SUITES=1 there are 300, and -kills sets another number.
+// The tests run in the full tier. There are 100 kills, and -kills sets another number.
 package kills

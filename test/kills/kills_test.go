@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,9 +15,10 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-var killCount = flag.Int("kills", 0, "the number of kills of TestKills; 0: 6, and 300 with TIDEMARK_TEST_SUITES")
+var killCount = flag.Int("kills", 100, "the number of kills of TestKills")
 
 const (
 	clients       = 8
@@ -43,7 +43,6 @@ type trial struct {
 }
 
 func newTrial(t *testing.T, o options) *trial {
-	_ = os.Getenv("TIDEMARK_TEST_TREE") // see .ci/run: a result holds for one tree. In TestMain go test would not see it.
 	t.Helper()
 	x := &trial{t: t, chance: testrand.New(t), w: newWorld(t, o), start: map[string]version{}}
 	x.r = &recorder{w: x.w, began: time.Now(), codes: map[string]int{}}
@@ -200,14 +199,8 @@ func (x *trial) faults() *faults { return &faults{w: x.w, chance: x.chance, coun
 
 // TestKills kills servers, members and leaders under load.
 func TestKills(t *testing.T) {
+	tier.Full(t)
 	n := *killCount
-	switch {
-	case n > 0:
-	case os.Getenv("TIDEMARK_TEST_SUITES") != "":
-		n = 300
-	default:
-		n = 6
-	}
 	x := newTrial(t, options{})
 	f := x.faults()
 	var order []string

@@ -11,11 +11,14 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // TestCompactions compacts etcd each second, while servers are killed. A watch lists again only if
 // etcd has compacted what it had not read.
 func TestCompactions(t *testing.T) {
+	tier.Full(t)
 	x := newTrial(t, options{serverArgs: []string{"--etcd-compaction-interval=1s"}})
 	f := x.faults()
 	before := x.turns()
@@ -42,6 +45,7 @@ func (x *trial) turns() (n int64) {
 
 // TestMemberReplaced replaces a member by an empty one under load, and then kills the leader.
 func TestMemberReplaced(t *testing.T) {
+	tier.Full(t)
 	x := newTrial(t, options{})
 	f := x.faults()
 	x.round(func() {
@@ -54,6 +58,7 @@ func TestMemberReplaced(t *testing.T) {
 // TestDatabaseFull fills the database of etcd under load. Writes are refused with 507 then, and none of
 // those is made; reads and deletions go on. After the space is given back, writes succeed again.
 func TestDatabaseFull(t *testing.T) {
+	tier.Full(t)
 	x := newTrial(t, options{quota: 16 << 20})
 	s := x.w.servers[0]
 	filler := func(i int) string { return fmt.Sprint("filler-", i) }
@@ -129,6 +134,7 @@ func (w *world) giveBack() {
 // TestRestored restores a backup of etcd below running servers. They end, say why, and serve the backup
 // after a restart.
 func TestRestored(t *testing.T) {
+	tier.Full(t)
 	x := newTrial(t, options{})
 	x.round(func() { time.Sleep(time.Second) })
 	backup := filepath.Join(t.TempDir(), "backup")

@@ -24,13 +24,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark/internal/freeport"
+	"github.com/tidemark-dev/tidemark/internal/testprogram"
 )
 
 // asMember has, in the environment, the configuration of a member of etcd that this program runs.
 const asMember = "TIDEMARK_TEST_AS_MEMBER"
-
-// binary is the tidemark program.
-var binary string
 
 func TestMain(m *testing.M) {
 	if config := os.Getenv(asMember); config != "" {
@@ -40,22 +38,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tidemark-kills-*")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "tidemark")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/tidemark").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	os.Exit(m.Run())
 }
 
 // memberConfig is the configuration of a member.
@@ -254,11 +237,12 @@ func (w *world) addServer(i int, o options) *server {
 		urls = append(urls, "http://"+l.address())
 	}
 	_, port, _ := strings.Cut(s.address, ":")
+	program := testprogram.Path(w.t)
 	s.command = func() *exec.Cmd {
 		data := filepath.Join(w.dir, s.name)
 		args := []string{"serve", "--data-dir", data, "--secure-port", port, "--kubeconfig-out", filepath.Join(data, "admin.kubeconfig"),
 			"--etcd-servers", strings.Join(urls, ","), "--exit-with-parent"}
-		return exec.Command(binary, append(args, o.serverArgs...)...)
+		return exec.Command(program, append(args, o.serverArgs...)...)
 	}
 	must(w.t, os.MkdirAll(filepath.Join(w.dir, s.name), 0o700))
 	w.servers = append(w.servers, s)

@@ -19,6 +19,5 @@
 //
 // Once the libraries are compiled, a row takes about 5 seconds of CPU; compiling takes about 3 minutes of CPU
 // for each version of controller-runtime. The versions of 0.24 are those of the other tests of this module, which
-// are compiled anyway. With -short, only that row runs. The row in the process compiles the server, too: it runs with
-// TIDEMARK_TEST_SUITES=1.
+// are compiled anyway. The row in the process compiles the server, too. All rows run in the full tier.
 package matrix

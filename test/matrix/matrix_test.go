@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 const website = "../../examples/website"
@@ -19,23 +21,13 @@ var rows = []struct {
 	module   string // the directory of the module with the tests
 	versions string // the file of this directory with the versions; empty: the module's go.mod
 	packages string
-	when     when
 }{
-	{"controller-runtime 0.22", website, "", "./...", long},
-	{"controller-runtime 0.23", website, "controller-runtime-0.23.mod", "./...", long},
-	{"controller-runtime 0.24", website, "controller-runtime-0.24.mod", "./...", always},
-	{"controller-runtime 0.25", website, "controller-runtime-0.25.mod", "./...", long},
-	{"k8s.io 0.37 in the process", "..", "in-process-0.37.mod", "./bubble", nightly},
+	{"controller-runtime 0.22", website, "", "./..."},
+	{"controller-runtime 0.23", website, "controller-runtime-0.23.mod", "./..."},
+	{"controller-runtime 0.24", website, "controller-runtime-0.24.mod", "./..."},
+	{"controller-runtime 0.25", website, "controller-runtime-0.25.mod", "./..."},
+	{"k8s.io 0.37 in the process", "..", "in-process-0.37.mod", "./bubble"},
 }
-
-// when is when a row runs.
-type when int
-
-const (
-	always  when = iota
-	long         // not with -short
-	nightly      // only with TIDEMARK_TEST_SUITES
-)
 
 // limit is how long a row may take if nothing is compiled yet.
 const limit = 20 * time.Minute
@@ -43,7 +35,6 @@ const limit = 20 * time.Minute
 // goTest runs go test with the versions of a file.
 func goTest(t *testing.T, module, versions string, args ...string) (string, error) {
 	t.Helper()
-	_ = os.Getenv("TIDEMARK_TEST_TREE") // see .ci/run: a result holds for one tree
 	args = append([]string{"test", "-count=1"}, args...)
 	if versions != "" {
 		path, err := filepath.Abs(versions)
@@ -62,14 +53,9 @@ func goTest(t *testing.T, module, versions string, args ...string) (string, erro
 
 // TestVersions: the tests pass with each version.
 func TestVersions(t *testing.T) {
+	tier.Full(t)
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			if row.when == long && testing.Short() {
-				t.Skip("-short: the libraries may have to be compiled")
-			}
-			if row.when == nightly && os.Getenv("TIDEMARK_TEST_SUITES") == "" {
-				t.Skip("TIDEMARK_TEST_SUITES is not set: the server has to be compiled with these versions")
-			}
 			out, err := goTest(t, row.module, row.versions, row.packages)
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -81,6 +67,7 @@ func TestVersions(t *testing.T) {
 
 // TestNaive: EveryPrefix finds the bug of the tutorial's first reconciler, and nothing else does.
 func TestNaive(t *testing.T) {
+	tier.Full(t)
 	const file = "internal/controller/website_controller.go"
 	dir, err := filepath.Abs(website)
 	if err != nil {

@@ -22,11 +22,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/pod-security-admission/test"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 // TestConformance is the suite that upstream runs against a server.
 func TestConformance(t *testing.T) {
+	tier.Full(t)
 	test.Run(t, test.Options{ClientConfig: servers.Quick(servers.Start(t).RESTConfig())})
 }
 
@@ -80,6 +82,7 @@ func readFixtures(t *testing.T) (all []fixture) {
 // TestFixtures: the plugin decides on every Pod of upstream's fixtures as upstream does. The labels of
 // a namespace name the level and the version.
 func TestFixtures(t *testing.T) {
+	tier.Full(t)
 	c := servers.Quick(servers.Start(t).RESTConfig())
 	k, err := kubernetes.NewForConfig(c)
 	if err != nil {

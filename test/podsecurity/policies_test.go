@@ -23,6 +23,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	yamls "sigs.k8s.io/yaml"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -78,6 +79,7 @@ func checkOf(v admissionregistrationv1.Validation) string {
 
 // TestPoliciesCoverChecks: each of upstream's checks has one validation, in the policy of its level.
 func TestPoliciesCoverChecks(t *testing.T) {
+	tier.Full(t)
 	want, got := sets.New[string](), sets.New[string]()
 	for _, c := range policy.DefaultChecks() {
 		want.Insert(string(c.Level) + " " + string(c.ID))
@@ -198,6 +200,7 @@ func overridden() sets.Set[string] {
 // TestPolicies: the policies of the example decide on the Pods of upstream's fixtures as the plugin does,
 // and name the check that the fixture fails.
 func TestPolicies(t *testing.T) {
+	tier.Full(t)
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		k := kubernetes.NewForConfigOrDie(s.Config)
 		namespaces := install(t, k)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/stored"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -19,6 +20,7 @@ import (
 // compaction: each value is decoded, encoded to the same bytes, and decoded again to the same
 // object. It writes nothing, so it can be used on any cluster whose values are not encrypted.
 func TestHistory(t *testing.T) {
+	tier.Full(t)
 	if *endpoint == "" {
 		t.Skip("-etcd is not set")
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/stored"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -54,6 +55,7 @@ type entry struct {
 
 // TestRecord writes the record. kube-apiserver's etcd should be empty before.
 func TestRecord(t *testing.T) {
+	tier.Full(t)
 	if *record == "" {
 		t.Skip("nothing to record")
 	}
