@@ -19,6 +19,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/audit"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
@@ -222,11 +223,7 @@ func testAuditConcurrent(t *testing.T, http1 bool) {
 	}
 	all.Wait()
 	for range len(want) + bigMaps {
-		select {
-		case <-s.ended:
-		case <-time.After(time.Minute):
-			t.Fatal("a handler did not return")
-		}
+		await.Value(t, "the end of a handler", s.ended)
 	}
 	for i, log := range events() {
 		for id, stage := range want {

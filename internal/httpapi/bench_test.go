@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -68,7 +69,7 @@ func getRequest(path string) *http.Request {
 // TestAllocations holds the budgets of the read paths. What net/http itself
 // allocates for a request (about 20 over HTTP/2) comes on top.
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if tier.Detector {
 		return // sync.Pool forgets at random
 	}
 	w := &discard{header: http.Header{}}

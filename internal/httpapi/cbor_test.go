@@ -195,6 +195,7 @@ func itemOf(t testing.TB, b []byte) (kind string, object string) {
 
 // TestWatchCBOR: events are data items one after the other, or messages.
 func TestWatchCBOR(t *testing.T) {
+	t.Parallel() // waits for a revision that does not come
 	s := start(t, wiring{config: withCBOR})
 	s.secret(t, "a", 1)
 	w := s.watch(t, secrets+"?watch=1&allowWatchBookmarks=1", asCBOR)

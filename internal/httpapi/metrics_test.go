@@ -29,6 +29,7 @@ func serve(h http.Handler, method, path, body string, headers ...string) *httpte
 
 // TestMetricsOfRequests compares the series of some requests with those that kube-apiserver has for them.
 func TestMetricsOfRequests(t *testing.T) {
+	t.Parallel() // two watches last a second
 	h := filled(t, 3, 100)
 	serve(h, "GET", maps, "")
 	serve(h, "GET", maps+"?limit=2", "")
@@ -96,9 +97,6 @@ func TestMetricsOfRequests(t *testing.T) {
 
 // TestMetricsForget checks that the series of a kind that is served outlive those of many kinds that are not.
 func TestMetricsForget(t *testing.T) {
-	if testing.Short() {
-		t.Skip("11,000 kinds take a while where races are looked for")
-	}
 	var now atomic.Pointer[resource.Catalog]
 	whole := builtin.Catalog().Lookup("", "v1", "configmaps")
 	serveOnly := func(group string) {

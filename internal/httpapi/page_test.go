@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -249,13 +249,13 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestMountTimeout: the time of a request to a mount ends with that of the mount, also while the client reads.
 func TestMountTimeout(t *testing.T) {
-	found := make(chan time.Duration, 1)
+	found := make(chan time.Duration, 1) // how much time is left
 	s := start(t, wiring{config: func(c *httpapi.Config) {
 		c.Mounts = []httpapi.Mount{
 			{Path: "/short", Timeout: time.Nanosecond, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })},
 			{Path: "/long", Timeout: time.Hour, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				end, _ := r.Context().Deadline()
-				found <- time.Until(end)
+				found <- end.Sub(time.Now())
 			})},
 		}
 	}})
@@ -290,21 +290,16 @@ func TestMetrics(t *testing.T) {
 		`process_start_time_seconds`,
 		`go_goroutines`,
 	}
-	lacks := func(body string) string {
-		i := slices.IndexFunc(wanted, func(want string) bool { return !strings.Contains(body, want) })
-		if i < 0 {
-			return ""
-		}
-		return wanted[i]
-	}
-	// A request is counted after its answer is sent.
-	body, until := s.do(t, "GET", "/metrics", "").body, time.Now().Add(time.Minute)
-	for lacks(body) != "" && time.Now().Before(until) {
+	var body string
+	await.Nil(t, "the metrics", func() error { // a request is counted after its answer is sent
 		body = s.do(t, "GET", "/metrics", "").body
-	}
-	if missing := lacks(body); missing != "" {
-		t.Errorf("no %s", missing)
-	}
+		for _, want := range wanted {
+			if !strings.Contains(body, want) {
+				return fmt.Errorf("no %s", want)
+			}
+		}
+		return nil
+	})
 	if i := strings.Index(strings.ToLower(body), "secret"); i >= 0 && !strings.Contains(body[i:i+10], "secrets") {
 		t.Errorf("a client's own words are in the metrics: %.100s", body[i:])
 	}
@@ -313,9 +308,6 @@ func TestMetrics(t *testing.T) {
 // TestMetricsOfKindsThatGo: kinds that come and go leave a bounded number of metrics, and
 // cost as much each.
 func TestMetricsOfKindsThatGo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("12,000 kinds take a while where races are looked for")
-	}
 	var now atomic.Pointer[resource.Catalog]
 	builtins := builtin.Catalog()
 	now.Store(builtins)

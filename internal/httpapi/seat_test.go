@@ -16,6 +16,7 @@ import (
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/http2"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
@@ -88,7 +89,6 @@ func (c *closed) send(method, path, token, body string) {
 // statuses reads the heads of the answers to n requests.
 func (c *closed) statuses(n int) (all []string) {
 	c.t.Helper()
-	c.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	d := hpack.NewDecoder(4096, func(f hpack.HeaderField) {
 		if f.Name == ":status" {
 			all = append(all, f.Value)
@@ -148,15 +148,10 @@ func TestClosedWindows(t *testing.T) {
 func (s *server) seatsReturn(t *testing.T) {
 	t.Helper()
 	const metric = "\napiserver_current_inflight_requests{request_kind="
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	await.True(t, "the seats of stalled requests", func() bool {
 		text := s.do(t, "GET", "/metrics", "").body // which executes itself
-		if strings.Contains(text, metric+`"readOnly"} 1`) && strings.Contains(text, metric+`"mutating"} 0`) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the stalled requests keep their seats")
-		}
-	}
+		return strings.Contains(text, metric+`"readOnly"} 1`) && strings.Contains(text, metric+`"mutating"} 0`)
+	})
 }
 
 // waiting returns how many bytes the requests hold that wait for their clients.
@@ -177,11 +172,8 @@ func TestUnfinishedBodies(t *testing.T) {
 	c := s.dialClosed(t)
 	for before := s.waiting(t); before < 20<<15; { // until about 20 wait
 		c.send("POST", maps, "editor", `{"metadata"`)
-		now := before
-		for now == before { // each has the only seat until it waits
-			now = s.waiting(t)
-		}
-		before = now
+		last := before // each has the only seat until it waits
+		await.True(t, "a request that waits", func() bool { before = s.waiting(t); return before != last })
 	}
 	for i := range 20 {
 		s.create(t, "default", fmt.Sprint("a", i), 10)
@@ -202,11 +194,8 @@ func TestUnfinishedBodyOfMount(t *testing.T) {
 	c := s.dialClosed(t)
 	before := s.waiting(t)
 	c.send("POST", "/mounted", "editor", "one ")
-	for end := time.Now().Add(time.Minute); s.waiting(t) < before+32<<10; time.Sleep(20 * time.Millisecond) { // what a waiting request counts
-		if time.Now().After(end) {
-			t.Fatal("the request keeps its seat while it waits for its body")
-		}
-	}
+	// It gives its seat back while it waits for its body.
+	await.True(t, "what a waiting request counts", func() bool { return s.waiting(t) >= before+32<<10 })
 	if a := s.do(t, "POST", maps, `{"metadata":{"name":"a"}}`, editor); a.code != http.StatusCreated {
 		t.Errorf("a write at the same time: %d", a.code)
 	}
@@ -282,7 +271,6 @@ func TestAnonymousConnections(t *testing.T) {
 	for token, ends := range map[string]bool{"": true, "wrong": true, "bob": false, "admin": false} {
 		c := s.dialClosed(t)
 		c.send("GET", maps, token, "")
-		c.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 		away, answered := false, false
 		for !answered || ends && !away {
 			f, err := c.framer.ReadFrame()

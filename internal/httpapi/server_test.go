@@ -13,10 +13,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/http2"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
@@ -224,16 +224,7 @@ func (s *server) namespace(t testing.TB, name string) {
 // waitEnded waits until the handler of a request ("GET /path") has returned.
 func (s *server) waitEnded(t testing.TB, request string) {
 	t.Helper()
-	limit := time.After(time.Minute)
-	for {
-		select {
-		case p := <-s.ended:
-			if p == request {
-				return
-			}
-		case <-limit:
-			t.Fatalf("the handler of %s did not return", request)
-		}
+	for await.Value(t, "the end of the handler of "+request, s.ended) != request {
 	}
 }
 

@@ -413,6 +413,7 @@ func (w *watchReader) event(t testing.TB) event {
 
 // TestWatchTable: columns come with the first event alone, bookmarks are rows.
 func TestWatchTable(t *testing.T) {
+	t.Parallel() // waits for a revision that does not come
 	s := start(t, wiring{})
 	s.secret(t, "a", 1)
 	w := s.watch(t, secrets+"?watch=1&allowWatchBookmarks=1&includeObject=None", asTable)
@@ -473,6 +474,7 @@ func watchEvent(t testing.TB, b []byte) (kind string, object []byte) {
 }
 
 func TestWatchMessages(t *testing.T) {
+	t.Parallel() // waits for a revision that does not come
 	s := start(t, wiring{})
 	s.secret(t, "a", 1)
 	w := s.watch(t, secrets+"?watch=1&allowWatchBookmarks=1", asMessage)

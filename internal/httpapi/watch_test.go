@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 
@@ -94,6 +92,7 @@ func TestWatch(t *testing.T) {
 
 // TestWatchHeadersComeFirst has a watch without events.
 func TestWatchHeadersComeFirst(t *testing.T) {
+	t.Parallel() // waits for a second
 	s := start(t, wiring{})
 	w := s.watch(t, "/api/v1/namespaces/default/secrets?watch=1&timeoutSeconds=1")
 	if w.resp.StatusCode != 200 {
@@ -223,11 +222,9 @@ func TestManyWatches(t *testing.T) {
 				client = s.oneConnection(t)
 			}
 			s.client = client
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
 			watches := make([]*watchReader, n)
 			for i := range watches {
-				resp := s.open(t, ctx, "GET", maps+"?watch=1", nil)
+				resp := s.open(t, t.Context(), "GET", maps+"?watch=1", nil)
 				defer resp.Body.Close()
 				if resp.StatusCode != 200 {
 					t.Fatalf("watch %d: %d", i, resp.StatusCode)
