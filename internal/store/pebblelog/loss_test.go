@@ -176,7 +176,7 @@ func (k *killed) damageAll(t *testing.T, rng *rand.Rand) {
 			}
 		}
 		for what, b := range changes {
-			if rng.IntN(sample(t, 1, 40)) > 0 {
+			if k.settled.big && rng.IntN(sample(t, 1, 40)) > 0 {
 				continue
 			}
 			fs := k.with(t, name, b)
@@ -296,7 +296,7 @@ func TestAcceptDataLoss(t *testing.T) {
 				continue // what of history is damaged there fails when it is read
 			}
 			for what, b := range damages(rng, readFile(t, k.fs, name)) {
-				if rng.IntN(sample(t, 1, 40)) > 0 {
+				if big && rng.IntN(sample(t, 1, 40)) > 0 {
 					continue
 				}
 				fs := k.with(t, name, b)
