@@ -138,7 +138,8 @@ func stored(v Value) func(context.Context, []string) iter.Seq2[Value, error] {
 // and what it has encrypted may be read later.
 func TestReloadWithoutPlugin(t *testing.T) {
 	p := kmstest.Start(t, "one")
-	withKMS := rules("secrets", kmsProvider("p", p))
+	provider := kmsProvider("p", p, "1s") // calls wait for it while the plugin is down
+	withKMS := rules("secrets", provider)
 	other, at := awaitWell(t, withKMS), []byte("/registry/secrets/ns/a")
 	value, err := other.SealValue("secrets", []byte("{}"), at)
 	if err != nil {
@@ -158,7 +159,7 @@ func TestReloadWithoutPlugin(t *testing.T) {
 	defer writing.Close()
 	writing.ReadFrom(nothing)
 	now.Add(int64(seedTTL + time.Second))
-	reading := NewActive(awaitWell(t, rules("secrets", aescbcKeys("b"), kmsProvider("p", p))))
+	reading := NewActive(awaitWell(t, rules("secrets", aescbcKeys("b"), provider)))
 	reading.ReadFrom(stored(Value{"secrets", at, value}))
 	p.Stop()
 	never := NewActive(mustSet(t, withKMS))
@@ -170,7 +171,7 @@ func TestReloadWithoutPlugin(t *testing.T) {
 			t.Errorf("a plugin %s was removed", name)
 		}
 	}
-	if err := never.exchange(t.Context(), mustSet(t, rules("secrets", aescbcKeys("b"), kmsProvider("p", p)))); err != nil {
+	if err := never.exchange(t.Context(), mustSet(t, rules("secrets", aescbcKeys("b"), provider))); err != nil {
 		t.Errorf("a plugin that was never well, behind a key: %v", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // each runs a benchmark without encryption, and with each provider.
 func each(b *testing.B, f func(b *testing.B, s *Set)) {
-	kms := kmsProvider("p", kmstest.Start(b, "one"))
+	kms := kmsProvider("p", kmstest.Start(b, "one"), "1m")
 	for _, c := range []struct{ name, config string }{
 		{"none", ""}, {"identity", rules("secrets", "identity: {}")}, {"aesgcm", rules("secrets", aesgcmKeys("k"))},
 		{"secretbox", rules("secrets", secretboxKeys("k"))}, {"aescbc", rules("secrets", aescbcKeys("k"))}, {"kms", rules("secrets", kms)},

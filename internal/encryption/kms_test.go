@@ -25,8 +25,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
-func kmsProvider(name string, p *kmstest.Plugin) string {
-	return fmt.Sprintf("kms: {apiVersion: v2, name: %s, endpoint: '%s', timeout: 2s}", name, p.Endpoint())
+// kmsProvider is a provider whose calls have a timeout.
+func kmsProvider(name string, p *kmstest.Plugin, timeout string) string {
+	return fmt.Sprintf("kms: {apiVersion: v2, name: %s, endpoint: '%s', timeout: %s}", name, p.Endpoint(), timeout)
 }
 
 // awaitWell returns a Set whose plugins are well.
@@ -43,7 +44,7 @@ func awaitWell(t testing.TB, config string) *Set {
 // TestKMS writes and reads over a socket, with a restart and a new key of the plugin.
 func TestKMS(t *testing.T) {
 	p := kmstest.Start(t, "one")
-	config := rules("secrets", kmsProvider("p", p), "identity: {}")
+	config := rules("secrets", kmsProvider("p", p, "1m"), "identity: {}")
 	log := memlog.New()
 	set := awaitWell(t, config)
 	s := mustOpenStore(t, log, set)
@@ -88,7 +89,7 @@ func TestKMSDown(t *testing.T) {
 	p := kmstest.Start(t, "one")
 	var now atomic.Int64
 	c := Config{Path: "c", Now: func() time.Time { return time.Unix(0, now.Load()) }}.withDefaults()
-	set, err := newSet(c, []byte(rules("secrets", kmsProvider("p", p))))
+	set, err := newSet(c, []byte(rules("secrets", kmsProvider("p", p, "1s"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestKMSNeverUp(t *testing.T) {
 	p := kmstest.Start(t, "one")
 	p.Stop()
 	os.Remove(strings.TrimPrefix(p.Endpoint(), "unix://"))
-	set := mustSet(t, rules("secrets", kmsProvider("p", p)))
+	set := mustSet(t, rules("secrets", kmsProvider("p", p, "1m")))
 	s := mustOpenStore(t, memlog.New(), set)
 	_, err := s.Commit(t.Context(), store.Write{Collection: "secrets", Key: "ns/c", Value: []byte("{}"), RevisionAt: 1})
 	if err == nil || !strings.Contains(err.Error(), `the KMS plugin "p" has given no data key yet`) {

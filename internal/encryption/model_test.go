@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // modelMarker is in each encrypted value of the model, and must not be on the disk.
@@ -224,9 +225,9 @@ func TestModel(t *testing.T) {
 	m := &model{t: t, rng: testrand.New(t), mem: vfs.NewCrashableMem(), acked: map[place]string{}}
 	m.chance = rand.New(rand.NewPCG(m.rng.Uint64(), 2))
 	m.newKey()
-	cuts := 400
-	if testing.Short() {
-		cuts = 40
+	cuts := 40
+	if tier.IsFull(t) {
+		cuts = 400
 	}
 	for done := 0; done < cuts; {
 		m.mu.Lock()

@@ -30,7 +30,7 @@ const writtenKMS = "azhzOmVuYzprbXM6djI6cDoKlwIZQcBFzAVnshRtDU1NLCazd/sGabDeMhlo
 
 // TestUpstreamKMS opens it.
 func TestUpstreamKMS(t *testing.T) {
-	s := awaitWell(t, rules("secrets", kmsProvider("p", kmstest.Start(t, "one"))))
+	s := awaitWell(t, rules("secrets", kmsProvider("p", kmstest.Start(t, "one"), "1m")))
 	sealed, err := base64.StdEncoding.DecodeString(writtenKMS)
 	if err != nil {
 		t.Fatal(err)
