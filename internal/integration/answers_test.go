@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
@@ -121,18 +122,17 @@ func TestLastAppliedWithoutAnnotations(t *testing.T) {
 }
 
 // TestBookmarkRows checks that the table row of a bookmark has no data of an object.
-func TestBookmarkRows(t *testing.T) {
-	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+func TestBookmarkRows(t *testing.T) { synctest.Test(t, testBookmarkRows) }
+
+func testBookmarkRows(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{InProcess: true}).RESTConfig()
 	for path, cells := range map[string]string{
 		"/apis/apps/v1/deployments":      `["","0/0",0,0,"\u003cunknown\u003e","","",""]`,
 		"/apis/apps/v1/statefulsets":     `["","0/0","\u003cunknown\u003e","",""]`,
 		"/apis/apps/v1/replicasets":      `["",0,0,0,"\u003cunknown\u003e","","","\u003cnone\u003e"]`,
 		"/api/v1/replicationcontrollers": `["",0,0,0,"\u003cunknown\u003e","","","\u003cnone\u003e"]`,
 	} {
-		t.Run(path, func(t *testing.T) {
-			t.Parallel()
-			run(t, c, []step{{"TABLE " + path + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1", "", 200,
-				values{"type": `"BOOKMARK"`, "object.rows.0.cells": cells}}})
-		})
+		run(t, c, []step{{"TABLE " + path + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1", "", 200,
+			values{"type": `"BOOKMARK"`, "object.rows.0.cells": cells}}})
 	}
 }

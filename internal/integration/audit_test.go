@@ -286,7 +286,7 @@ func recordAuditEvents(t *testing.T, file string) {
 	for i := range auditRequests {
 		t.Logf("%s: %d", auditRequests[i].name, auditRequests[i].send(t, c))
 	}
-	time.Sleep(2 * time.Second) // until the server has noticed that the watch is left
+	givePeer(2 * time.Second) // until the server has noticed that the watch is left
 	log, err := os.ReadFile(*auditLog)
 	if err != nil {
 		t.Fatal(err)

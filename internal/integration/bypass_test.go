@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
@@ -85,7 +84,6 @@ func (b besieged) dial() *tls.Conn {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	c.SetDeadline(time.Now().Add(time.Minute))
 	return c
 }
 

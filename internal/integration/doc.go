@@ -9,6 +9,7 @@
 //	bypass_test.go                 paths, verbs and upgrades that other servers authorized as something else
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
 //	audit_test.go                  audit events compared with recorded ones, modes, back ends that fail
+//	close_test.go                  how long a server takes to close
 //	controllers_test.go            controllers on and off, as health checks and metrics show them
 //	conversion_test.go             conversion webhooks of custom resources: caching, batches, stalls
 //	conversion_address_test.go     addresses that a webhook may not have, its answers in errors

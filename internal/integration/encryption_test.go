@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +22,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/encryption/kmstest"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
@@ -29,6 +30,7 @@ import (
 // encrypted is a server with a data directory and a file of providers, that a test restarts.
 type encrypted struct {
 	dir, config string
+	inProcess   bool
 	server      *tidemark.Server
 	secrets     typedcorev1.SecretInterface
 	client      *kubernetes.Clientset
@@ -40,7 +42,7 @@ func (e *encrypted) start(t *testing.T, reload bool, providers ...string) error 
 	if e.dir == "" {
 		e.dir, e.config = filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "encryption.yaml")
 	}
-	e.server = &tidemark.Server{Storage: &datadir.Dir{Path: e.dir}}
+	e.server = &tidemark.Server{InProcess: e.inProcess, Storage: &datadir.Dir{Path: e.dir}}
 	if len(providers) > 0 {
 		e.write(t, providers...)
 		e.server.Encryption = tidemark.Encryption{ProviderConfigFile: e.config, AutomaticReload: reload}
@@ -60,9 +62,7 @@ func (e *encrypted) write(t *testing.T, providers ...string) {
 	for _, p := range providers {
 		text += "  - " + p + "\n"
 	}
-	if err := os.WriteFile(e.config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replace(t, e.config, text)
 }
 
 func (e *encrypted) mustStart(t *testing.T, reload bool, providers ...string) {
@@ -98,8 +98,6 @@ func provider(kind, name string) string {
 func secret(name, text string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"k": []byte(text)}}
 }
-
-const asked = 30 * time.Second // for what a reload makes true
 
 // TestEncryptedOnDisk: neither the text nor its base64 is in a file of the data directory, with every
 // provider, while the server runs and afterwards.
@@ -238,8 +236,10 @@ func TestEncryptionWrongKey(t *testing.T) {
 
 // TestEncryptionReload changes the file while the server runs. History that a dropped key encrypted
 // fails by name, and nothing else does.
-func TestEncryptionReload(t *testing.T) {
-	var e encrypted
+func TestEncryptionReload(t *testing.T) { synctest.Test(t, testEncryptionReload) }
+
+func testEncryptionReload(t *testing.T) {
+	e := encrypted{inProcess: true}
 	e.mustStart(t, true, provider("aescbc", "a"))
 	old, err := e.secrets.Create(t.Context(), secret("s", "x"), metav1.CreateOptions{})
 	if err != nil {
@@ -247,15 +247,10 @@ func TestEncryptionReload(t *testing.T) {
 	}
 	metric := func(text string) {
 		t.Helper()
-		for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		await.True(t, text, func() bool {
 			_, body := servertest.Get(t, e.server.RESTConfig(), "/metrics")
-			if strings.Contains(body, text) {
-				return
-			}
-			if time.Since(begin) > asked {
-				t.Fatalf("the metrics do not have %s", text)
-			}
-		}
+			return strings.Contains(body, text)
+		})
 	}
 	e.write(t, provider("aescbc", "b")) // the object would be lost
 	metric(`apiserver_encryption_config_controller_automatic_reloads_total{status="failure"} 1`)
@@ -292,7 +287,7 @@ func TestEncryptionReload(t *testing.T) {
 func TestKMSPlugin(t *testing.T) {
 	p := kmstest.Start(t, "one")
 	var e encrypted
-	e.mustStart(t, false, fmt.Sprintf("kms: {apiVersion: v2, name: p, endpoint: '%s', timeout: 1s}", p.Endpoint()), "identity: {}")
+	e.mustStart(t, false, fmt.Sprintf("kms: {apiVersion: v2, name: p, endpoint: '%s', timeout: 1m}", p.Endpoint()), "identity: {}")
 	if code, body := servertest.Get(t, e.server.RESTConfig(), "/readyz/kms-providers"); code != http.StatusOK {
 		t.Errorf("%d %s", code, body)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -164,13 +165,15 @@ func (f *flows) wantRejected(c *rest.Config, path, level string) {
 
 // TestFlowsRejected: a request waits in its queue for a quarter of its time, and is rejected if the
 // queue is full. Other users are served meanwhile.
-func TestFlowsRejected(t *testing.T) {
-	f := startFlows(t, &tidemark.Server{})
+func TestFlowsRejected(t *testing.T) { synctest.Test(t, testFlowsRejected) }
+
+func testFlowsRejected(t *testing.T) {
+	f := startFlows(t, &tidemark.Server{InProcess: true})
 	f.ownLevel("narrow", `{"type":"Queue","queuing":{"queues":1,"handSize":1,"queueLengthLimit":1}}`)
 	bob := f.as("bob")
 	began := time.Now()
 	f.wantRejected(bob, "/version?timeout=400ms", "narrow")
-	if d := time.Since(began); d < 100*time.Millisecond {
+	if d := time.Since(began); d != 100*time.Millisecond {
 		t.Errorf("it waited for %v", d)
 	}
 	var waits sync.WaitGroup
@@ -179,10 +182,10 @@ func TestFlowsRejected(t *testing.T) {
 			t.Errorf("a request that waits: %d", code)
 		}
 	})
-	waiting := func(n int) bool {
-		return len(f.metric("apiserver_flowcontrol_current_inqueue_requests{", `flow_schema="narrow"`, fmt.Sprint("} ", n))) > 0
+	synctest.Wait()
+	if len(f.metric("apiserver_flowcontrol_current_inqueue_requests{", `flow_schema="narrow"`, "} 1")) == 0 {
+		t.Error("no request waits in the queue")
 	}
-	waitFor(t, func() bool { return waiting(1) })
 	f.wantRejected(bob, "/version", "narrow") // the queue is full
 	f.wantRows("dump_requests?includeRequestDetails=1", "narrow, narrow, 0, 0, , ", ", bob, get, /version, , , , ,")
 	f.wantRows("dump_queues", "narrow, 0, 1, 0, 0, ")
@@ -284,8 +287,10 @@ func TestFlowsOff(t *testing.T) {
 
 // TestFlowWork: lists take seats by the bytes that they return, and writes by the watches that get
 // their events. Watches keep their seats until they have sent their first events.
-func TestFlowWork(t *testing.T) {
-	f := startFlows(t, &tidemark.Server{})
+func TestFlowWork(t *testing.T) { synctest.Test(t, testFlowWork) }
+
+func testFlowWork(t *testing.T) {
+	f := startFlows(t, &tidemark.Server{InProcess: true})
 	f.do("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"all"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"Group","name":"system:authenticated"}]}`, 201)
 	const maps = "/api/v1/namespaces/default/configmaps"
 	for i := range 30 {
@@ -334,8 +339,11 @@ func TestFlowWork(t *testing.T) {
 		t.Cleanup(func() { answer.Body.Close() })
 	}
 	executing := `apiserver_flowcontrol_current_executing_requests{flow_schema="global-default",priority_level="global-default"} 0`
-	waitFor(t, func() bool { return len(f.metric(executing)) > 0 }) // the watches have begun
-	exchange(t, bob, "DELETE", maps+"/m2", "")                      // takes two seats for its 20 events
+	synctest.Wait()
+	if len(f.metric(executing)) == 0 {
+		t.Error("watches that have sent their first events keep their seats")
+	}
+	exchange(t, bob, "DELETE", maps+"/m2", "") // takes two seats for its 20 events
 	if sum += 20*7 + 2; seats() != fmt.Sprint(sum) {
 		t.Errorf("with 20 watches and a write: %s seats in all, want %d", seats(), sum)
 	}

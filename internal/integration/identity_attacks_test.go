@@ -315,6 +315,7 @@ func TestTokensEnd(t *testing.T) {
 
 // TestCredentialsAreNotLogged sends credentials in every place where a client might put them.
 func TestCredentialsAreNotLogged(t *testing.T) {
+	t.Parallel() // a watch lasts a second
 	var logged servertest.Buffer
 	file := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(file, []byte("t-"+canary+",root,1,system:masters\n"), 0o600); err != nil {

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
@@ -126,19 +126,16 @@ func (w *impersonationWorld) account(name string, rules []rbacv1.PolicyRule) str
 		User:                  "system:serviceaccount:" + w.namespace + ":" + name,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: marker},
 	}}
-	for { // the peer takes a moment
+	await.True(w.t, "a right", func() bool { // the peer takes a moment
 		var review authorizationv1.SubjectAccessReview
 		if err := json.Unmarshal(w.must("POST", accessReviews, ask), &review); err != nil {
 			w.t.Fatal(err)
 		}
-		if review.Status.Allowed {
-			break
-		}
-		if *impersonationPeer == "" {
+		if !review.Status.Allowed && *impersonationPeer == "" {
 			w.t.Fatal("a right is not in effect at once")
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return review.Status.Allowed
+	})
 	var token authenticationv1.TokenRequest
 	b := w.must("POST", accounts+"/"+name+"/token", map[string]any{"spec": map[string]any{"audiences": []string{}, "boundObjectRef": map[string]string{"kind": "Node", "apiVersion": "v1", "name": w.namespace}}})
 	if err := json.Unmarshal(b, &token); err != nil {

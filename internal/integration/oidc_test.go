@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/authn/oidc/oidctest"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -39,6 +40,18 @@ func withConfiguration(t *testing.T, text string, s *tidemark.Server) (*tidemark
 	return servertest.Start(t, s), path
 }
 
+// replace replaces a file at once. A server that looks at it meanwhile does not find it empty.
+func replace(t *testing.T, path, text string) {
+	t.Helper()
+	next := path + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // review returns the answer of a TokenReview.
 func review(t *testing.T, s *tidemark.Server, token string) authenticationv1.TokenReviewStatus {
 	t.Helper()
@@ -49,16 +62,7 @@ func review(t *testing.T, s *tidemark.Server, token string) authenticationv1.Tok
 // accepted waits until a token is accepted: an issuer is discovered in the background.
 func accepted(t *testing.T, s *tidemark.Server, token string) {
 	t.Helper()
-	waitFor(t, func() bool { return review(t, s, token).Authenticated })
-}
-
-func waitFor(t *testing.T, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it did not happen within 30 s")
-		}
-	}
+	await.True(t, "the issuer of a token", func() bool { return review(t, s, token).Authenticated })
 }
 
 // TestIDTokens: rules map claims to users. Only a TokenReview shows why a token is refused.
@@ -124,6 +128,7 @@ func TestAnonymousPaths(t *testing.T) {
 // TestIssuerReload: a changed file takes effect; an invalid one, and one with another policy for
 // anonymous requests, is counted.
 func TestIssuerReload(t *testing.T) {
+	t.Parallel() // waits until the server looks at the file
 	issuer := oidctest.Listen(t)
 	entry := func(prefix string) string {
 		return authentication + "anonymous: {enabled: true}\njwt:\n" + issuerEntry(issuer, "claimMappings: {username: {claim: sub, prefix: '"+prefix+"'}}")
@@ -133,9 +138,7 @@ func TestIssuerReload(t *testing.T) {
 	accepted(t, s, token)
 	change := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		replace(t, path, text)
 	}
 	failed := func(n int) bool {
 		_, metrics := servertest.Get(t, s.RESTConfig(), "/metrics")
@@ -147,15 +150,15 @@ func TestIssuerReload(t *testing.T) {
 		return false
 	}
 	change("junk")
-	waitFor(t, func() bool { return failed(1) })
+	await.True(t, "a reload that fails", func() bool { return failed(1) })
 	change(strings.Replace(entry("two:"), "enabled: true", "enabled: false", 1))
-	waitFor(t, func() bool { return failed(2) })
+	await.True(t, "another reload that fails", func() bool { return failed(2) })
 	if got := review(t, s, token).User.Username; got != "one:ann" {
 		t.Errorf("with an invalid file, the user is %s", got)
 	}
 	servertest.WantCode(t, servertest.Anonymous(s), "/livez", http.StatusOK, "")
 	change(entry("three:"))
-	waitFor(t, func() bool { return review(t, s, token).User.Username == "three:ann" })
+	await.True(t, "the changed file", func() bool { return review(t, s, token).User.Username == "three:ann" })
 	if !failed(2) {
 		t.Error("the last reload counts as failed")
 	}
@@ -186,7 +189,7 @@ func TestSlowIssuer(t *testing.T) {
 		servertest.WantCode(t, servertest.WithToken(s, fine.Token(t, now, map[string]any{"jti": fmt.Sprint(n)})), "/version", http.StatusOK, "")
 		servertest.WantCode(t, servertest.WithToken(s, dead.Token(t, now, nil)), "/version", http.StatusUnauthorized, "Unauthorized")
 	}
-	slow.Hang.Store(false)
+	slow.Resume()
 	all.Wait()
 }
 
@@ -250,7 +253,7 @@ func TestOneIssuer(t *testing.T) {
 		s := servertest.Start(t, &tidemark.Server{Authentication: tidemark.Authentication{OIDC: o}})
 		token := issuer.Token(t, time.Now(), map[string]any{"email": "ann@example.com", "groups": "dev", "hd": "example.com"})
 		var got authenticationv1.TokenReviewStatus
-		waitFor(t, func() bool {
+		await.True(t, "the issuer", func() bool {
 			got = review(t, s, token)
 			return !strings.Contains(got.Error, "not initialized")
 		})

@@ -12,6 +12,7 @@ import (
 
 // TestProfiles: administrators get profiles. Those that take time have a bound.
 func TestProfiles(t *testing.T) {
+	t.Parallel() // two profiles take a second each
 	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}, Profiling: true})
 	admin := s.RESTConfig()
 	for _, row := range []struct {

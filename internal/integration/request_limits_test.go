@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -172,16 +171,13 @@ func TestWriteLimits(t *testing.T) {
 		{"a subresource in managed fields", "PATCH", a, asMerge, fmt.Sprintf(`{"metadata":{"managedFields":[{"manager":"m","subresource":%q,"operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:k":{}}}}]}}`, strings.Repeat("m", 257)), 422, "metadata.managedFields[0].subresource: Too long: may not be more than 256 bytes"},
 	}
 	for _, row := range rows {
-		before, begin := revisionOf(t, h, c.Host), time.Now()
+		before := revisionOf(t, h, c.Host)
 		resp := call{row.method, c.Host + row.path, row.media, row.body}.send(t, h)
 		var status metav1.Status
 		err := json.NewDecoder(resp.Body).Decode(&status)
 		resp.Body.Close()
 		if err != nil || status.Code != row.code || !strings.Contains(status.Message, row.message) {
 			t.Errorf("%s: %d %.400q %v, want %d %q", row.name, status.Code, status.Message, err, row.code, row.message)
-		}
-		if took := time.Since(begin); took > 30*time.Second { // with a machine that has much else to do
-			t.Errorf("%s: it took %v", row.name, took)
 		}
 		if after := revisionOf(t, h, c.Host); after != before {
 			t.Errorf("%s: something was written", row.name)

@@ -2,16 +2,17 @@ package integration_test
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -62,11 +63,7 @@ func TestBodiesTakeNoSeats(t *testing.T) {
 				for range 50 {
 					begin(h)
 				}
-				for deadline := time.Now().Add(time.Minute); waitingBytes(t, admin) < int64(i+50)*each; {
-					if time.Now().After(deadline) {
-						t.Fatalf("of %d unfinished requests fewer wait", i+50)
-					}
-				}
+				await.True(t, fmt.Sprintf("%d unfinished requests", i+50), func() bool { return waitingBytes(t, admin) >= int64(i+50)*each })
 			}
 			for who, c := range map[string]*rest.Config{"the same user": bob, "the administrator": admin} {
 				if code, text := send(t, servertest.Client(t, c), http.MethodPost, c.Host+selfAccess, `{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`); code != http.StatusCreated {
@@ -80,6 +77,7 @@ func TestBodiesTakeNoSeats(t *testing.T) {
 // TestRefusedBeforeBodies checks that a request without credentials or without rights is
 // answered before its body arrives, and that nothing is kept for it.
 func TestRefusedBeforeBodies(t *testing.T) {
+	t.Parallel() // the server waits for the rest of a body
 	s := servertest.Start(t, &tidemark.Server{})
 	bob, err := s.RESTConfigFor("bob")
 	if err != nil {

