@@ -15,9 +15,9 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
@@ -296,13 +296,8 @@ func TestBackupLocksOneFork(t *testing.T) {
 			other, err = d.Forks().Open(context.Background(), "zeta")
 			opened <- err
 		}()
-		select {
-		case err := <-opened:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatal("a fork cannot be opened while another one is copied")
+		if err := await.Value(t, "a fork to open while another one is copied", opened); err != nil {
+			t.Error(err)
 		}
 	}}
 	b, err := d.Backup(ctx)

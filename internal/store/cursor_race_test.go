@@ -1,11 +1,9 @@
 package store_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
@@ -20,8 +18,6 @@ func TestWatchBesideWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
 	const rounds, objects = 200, 32
 	for round := range rounds {
 		from := s.Any().Revision()
@@ -29,7 +25,7 @@ func TestWatchBesideWrites(t *testing.T) {
 		for i := range objects {
 			key := fmt.Sprintf("ns/r%d-%d", round, i)
 			all.Go(func() {
-				if _, err := s.Commit(ctx, store.Write{Collection: "pods", Key: key, Value: []byte("{}"), RevisionAt: 1}); err != nil {
+				if _, err := s.Commit(t.Context(), store.Write{Collection: "pods", Key: key, Value: []byte("{}"), RevisionAt: 1}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -40,7 +36,7 @@ func TestWatchBesideWrites(t *testing.T) {
 					return
 				}
 				defer c.Close()
-				if n, err := c.Next(ctx, make([]*store.Change, 1)); n != 1 || err != nil {
+				if n, err := c.Next(t.Context(), make([]*store.Change, 1)); n != 1 || err != nil {
 					t.Errorf("%s: %d changes, %v", key, n, err)
 				}
 			})

@@ -15,8 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
@@ -188,9 +188,5 @@ func Within(t testing.TB, what string, f func()) {
 		defer close(done)
 		f()
 	}()
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		t.Fatalf("%s: not within a minute", what)
-	}
+	await.Value(t, what, done)
 }
