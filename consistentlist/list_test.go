@@ -24,6 +24,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/consistentlist"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // result is a list as a caller puts it together.
@@ -146,13 +147,16 @@ func guarantees[L consistentlist.Collection](t *testing.T, m *model, client cons
 // TestListUnderWrites lists while objects change and versions expire, also between
 // pages. Whatever comes whole is the state at its version, and keeps its guarantee.
 func TestListUnderWrites(t *testing.T) {
-	r := testrand.New(t)
+	r, lists := testrand.New(t), 50
+	if tier.IsFull(t) {
+		lists = 200
+	}
 	for _, a := range ages {
 		t.Run(a.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newModel(a)
 				c := serve(t, m)
-				for range 200 {
+				for range lists {
 					listOnce(t, r, m, c)
 				}
 			})
