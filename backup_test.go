@@ -22,10 +22,11 @@ import (
 // acknowledged before, answers with the same bytes, has the history and the kept forks, and accepts the same
 // credentials.
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	const writers = 4
 	dir := filepath.Join(t.TempDir(), "data")
 	s := servertest.Start(t, on(dir))
-	rootsPublished(t, s)
+	settle(t, s.Root()) // or the controllers would write while the test compares states
 	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("old", "1"))
 	base := get[head](t, s.RESTConfig(), configMaps).Metadata.ResourceVersion
 	must(t, s.RESTConfig(), http.StatusOK, "PATCH", configMaps+"/old", `{"data":{"value":"2"}}`)
@@ -34,22 +35,24 @@ func TestBackup(t *testing.T) {
 
 	var stop atomic.Bool
 	var written [writers]atomic.Int64
+	begun := make(chan struct{}, 2*writers)
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
+			defer func() { begun <- struct{}{} }() // it failed, or was stopped
 			for i := int64(1); !stop.Load(); i++ {
 				if code, answer := send(t, s.RESTConfig(), "POST", configMaps, configMap(fmt.Sprintf("w%d-%d", w, i), "1")); code != http.StatusCreated {
 					t.Errorf("%d %s", code, answer)
 					return
 				}
-				written[w].Store(i)
+				if written[w].Store(i); i == 3 {
+					begun <- struct{}{}
+				}
 			}
 		})
 	}
-	for w := range writers { // each has begun
-		for written[w].Load() < 3 && !t.Failed() {
-			time.Sleep(time.Millisecond)
-		}
+	for range writers {
+		<-begun
 	}
 	var before [writers]int64
 	for w := range writers {
@@ -106,6 +109,7 @@ func TestBackup(t *testing.T) {
 
 // TestBackupRefused: requests for a backup that the server refuses.
 func TestBackupRefused(t *testing.T) {
+	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(tokens, []byte("alice-token,alice,alice\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -132,6 +136,7 @@ func TestBackupRefused(t *testing.T) {
 
 // TestBackupTime: a backup that takes too long ends, and leaves the way to the next one.
 func TestBackupTime(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	s := on(dir)
 	s.SetBackupTime(time.Nanosecond)

@@ -26,7 +26,7 @@ func TestClock(t *testing.T) {
 			}
 			post(t, admin, "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"robot"}}`)
 			bearer := rest.CopyConfig(admin)
-			bearer.BearerToken = token(t, admin, "/api/v1/namespaces/default/serviceaccounts/robot/token")
+			bearer.BearerToken = hourToken(t, admin, "/api/v1/namespaces/default/serviceaccounts/robot/token")
 			servertest.WantCode(t, bearer, "/apis", http.StatusOK, "")
 			alice, err := s.RESTConfigFor("alice")
 			if err != nil {
@@ -53,8 +53,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// token requests a token that is valid for an hour.
-func token(t *testing.T, c *rest.Config, path string) string {
+// hourToken requests a token that is valid for an hour.
+func hourToken(t *testing.T, c *rest.Config, path string) string {
 	t.Helper()
 	resp, err := servertest.Client(t, c).Post(c.Host+path, "application/json", strings.NewReader(`{"spec":{"expirationSeconds":3600}}`))
 	if err != nil {

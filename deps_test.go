@@ -1,11 +1,12 @@
 package tidemark_test
 
 import (
+	"bytes"
 	"encoding/json"
-	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -40,7 +41,7 @@ var importRules = []importRule{
 	{"internal/servertest", "", "tests use a server as other programs do"},
 	{"internal/integration", "", "features are tested through the API"},
 	{"internal/testkinds", "", "the objects of tests are embedded files"},
-	{"internal/store/storetest", "internal/store internal/testrand", "the suite sees a log as the store does"},
+	{"internal/store/storetest", "internal/await internal/store internal/testrand internal/tier", "the suite sees a log as the store does"},
 	{"internal/resource", "", "a type is data"},
 	{"internal/builtin", "internal/builtin/admissionregistration internal/builtin/apiextensions internal/builtin/apiregistration internal/builtin/apps internal/builtin/autoscaling internal/builtin/batch internal/builtin/certificates internal/builtin/check internal/builtin/claimspec internal/builtin/columns internal/builtin/coordination internal/builtin/core internal/builtin/devices internal/builtin/discovery internal/builtin/flowcontrol internal/builtin/networking internal/builtin/node internal/builtin/policy internal/builtin/rbac internal/builtin/scheduling internal/builtin/storage internal/resource", "built-in kinds are rows of data, which name what each kind does"},
 	{"internal/builtin/columns", "internal/resource", "how a kind prints follows from its objects alone"},
@@ -165,6 +166,7 @@ type listed struct {
 
 // TestImports holds the rules, and finds rules that no longer match anything.
 func TestImports(t *testing.T) {
+	t.Parallel()
 	packages := list(t)
 	used := map[string]bool{}
 	for _, p := range packages {
@@ -199,6 +201,7 @@ func TestImports(t *testing.T) {
 
 // TestForbidden looks at everything that a package links.
 func TestForbidden(t *testing.T) {
+	t.Parallel()
 	packages := list(t)
 	for _, r := range forbidden {
 		path := strings.TrimSuffix(module+"/"+r.of, "/")
@@ -220,6 +223,7 @@ func TestForbidden(t *testing.T) {
 // TestStandardOnly looks for packages of other modules, whose paths begin with a
 // domain.
 func TestStandardOnly(t *testing.T) {
+	t.Parallel()
 	packages := list(t)
 	for _, r := range standardOnly {
 		i := slices.IndexFunc(packages, func(p listed) bool { return p.ImportPath == module+"/"+r.of })
@@ -246,17 +250,25 @@ func (p listed) reach(direct bool) []string {
 
 func list(t *testing.T) []listed {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...").Output()
+	all, err := listOnce()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	var all []listed
-	for d := json.NewDecoder(strings.NewReader(string(out))); d.More(); {
+	return all
+}
+
+// listOnce reads all packages, which takes about a second.
+var listOnce = sync.OnceValues(func() (all []listed, err error) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...").Output()
+	if err != nil {
+		return nil, err
+	}
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
 		var p listed
 		if err := d.Decode(&p); err != nil {
-			t.Fatal(fmt.Errorf("go list: %w", err))
+			return nil, err
 		}
 		all = append(all, p)
 	}
-	return all
-}
+	return all, nil
+})

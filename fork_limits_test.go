@@ -1,17 +1,18 @@
 package tidemark_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 	"weak"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -41,16 +42,16 @@ func TestForkFreesParent(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	child, parent, world := orphan(t, s)
 	// Goroutines that served the last requests may still end.
-	for end := time.Now().Add(30 * time.Second); (parent.Value() != nil || world.Value() != nil) && time.Now().Before(end); {
+	await.Nil(t, "the memory of the parent to become free", func() error {
 		runtime.GC()
-		runtime.Gosched()
-	}
-	if parent.Value() != nil {
-		t.Error("the store of the parent is in memory")
-	}
-	if world.Value() != nil {
-		t.Error("the parent is in memory")
-	}
+		switch {
+		case parent.Value() != nil:
+			return errors.New("its store is in memory")
+		case world.Value() != nil:
+			return errors.New("it is in memory")
+		}
+		return nil
+	})
 	must(t, child.RESTConfig(), http.StatusOK, "GET", configMaps+"/a", "")
 	must(t, child.RESTConfig(), http.StatusOK, "GET", "/apis/example.com/v1/namespaces/default/widgets", "")
 	runtime.KeepAlive(child)

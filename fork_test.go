@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // send sends a request as a client does, and returns the code and the body.
@@ -159,6 +160,7 @@ func TestForkAt(t *testing.T) {
 // TestForkAtOnDisk: a fork of a resource version whose objects are no longer in memory shares those that are
 // still current, and counts its copies of the others. It is refused if they do not fit.
 func TestForkAtOnDisk(t *testing.T) {
+	t.Parallel()
 	s := servertest.Start(t, &tidemark.Server{
 		Storage: &datadir.Dir{Path: filepath.Join(t.TempDir(), "data")}, History: tidemark.History{MaxMemoryBytes: 1},
 		Forks: tidemark.Forks{MaxBytes: 1 << 20, MaxTotalBytes: 700 << 10},
@@ -606,8 +608,8 @@ func direct(tb testing.TB, w *tidemark.World, method, path, body string) {
 
 var forkObjects = flag.Int("fork.objects", 1000, "objects of the tests of the cost of forks")
 
-// used is the memory that is in use.
-func used() uint64 {
+// inUse is the memory that is in use.
+func inUse() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -618,19 +620,20 @@ func used() uint64 {
 // TestForkCost holds loose bounds: of the memory of a fork that answered a request, and of its goroutines.
 // BenchmarkFork measures.
 func TestForkCost(t *testing.T) {
+	tier.Full(t) // it measures the process
 	s := filled(t, *forkObjects, 20)
 	get[head](t, mustFork(t, s.Root(), tidemark.ForkOptions{}).RESTConfig(), configMaps+"/c0")
 	const forks = 50
-	before, goroutines := used(), runtime.NumGoroutine()
+	before, goroutines := inUse(), runtime.NumGoroutine()
 	var all []*tidemark.World
 	for range forks {
 		all = append(all, mustFork(t, s.Root(), tidemark.ForkOptions{}))
 	}
-	idle := used()
+	idle := inUse()
 	for _, f := range all {
 		direct(t, f, "GET", configMaps+"/c0", "")
 	}
-	read := used()
+	read := inUse()
 	perFork := func(to, from uint64) int64 { return (int64(to) - int64(from)) / forks / 1024 }
 	t.Logf("a fork takes %d KiB, and %d KiB more after a request", perFork(idle, before), perFork(read, idle))
 	if got := perFork(idle, before); got > 64 {
@@ -696,7 +699,7 @@ func BenchmarkFork(b *testing.B) {
 		})
 		b.Run("live/"+row.name, func(b *testing.B) {
 			for b.Loop() {
-				before := used()
+				before := inUse()
 				var all []*tidemark.World
 				for range 1000 {
 					f, err := s.Root().Fork(context.Background(), tidemark.ForkOptions{})
@@ -715,7 +718,7 @@ func BenchmarkFork(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				b.ReportMetric(float64(used()-before)/1000/1024, "KiB/fork")
+				b.ReportMetric(float64(inUse()-before)/1000/1024, "KiB/fork")
 				b.ReportMetric(float64(runtime.NumGoroutine())/1000, "goroutines/fork")
 				for _, f := range all {
 					f.Close()

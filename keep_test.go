@@ -22,6 +22,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -46,33 +47,22 @@ func format(t *testing.T, dir string) string {
 	return strings.TrimPrefix(strings.TrimSpace(string(b)), "tidemark data directory, format ")
 }
 
-// rootsPublished waits until the controllers have written the ConfigMap that each namespace has. Otherwise they write it
-// while a test compares states.
-func rootsPublished(t *testing.T, s *tidemark.Server) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		code, _ := servertest.Get(t, s.RESTConfig(), configMaps+"/kube-root-ca.crt")
-		if code == http.StatusOK {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the controllers published no root certificate")
-		}
-	}
-}
-
 // TestKeep: a kept fork has after a restart what was written to it, with all resource versions and the history,
 // and goes on. The restart is a clean one, or one from the files as they are while the server runs.
 func TestKeep(t *testing.T) {
+	t.Parallel()
 	for _, clean := range []bool{true, false} {
-		t.Run(fmt.Sprintf("clean=%v", clean), func(t *testing.T) { testKeep(t, clean) })
+		t.Run(fmt.Sprintf("clean=%v", clean), func(t *testing.T) {
+			t.Parallel()
+			testKeep(t, clean)
+		})
 	}
 }
 
 func testKeep(t *testing.T, clean bool) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := servertest.Start(t, on(dir))
-	rootsPublished(t, s)
+	settle(t, s.Root()) // or the controllers would write while the test compares states
 	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("old", "1"))
 	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", fmt.Sprintf(widgets, 10))
 	if got := format(t, dir); got != "2" {
@@ -158,6 +148,7 @@ func testKeep(t *testing.T, clean bool) {
 
 // TestKeepWorld is the same through the interface in Go: Close does not delete a kept fork.
 func TestKeepWorld(t *testing.T) {
+	t.Parallel()
 	s := servertest.Start(t, on(filepath.Join(t.TempDir(), "data")))
 	f := mustFork(t, s.Root(), tidemark.ForkOptions{Name: "a", Keep: true})
 	must(t, f.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("a", "1"))
@@ -185,6 +176,7 @@ func TestKeepWorld(t *testing.T) {
 
 // TestKeepControllers: the controllers of a kept fork go on after a restart with what they had begun.
 func TestKeepControllers(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	s := servertest.Start(t, on(dir))
 	f := mustFork(t, s.Root(), tidemark.ForkOptions{Name: "a", Keep: true})
@@ -211,6 +203,7 @@ func TestKeepControllers(t *testing.T) {
 
 // TestKeepErrors: what cannot be kept is refused, and leaves nothing.
 func TestKeepErrors(t *testing.T) {
+	t.Parallel()
 	refused := func(s *tidemark.Server, code int, body, message string) {
 		t.Helper()
 		if got := must(t, s.RESTConfig(), code, "POST", "/forks", body); !strings.Contains(got, message) {
@@ -271,6 +264,7 @@ func TestKeepErrors(t *testing.T) {
 // TestKeepBytes: the objects of a kept fork count in the budget of all forks again when it is opened. A budget that
 // is spent refuses that.
 func TestKeepBytes(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	s := on(dir)
 	servertest.Start(t, s)
@@ -293,6 +287,7 @@ func TestKeepBytes(t *testing.T) {
 // TestKeepDamage: copies that were not finished are removed. A fork whose log or description is damaged ends alone,
 // and can be deleted.
 func TestKeepDamage(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	s := servertest.Start(t, on(dir))
 	for _, name := range []string{"good", "log", "lost", "facts", "partial", "identity", "unfinished"} {
@@ -338,6 +333,7 @@ func TestKeepDamage(t *testing.T) {
 // TestKeepEncrypted: the log of a kept fork is encrypted as that of the server. Without the key the fork is not
 // readable, and the server is not affected.
 func TestKeepEncrypted(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
 	start := func(key byte) *tidemark.Server {
@@ -441,6 +437,7 @@ func (f *failingLogs) Open(ctx context.Context, name string) (store.Log, error) 
 // TestKeepLogFails: a log that fails while it is written to ends its fork alone, until a later request opens it
 // again. A full disk does not end it.
 func TestKeepLogFails(t *testing.T) {
+	t.Parallel()
 	storage := &failingForks{&datadir.Dir{Path: filepath.Join(t.TempDir(), "data")}, make(chan error, 1)}
 	now := time.Now()
 	var mu sync.Mutex
@@ -460,11 +457,12 @@ func TestKeepLogFails(t *testing.T) {
 	if code, answer := send(t, f, "POST", configMaps, configMap("d", "1")); code < 500 {
 		t.Errorf("a failed write: %d %s", code, answer)
 	}
-	code, answer := 0, ""
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(answer, "on fire") && time.Now().Before(end); {
+	answer := ""
+	await.True(t, "the end of the fork", func() bool {
 		_, answer = send(t, s.RESTConfig(), "GET", "/forks/a", "")
-	}
-	if code, _ = send(t, f, "GET", configMaps, ""); code != http.StatusInternalServerError || !strings.Contains(answer, "the log of the kept fork a failed") {
+		return strings.Contains(answer, "on fire")
+	})
+	if code, _ := send(t, f, "GET", configMaps, ""); code != http.StatusInternalServerError || !strings.Contains(answer, "the log of the kept fork a failed") {
 		t.Errorf("after the failure: %d %s", code, answer)
 	}
 	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("d", "1"))
@@ -478,6 +476,7 @@ func TestKeepLogFails(t *testing.T) {
 // TestKeepCredentials: a request without credentials opens no kept fork. Credentials of the server and of the fork
 // open it, also tokens of service accounts that are in the fork alone.
 func TestKeepCredentials(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(tokens, []byte("alice-token,alice,alice\n"), 0o600); err != nil {
@@ -565,6 +564,7 @@ func (l *countedLogs) Open(ctx context.Context, name string) (store.Log, error) 
 
 // TestKeepOpenings: a server opens two kept forks at a time.
 func TestKeepOpenings(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	s := servertest.Start(t, on(dir))
 	const forks = 5
@@ -594,6 +594,7 @@ func TestKeepOpenings(t *testing.T) {
 
 // TestKeepHistory: the kept forks of a server share the disk space of its history.
 func TestKeepHistory(t *testing.T) {
+	t.Parallel()
 	s := on(filepath.Join(t.TempDir(), "data"))
 	s.History.MaxDiskBytes = tidemark.MaxKeptForks << 20
 	servertest.Start(t, s)
@@ -603,18 +604,14 @@ func TestKeepHistory(t *testing.T) {
 	}
 	first := configMaps + "?resourceVersionMatch=Exact&resourceVersion="
 	ofFork, ofServer := first+get[head](t, f, configMaps).Metadata.ResourceVersion, first+get[head](t, s.RESTConfig(), configMaps).Metadata.ResourceVersion
-	for i := range 40 {
+	for i := range 10 {
 		for _, world := range []*rest.Config{f, s.RESTConfig()} {
-			must(t, world, http.StatusOK, "PATCH", configMaps+"/a", fmt.Sprintf(`{"data":{"v":%q}}`, strings.Repeat(strconv.Itoa(i%10), 100<<10)))
+			must(t, world, http.StatusOK, "PATCH", configMaps+"/a", fmt.Sprintf(`{"data":{"v":%q}}`, strings.Repeat(strconv.Itoa(i), 400<<10)))
 		}
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if code, _ := send(t, f, "GET", ofFork, ""); code == http.StatusGone {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the fork has all of its history, 4 MiB, and may have 1 MiB")
-		}
-	}
+	await.True(t, "the fork to drop history: it has 4 MiB, and may have 1 MiB", func() bool {
+		code, _ := send(t, f, "GET", ofFork, "")
+		return code == http.StatusGone
+	})
 	must(t, s.RESTConfig(), http.StatusOK, "GET", ofServer, "")
 }

@@ -11,21 +11,39 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// TestHundred starts a hundred servers, uses them, and checks that they leave no
-// goroutine, open file or file behind.
+// TestHundred starts a hundred servers, uses them, and checks that they leave no goroutine, open file or file behind.
+// TestBubble does that for the goroutines of a server in process.
 func TestHundred(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
+	tier.Full(t) // other tests of the process have goroutines
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	startMany(t, 100)
+	await.Nil(t, "the end of the servers", func() error {
+		if now, open := runtime.NumGoroutine(), openFiles(t); now > goroutines || open > files {
+			stacks := make([]byte, 1<<20)
+			return fmt.Errorf("%d goroutines and %d open files, before it were %d and %d\n%s", now, open, goroutines, files, stacks[:runtime.Stack(stacks, true)])
+		}
+		return nil
+	})
+}
+
+// TestSeveralAtOnce: servers of one process do not share files, and leave none.
+func TestSeveralAtOnce(t *testing.T) { startMany(t, 5) }
+
+// startMany starts servers at the same time, uses and closes them.
+func startMany(t *testing.T, n int) {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
 	var wg sync.WaitGroup
-	for range 100 {
+	for range n {
 		wg.Go(func() {
 			var s tidemark.Server
 			if err := s.Start(context.Background()); err != nil {
@@ -45,8 +63,6 @@ func TestHundred(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("files left behind: %v %v", left, err)
 	}
-	settles(t, "goroutines", goroutines, runtime.NumGoroutine)
-	settles(t, "open files", files, func() int { return openFiles(t) })
 }
 
 // use sends a request with a client that keeps its connection open, and leaves a
@@ -69,22 +85,6 @@ func use(s *tidemark.Server) error {
 		}
 	}
 	return nil
-}
-
-// settles waits until a number is at most bound.
-func settles(t *testing.T, what string, bound int, now func() int) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for now() > bound {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("%d %s, before it were %d\n%s", now(), what, bound, stacks[:runtime.Stack(stacks, true)])
-		}
-	}
 }
 
 // openFiles returns the number of open files of the process, or zero if the system
@@ -142,11 +142,7 @@ func TestLogFails(t *testing.T) {
 			t.Errorf("a write that is lost was answered with %s", resp.Status)
 		}
 	}
-	select {
-	case <-s.Done():
-	case <-time.After(time.Minute):
-		t.Fatal("the log failed, and the server is not done")
-	}
+	await.Value(t, "the end of the server whose log failed", s.Done())
 	if !errors.Is(s.Err(), broken) {
 		t.Errorf("Err says %v", s.Err())
 	}

@@ -12,6 +12,7 @@ import (
 // selects the versions of the test module, and without replacements, which only the main
 // module may have.
 func TestModuleAlone(t *testing.T) {
+	t.Parallel()
 	load := exec.Command("go", "list", "-mod=readonly", "-deps", "./cmd/tidemark")
 	load.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := load.CombinedOutput(); err != nil {
@@ -52,6 +53,7 @@ func linkedModules(t *testing.T, pattern string) map[string]bool {
 // TestLinkedModules compares what the command links with the table of
 // docs/decisions/0004-dependencies.md: a new module needs a reason.
 func TestLinkedModules(t *testing.T) {
+	t.Parallel()
 	b, err := os.ReadFile("docs/decisions/0004-dependencies.md")
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +86,7 @@ func TestLinkedModules(t *testing.T) {
 // TestUnmaintained checks that a server in memory does not link the modules that only
 // Pebble needs.
 func TestUnmaintained(t *testing.T) {
+	t.Parallel()
 	linked := linkedModules(t, ".")
 	for _, path := range []string{"github.com/gogo/protobuf", "github.com/pkg/errors", "github.com/getsentry/sentry-go", "github.com/DataDog/zstd"} {
 		if linked[path] {

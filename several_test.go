@@ -491,6 +491,7 @@ func behind(t *testing.T, s *tidemark.Server, write func(), requests ...func()) 
 	time.Sleep(time.Second) // so that it has all that is older
 	member.Pause()
 	write()
+	time.Sleep(time.Second) // the controllers set the limits of quotas
 	var wg sync.WaitGroup
 	for _, request := range requests {
 		wg.Go(request)
@@ -521,7 +522,6 @@ func TestChargedStale(t *testing.T) {
 	const service = `{"metadata":{"name":"%s"},"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":30005}]}}`
 	limit := func(t *testing.T, s *tidemark.Server, hard string) {
 		want(t, s, 200, "PATCH", in+"/resourcequotas/q", fmt.Sprintf(`[{"op":"replace","path":"/spec/hard/count~1secrets","value":%q}]`, hard))
-		time.Sleep(time.Second) // the controller sets the limit
 	}
 	for _, c := range []struct {
 		name     string

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // inMemory is a program that links what every program with a server links.
@@ -29,10 +31,7 @@ func main() {
 // and the linker's flags of releases. A program that exceeds its limit links something new: the document says how to find
 // it.
 func TestSize(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it links two programs")
-	}
-	_ = os.Getenv("TIDEMARK_TEST_TREE") // see .ci/run: a result holds for one tree
+	tier.Full(t) // it links two programs
 	dir := t.TempDir()
 	library := filepath.Join(dir, "inmemory.go")
 	if err := os.WriteFile(library, []byte(inMemory), 0o600); err != nil {
