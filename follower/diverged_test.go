@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/freeport"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -28,6 +29,7 @@ import (
 // versions of that state, and lets it get ahead of the follower. The follower ends: its copy has a change that the
 // server does not have.
 func TestDiverged(t *testing.T) {
+	t.Parallel()
 	port := freeport.Find(t)
 	p := &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}, Controllers: []string{"-*"}, Port: port}
 	must(t, p.Start(t.Context()))
@@ -57,13 +59,9 @@ func TestDiverged(t *testing.T) {
 	}
 	must(t, ahead.Close())
 	start(t, &tidemark.Server{Storage: &datadir.Dir{Path: restored}, Controllers: []string{"-*"}, Port: port})
-	select {
-	case <-f.Done():
-		if err := f.Err(); !errors.Is(err, store.ErrReset) {
-			t.Errorf("the follower ended with %v, want %v", err, store.ErrReset)
-		}
-	case <-time.After(time.Minute):
-		t.Errorf("a minute has passed, and the follower goes on with\n%s", state(t, f))
+	await.Value(t, "the end of the follower", f.Done())
+	if err := f.Err(); !errors.Is(err, store.ErrReset) {
+		t.Errorf("the follower ended with %v, want %v", err, store.ErrReset)
 	}
 }
 
@@ -71,6 +69,7 @@ func TestDiverged(t *testing.T) {
 // knows another version of an object with the same revision. Neither a write nor a read of the most recent state
 // mistakes one for the other.
 func TestRestoredSince(t *testing.T) {
+	t.Parallel()
 	p := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}, Controllers: []string{"-*"}})
 	object, err := maps(p)(t.Context(), "x", "first")
 	must(t, err)
@@ -127,25 +126,27 @@ func TestRestoredSince(t *testing.T) {
 	close(cut)
 	streams.Wait()
 	object = a
-	short := servertest.Client(t, f.RESTConfig())
-	for _, request := range []func() (*http.Response, error){
-		func() (*http.Response, error) {
-			return short.Get(f.URL() + "/api/v1/namespaces/default/configmaps/x")
-		},
-		func() (*http.Response, error) {
-			body := fmt.Sprintf(`{"metadata":{"name":"x","resourceVersion":%q},"data":{"v":"of the follower"}}`, a.ResourceVersion)
-			q, err := http.NewRequestWithContext(t.Context(), http.MethodPut, f.URL()+"/api/v1/namespaces/default/configmaps/x", strings.NewReader(body))
-			must(t, err)
-			q.Header.Set("Content-Type", "application/json")
-			return short.Do(q)
-		},
+	client := servertest.Client(t, f.RESTConfig())
+	var requests sync.WaitGroup // each waits for the stream for a while
+	for method, body := range map[string]string{
+		http.MethodGet: "",
+		http.MethodPut: fmt.Sprintf(`{"metadata":{"name":"x","resourceVersion":%q},"data":{"v":"of the follower"}}`, a.ResourceVersion),
 	} {
-		r, err := request()
+		q, err := http.NewRequestWithContext(t.Context(), method, f.URL()+"/api/v1/namespaces/default/configmaps/x", strings.NewReader(body))
 		must(t, err)
-		if r.Body.Close(); r.StatusCode < 500 {
-			t.Errorf("%s through the follower: %d", r.Request.Method, r.StatusCode)
-		}
+		q.Header.Set("Content-Type", "application/json")
+		requests.Go(func() {
+			r, err := client.Do(q)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if r.Body.Close(); r.StatusCode < 500 {
+				t.Errorf("%s through the follower: %d", method, r.StatusCode)
+			}
+		})
 	}
+	requests.Wait()
 	got, err := clients(next).CoreV1().ConfigMaps("default").Get(t.Context(), "x", metav1.GetOptions{})
 	if must(t, err); got.Data["v"] != "of the restored one" {
 		t.Errorf("the restored server has %v", got.Data)
@@ -162,12 +163,13 @@ func must1[T any](v T, err error) T {
 // TestOtherCluster: the copy of a server that has no history left is not continued from another server which is
 // ahead of it.
 func TestOtherCluster(t *testing.T) {
+	t.Parallel()
 	p := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}, Controllers: []string{"-*"}, History: tidemark.History{Retention: time.Millisecond}})
 	last, err := maps(p)(t.Context(), "last", "1")
 	must(t, err)
 	at, err := strconv.Atoi(last.ResourceVersion)
 	must(t, err)
-	waitFor(t, "the history is empty", func() bool {
+	await.True(t, "the history is empty", func() bool {
 		code, _ := servertest.Get(t, p.RESTConfig(), fmt.Sprintf("/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=%d", at-1))
 		return code == http.StatusGone
 	})

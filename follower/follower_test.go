@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/follower"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/freeport"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
@@ -60,16 +60,6 @@ func following(c *rest.Config, dir string) *tidemark.Server {
 	return &tidemark.Server{Shared: &follower.Copy{Server: c, Data: &datadir.Dir{Path: dir}}}
 }
 
-// waitFor polls until a condition holds.
-func waitFor(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("a minute has passed, and still not: %s", what)
-		}
-	}
-}
-
 func clients(s *tidemark.Server) *kubernetes.Clientset {
 	return kubernetes.NewForConfigOrDie(s.RESTConfig())
 }
@@ -95,6 +85,7 @@ func state(t *testing.T, s *tidemark.Server) string {
 
 // TestFollow writes to a server and to its follower. Each reads what the other one has acknowledged.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	p := primary(t, t.TempDir())
 	onPrimary := maps(p)
 	_, err := onPrimary(t.Context(), "before", "1")
@@ -125,6 +116,7 @@ func TestFollow(t *testing.T) {
 
 // TestRestart restarts a follower. It goes on with its copy, and a watch goes on from before.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	p := primary(t, t.TempDir())
 	dir := filepath.Join(t.TempDir(), "copy")
 	f := following(p.RESTConfig(), dir)
@@ -160,6 +152,7 @@ func TestRestart(t *testing.T) {
 
 // TestOutage stops the server. Its follower answers reads of any version, and nothing else, until the server is back.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	port := freeport.Find(t)
 	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Port: port}
@@ -193,7 +186,7 @@ func TestOutage(t *testing.T) {
 	if code, text := servertest.Get(t, f.RESTConfig(), "/livez"); code != 200 {
 		t.Errorf("a probe would restart the follower: %s", text)
 	}
-	waitFor(t, "tidemark_follower_connected 0", func() bool {
+	await.True(t, "tidemark_follower_connected 0", func() bool {
 		_, text := servertest.Get(t, f.RESTConfig(), "/metrics")
 		return strings.Contains(text, "tidemark_follower_connected 0\n")
 	})
@@ -211,7 +204,7 @@ func TestOutage(t *testing.T) {
 	}
 	_, err = maps(f)(t.Context(), "again", "1")
 	must(t, err)
-	waitFor(t, "tidemark_follower_connected 1, and no lag", func() bool {
+	await.True(t, "tidemark_follower_connected 1, and no lag", func() bool {
 		_, text := servertest.Get(t, f.RESTConfig(), "/metrics")
 		return strings.Contains(text, "tidemark_follower_connected 1") && strings.Contains(text, "tidemark_follower_lag_seconds 0\n") && strings.Contains(text, "tidemark_follower_lag_revisions 0\n")
 	})
@@ -220,6 +213,7 @@ func TestOutage(t *testing.T) {
 // TestStartAlone starts a follower while its server is away. It answers reads of any version from its copy, and goes
 // on with it when the server is back.
 func TestStartAlone(t *testing.T) {
+	t.Parallel()
 	data, dir := t.TempDir(), t.TempDir()
 	port := freeport.Find(t)
 	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port}
@@ -265,6 +259,7 @@ func TestStartAlone(t *testing.T) {
 // TestDifferent: a follower whose settings differ from those of its server does not start. If it started while the server
 // was away, it ends when the server is back.
 func TestDifferent(t *testing.T) {
+	t.Parallel()
 	data, dir := t.TempDir(), t.TempDir()
 	port := freeport.Find(t)
 	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port}
@@ -284,18 +279,15 @@ func TestDifferent(t *testing.T) {
 	must(t, p.Close())
 	f = start(t, different())
 	start(t, &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port})
-	select {
-	case <-f.Done():
-		if !strings.Contains(f.Err().Error(), want) {
-			t.Errorf("the follower has ended: %v", f.Err())
-		}
-	case <-time.After(time.Minute):
-		t.Error("the follower goes on")
+	await.Value(t, "the end of the follower", f.Done())
+	if !strings.Contains(f.Err().Error(), want) {
+		t.Errorf("the follower has ended: %v", f.Err())
 	}
 }
 
 // TestPromote starts a server on the copy of a follower, in place of the one that it followed.
 func TestPromote(t *testing.T) {
+	t.Parallel()
 	p := &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}}
 	must(t, p.Start(t.Context()))
 	settle(t, p)
@@ -328,6 +320,7 @@ func TestPromote(t *testing.T) {
 // TestReplaced: a copy is made again from a server that was restored from a backup, and refused beside a server that
 // it is no copy of.
 func TestReplaced(t *testing.T) {
+	t.Parallel()
 	p := primary(t, t.TempDir())
 	dir := t.TempDir()
 	f := following(p.RESTConfig(), dir)

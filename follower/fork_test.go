@@ -14,6 +14,7 @@ import (
 
 // TestFork: a fork of a follower begins with the copy, and its writes reach neither the follower nor its server.
 func TestFork(t *testing.T) {
+	t.Parallel()
 	p := primary(t, t.TempDir())
 	f := start(t, following(p.RESTConfig(), t.TempDir()))
 	made, err := maps(f)(t.Context(), "shared", "1")

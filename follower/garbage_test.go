@@ -16,6 +16,7 @@ import (
 // TestGarbage: the server refuses transactions whose values are no objects, and goes on after those whose fields
 // have other types than their schema, also after a restart.
 func TestGarbage(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	port := freeport.Find(t)
 	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Port: port}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -51,6 +52,7 @@ func both(all [2]*tidemark.Server, n int, f func(i int, c *kubernetes.Clientset)
 // TestAllocate makes Services through both servers. No address and no port is given twice, and the answers have the
 // resource versions that are read back.
 func TestAllocate(t *testing.T) {
+	t.Parallel()
 	all := pair(t)
 	var mu sync.Mutex
 	made := map[string]*corev1.Service{}
@@ -86,13 +88,14 @@ func TestAllocate(t *testing.T) {
 
 // TestQuota creates ConfigMaps through both servers, under a quota.
 func TestQuota(t *testing.T) {
+	t.Parallel()
 	all := pair(t)
 	_, err := clients(all[1]).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "small"}}, metav1.CreateOptions{})
 	must(t, err)
 	_, err = clients(all[0]).CoreV1().ResourceQuotas("small").Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": resource.MustParse("10")}}}, metav1.CreateOptions{})
 	must(t, err)
-	waitFor(t, "the quota has a status", func() bool {
+	await.True(t, "the quota has a status", func() bool {
 		q, err := clients(all[1]).CoreV1().ResourceQuotas("small").Get(t.Context(), "q", metav1.GetOptions{})
 		return err == nil && len(q.Status.Hard) > 0
 	})
@@ -117,6 +120,7 @@ func TestQuota(t *testing.T) {
 // TestDefinition makes a definition and a custom resource through a follower: the controllers of the server establish
 // it.
 func TestDefinition(t *testing.T) {
+	t.Parallel()
 	all := pair(t)
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}, ObjectMeta: metav1.ObjectMeta{Name: "things.example.com"},
@@ -133,7 +137,7 @@ func TestDefinition(t *testing.T) {
 	must(t, err)
 	things := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "things"}
 	thing := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "a"}}}
-	waitFor(t, "a custom resource is made", func() bool {
+	await.True(t, "a custom resource is made", func() bool {
 		_, err = client.Resource(things).Namespace("default").Create(t.Context(), thing, metav1.CreateOptions{})
 		return err == nil
 	})
@@ -144,7 +148,7 @@ func TestDefinition(t *testing.T) {
 	_, err = namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}, metav1.CreateOptions{})
 	must(t, err)
 	must(t, namespaces.Delete(t.Context(), "gone", metav1.DeleteOptions{}))
-	waitFor(t, "the namespace is gone", func() bool {
+	await.True(t, "the namespace is gone", func() bool {
 		_, err := namespaces.Get(t.Context(), "gone", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -152,6 +156,7 @@ func TestDefinition(t *testing.T) {
 
 // TestInformer: an informer of a follower ends with what the server has, under writes through both.
 func TestInformer(t *testing.T) {
+	t.Parallel()
 	all := pair(t)
 	factory := informers.NewSharedInformerFactory(clients(all[1]), 0)
 	informer := factory.Core().V1().ConfigMaps()
@@ -177,7 +182,7 @@ func TestInformer(t *testing.T) {
 	})
 	list, err := clients(all[0]).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
 	must(t, err)
-	waitFor(t, "the informer has what the server has", func() bool {
+	await.True(t, "the informer has what the server has", func() bool {
 		for i := range list.Items {
 			m, err := informer.Lister().ConfigMaps("default").Get(list.Items[i].Name)
 			if err != nil || m.ResourceVersion != list.Items[i].ResourceVersion {
@@ -190,6 +195,7 @@ func TestInformer(t *testing.T) {
 
 // TestRights: a user follows a server with the rights for its paths alone.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	p := primary(t, t.TempDir())
 	account, err := clients(p).CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "standby"}}, metav1.CreateOptions{})
 	must(t, err)
@@ -215,6 +221,7 @@ func TestRights(t *testing.T) {
 
 // TestWrongRequests sends requests that no follower sends.
 func TestWrongRequests(t *testing.T) {
+	t.Parallel()
 	p := primary(t, t.TempDir())
 	c := p.RESTConfig()
 	for path, code := range map[string]int{

@@ -18,6 +18,7 @@ import (
 // TestNamespaceDeletion: a webhook delays the creation of an object while its namespace is deleted through another
 // server. The creation is refused, so the object does not outlive the namespace.
 func TestNamespaceDeletion(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	p := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}, Controllers: []string{"-*"}})
 	f := start(t, following(p.RESTConfig(), t.TempDir()))

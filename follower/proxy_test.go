@@ -2,9 +2,7 @@ package follower_test
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -23,7 +21,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
-	"github.com/tidemark-dev/tidemark/follower"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -44,7 +42,7 @@ func forget(t *testing.T, p *tidemark.Server, changes int) {
 	}
 	at, err := strconv.Atoi(last.ResourceVersion)
 	must(t, err)
-	waitFor(t, "the history is empty", func() bool {
+	await.True(t, "the history is empty", func() bool {
 		code, _ := servertest.Get(t, p.RESTConfig(), fmt.Sprintf("/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=%d", at-1))
 		return code == http.StatusGone
 	})
@@ -75,13 +73,14 @@ func proxy(t *testing.T, p *tidemark.Server, wrap func(w http.ResponseWriter, r 
 
 // TestOtherClusterExpired: a copy is not replaced by one of another cluster, whose history begins behind it.
 func TestOtherClusterExpired(t *testing.T) {
-	p := primary(t, t.TempDir())
+	t.Parallel()
+	p := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}, Controllers: []string{"-*"}})
 	_, err := maps(p)(t.Context(), "precious", "1")
 	must(t, err)
 	dir := t.TempDir()
 	copyIn(t, dir, p)
 	other := forgetful(t)
-	forget(t, other, 200)
+	forget(t, other, 20)
 	f := following(other.RESTConfig(), dir)
 	defer f.Close()
 	if err := f.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "is the copy of another server") {
@@ -94,6 +93,7 @@ func TestOtherClusterExpired(t *testing.T) {
 
 // TestCopyStays: a copy stays until the one that replaces it is whole.
 func TestCopyStays(t *testing.T) {
+	t.Parallel()
 	p := forgetful(t)
 	_, err := maps(p)(t.Context(), "precious", "1")
 	must(t, err)
@@ -130,6 +130,7 @@ func TestCopyStays(t *testing.T) {
 
 // TestLost503: a load balancer loses the answer to a write, and answers 503. The client is not told to try again.
 func TestLost503(t *testing.T) {
+	t.Parallel()
 	p := primary(t, t.TempDir())
 	var lose atomic.Bool
 	f := start(t, following(proxy(t, p, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -148,86 +149,4 @@ func TestLost503(t *testing.T) {
 	if n := strings.Count(state(t, p), "twice-"); n != 1 {
 		t.Errorf("one create made %d objects", n)
 	}
-}
-
-// TestNoStream: a follower that gets no changes starts with its copy, and its log has the reason.
-func TestNoStream(t *testing.T) {
-	p := primary(t, t.TempDir())
-	dir := t.TempDir()
-	copyIn(t, dir, p)
-	_, err := maps(p)(t.Context(), "later", "1")
-	must(t, err)
-	c := proxy(t, p, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if strings.HasSuffix(r.URL.Path, "/changes") {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusTooManyRequests)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as many followers as it may have","reason":"TooManyRequests","code":429}`)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-	var log servertest.Buffer
-	f := start(t, &tidemark.Server{Shared: &follower.Copy{Server: c, Data: &datadir.Dir{Path: dir}, Logger: slog.New(slog.NewTextHandler(&log, nil))}})
-	if code, text := servertest.Get(t, f.RESTConfig(), "/api/v1/namespaces/default?resourceVersion=0"); code != http.StatusOK {
-		t.Errorf("a read of the copy: %d %s", code, text)
-	}
-	if !strings.Contains(log.String(), "as many followers as it may have") {
-		t.Errorf("the log has no reason:\n%s", log.String())
-	}
-}
-
-// slow forwards connections to a server, and what comes back at a rate in bytes a second, once it is not zero.
-func slow(t *testing.T, to string, rate *atomic.Int64) (address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	forward := func(a, b net.Conn) {
-		defer a.Close()
-		defer b.Close()
-		buf := make([]byte, 16<<10)
-		for {
-			n, err := b.Read(buf)
-			if r := rate.Load(); r > 0 {
-				time.Sleep(time.Duration(n) * time.Second / time.Duration(r))
-			}
-			if _, failed := a.Write(buf[:n]); err != nil || failed != nil {
-				return
-			}
-		}
-	}
-	go func() {
-		for {
-			a, err := l.Accept()
-			if err != nil {
-				return
-			}
-			b, err := net.Dial("tcp", to)
-			if err != nil {
-				a.Close()
-				continue
-			}
-			go func() { _, _ = io.Copy(b, a); b.Close(); a.Close() }()
-			go forward(a, b)
-		}
-	}()
-	return l.Addr().String()
-}
-
-// TestSlowLink: a message that takes longer than the longest silence arrives.
-func TestSlowLink(t *testing.T) {
-	p := primary(t, t.TempDir())
-	u, err := url.Parse(p.URL())
-	must(t, err)
-	var rate atomic.Int64
-	c := rest.CopyConfig(p.RESTConfig())
-	c.Host, c.ServerName = "https://"+slow(t, u.Host, &rate), u.Hostname()
-	f := start(t, following(c, t.TempDir()))
-	rate.Store(150 << 10)
-	_, err = maps(p)(t.Context(), "large", strings.Repeat("x", 1_000_000))
-	must(t, err)
-	waitFor(t, "the object is there", func() bool {
-		code, _ := servertest.Get(t, f.RESTConfig(), "/api/v1/namespaces/default/configmaps/large?resourceVersion=0")
-		return code == http.StatusOK
-	})
 }

@@ -12,6 +12,7 @@ import (
 
 // TestQuiet: a follower writes nothing when it starts, serves reads, and ends.
 func TestQuiet(t *testing.T) {
+	t.Parallel()
 	p := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}, Controllers: []string{"-*"}})
 	head := func() (h replication.Head) {
 		t.Helper()

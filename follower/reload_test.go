@@ -13,11 +13,13 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/await"
 )
 
 // TestReload: a server and its follower read their encryption configurations again when the files change, and go over
 // to another key. The copy of the follower can then be read with that key alone.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	dirs := map[string]string{}
 	write := func(name string, keys ...string) {
 		t.Helper()
@@ -59,7 +61,7 @@ resources:
 	f := server("follower", following(p.RESTConfig(), copied))
 	for name, s := range map[string]*tidemark.Server{"primary": p, "follower": f} {
 		write(name, "b", "a")
-		waitFor(t, "the "+name+" has the new key", func() bool { return reloads(s) == "1" })
+		await.True(t, "the "+name+" has the new key", func() bool { return reloads(s) == "1" })
 	}
 	again, err := secrets.Update(t.Context(), made, metav1.UpdateOptions{})
 	must(t, err)
@@ -70,7 +72,7 @@ resources:
 	must(t, err)
 	for name, s := range map[string]*tidemark.Server{"primary": p, "follower": f} {
 		write(name, "b")
-		waitFor(t, "the "+name+" has the new key alone", func() bool { return reloads(s) == "2" })
+		await.True(t, "the "+name+" has the new key alone", func() bool { return reloads(s) == "2" })
 	}
 	must(t, f.Close())
 	f = server("follower", following(p.RESTConfig(), copied))

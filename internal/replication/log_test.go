@@ -10,15 +10,20 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/inprocess"
 	"github.com/tidemark-dev/tidemark/internal/replication"
 	"github.com/tidemark-dev/tidemark/internal/serverclient"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // stored returns a store with an object.
@@ -148,33 +153,144 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// inProcess returns a client of a handler without sockets, for bubbles.
+func inProcess(t *testing.T, h http.Handler) *serverclient.Client {
+	t.Helper()
+	s := &inprocess.Server{Handler: h}
+	t.Cleanup(s.Stop)
+	return &serverclient.Client{HTTP: &http.Client{Transport: s.Transport(t.Context(), nil)}, URL: "https://server"}
+}
+
 // TestAway: a follower that has never reached its server says why, and does not wait for a stream.
 func TestAway(t *testing.T) {
-	s := httptest.NewServer(http.NotFoundHandler())
-	client := &serverclient.Client{HTTP: s.Client(), URL: s.URL}
-	s.Close()
-	l := replication.NewLog(client, emptyLog(t), 0, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(t.Context())
-	following := make(chan struct{})
-	go func() {
-		defer close(following)
-		for range l.Follow(ctx, 0) {
-		}
-	}()
-	defer func() { cancel(); <-following }()
-	for {
+	synctest.Test(t, func(t *testing.T) {
+		s := &inprocess.Server{Handler: http.NotFoundHandler()}
+		s.Stop()
+		client := &serverclient.Client{HTTP: &http.Client{Transport: s.Transport(t.Context(), nil)}, URL: "https://server"}
+		l := replication.NewLog(client, emptyLog(t), 0, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		var following sync.WaitGroup
+		following.Go(func() {
+			for range l.Follow(ctx, 0) {
+			}
+		})
+		synctest.Wait() // it has tried
+		began := time.Now()
 		_, err := l.Head(t.Context())
-		if down := (*store.UnavailableError)(nil); !errors.As(err, &down) {
-			t.Fatalf("got %v", err)
+		if down := (*store.UnavailableError)(nil); !errors.As(err, &down) || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("got %v", err)
 		}
-		if strings.Contains(err.Error(), "connection refused") {
-			break
+		if _, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{{Collection: "pods", Key: "ns/b", Value: []byte(`""`), RevisionAt: 1}}}); errors.Is(err, store.ErrUnknown) || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("a transaction: %v", err)
 		}
-	}
-	if _, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{{Collection: "pods", Key: "ns/b", Value: []byte(`""`), RevisionAt: 1}}}); errors.Is(err, store.ErrUnknown) || !strings.Contains(err.Error(), "connection refused") {
-		t.Errorf("a transaction: %v", err)
-	}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the requests waited for %v", took)
+		}
+		cancel()
+		following.Wait()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
+
+// TestNoStream: a follower that gets no changes loads its copy as it is, and its log has the reason.
+func TestNoStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stored(t)
+		all := handler(s)
+		client := inProcess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/changes") {
+				w.WriteHeader(http.StatusTooManyRequests)
+				_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as many followers as it may have","reason":"TooManyRequests","code":429}`)
+				return
+			}
+			all.ServeHTTP(w, r)
+		}))
+		copied := emptyLog(t)
+		if err := copied.Append(t.Context(), []store.Entry{{Collection: "pods", Key: "ns/a", Revision: 1, Object: &store.Object{Key: "ns/a", Held: []byte(`"1"`), Created: 1, Modified: 1, RevisionAt: 1}}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		write(t, s, "ns/later")
+		var text bytes.Buffer
+		l := replication.NewLog(client, copied, 1, slog.New(slog.NewTextHandler(&text, nil)))
+		var loaded []string
+		if _, err := l.Load(t.Context(), func(collection string, o *store.Object) error {
+			loaded = append(loaded, collection+" "+o.Key)
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if got := fmt.Sprint(loaded); got != "[pods ns/a]" {
+			t.Errorf("loaded %s", got)
+		}
+		if !strings.Contains(text.String(), "as many followers as it may have") {
+			t.Errorf("the log has no reason:\n%s", &text)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSlowLink: a message that takes longer than the longest silence arrives.
+func TestSlowLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stored(t)
+		client := inProcess(t, handler(s))
+		client.HTTP.Transport = changed{client.HTTP.Transport, func(from io.Reader, p []byte) (int, error) {
+			n, err := from.Read(p)
+			time.Sleep(time.Duration(n) * time.Second / (75 << 10)) // 75 KiB/s
+			return n, err
+		}}
+		l := replication.NewLog(client, emptyLog(t), 0, slog.New(slog.DiscardHandler))
+		var began time.Time
+		var large store.Revision
+		for b, err := range l.Follow(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if large > 0 && b.Through >= large {
+				break
+			}
+			if large == 0 {
+				began = time.Now()
+				made, err := s.Commit(t.Context(), store.Write{Collection: "pods", Key: "ns/large", Value: []byte(`"` + strings.Repeat(" ", 1_000_000) + `"`), RevisionAt: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				large = made.Modified
+			}
+		}
+		if took := time.Since(began); took < 12*time.Second || took > 15*time.Second {
+			t.Errorf("the message took %v, want about 13 s", took)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A changed transport changes the bodies of answers.
+type changed struct {
+	http.RoundTripper
+	read func(from io.Reader, p []byte) (int, error)
+}
+
+func (c changed) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := c.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = changedBody{answer.Body, c}
+	}
+	return answer, err
+}
+
+type changedBody struct {
+	io.ReadCloser
+	by changed
+}
+
+func (b changedBody) Read(p []byte) (int, error) { return b.by.read(b.ReadCloser, p) }
 
 // TestEnd: the server ends each stream some time. The follower goes on with another one, and stays connected.
 func TestEnd(t *testing.T) {
@@ -229,11 +345,15 @@ func TestWhole(t *testing.T) {
 	s := stored(t)
 	l := follow(t, handler(s), emptyLog(t), slog.New(slog.DiscardHandler))
 	type span struct{ first, last store.Revision }
+	transactions := 2
+	if tier.IsFull(t) {
+		transactions = 5
+	}
 	made := make(chan []span, 1)
 	go func() {
 		var all []span
 		defer func() { made <- all }()
-		for i := range 5 {
+		for i := range transactions {
 			txn := new(store.Txn)
 			for n := range 600 + 100*i {
 				txn.Writes = append(txn.Writes, store.Write{Collection: "pods", Key: fmt.Sprintf("ns/%d-%d", i, n), Value: []byte(`"` + strings.Repeat(" ", 3000) + `"`), RevisionAt: 1})
