@@ -24,7 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/go-logr/logr"
+
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // start starts a server in the bubble of the test.
@@ -51,6 +53,7 @@ func run(t *testing.T, test func(t *testing.T)) {
 
 // TestInformer runs an informer with a work queue for a day: relists, resyncs, watches that end.
 func TestInformer(t *testing.T) {
+	tier.Full(t)
 	run(t, func(t *testing.T) {
 		clients := kubernetes.NewForConfigOrDie(start(t).RESTConfig())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -98,6 +101,7 @@ func TestInformer(t *testing.T) {
 
 // TestLeaderElection stops a leader without a release: the other candidate leads when the lease has expired.
 func TestLeaderElection(t *testing.T) {
+	tier.Full(t)
 	run(t, func(t *testing.T) {
 		c := start(t).RESTConfig()
 		var leader atomic.Value
@@ -176,6 +180,7 @@ func manage(t *testing.T, c *rest.Config, r *hourly) client.Client {
 
 // TestManager runs a manager whose reconciler returns RequeueAfter: an hour.
 func TestManager(t *testing.T) {
+	tier.Full(t)
 	run(t, func(t *testing.T) {
 		r := new(hourly)
 		c := manage(t, start(t).RESTConfig(), r)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 	"github.com/tidemark-dev/tidemark/tidemarktest/kube"
 	"github.com/tidemark-dev/tidemark/tidemarktest/nethttp"
@@ -26,6 +27,7 @@ import (
 // TestHost: the clusters of tidemarktest are worlds of a server in the process of the test, which works
 // in a bubble, too.
 func TestHost(t *testing.T) {
+	tier.Full(t)
 	run(t, func(t *testing.T) {
 		world := &tidemarktest.World{
 			Host:              start(t).Host(),
@@ -75,6 +77,7 @@ func TestHost(t *testing.T) {
 
 // TestHourly: a test with a manager that ends at any moment leaves nothing behind in the bubble.
 func TestHourly(t *testing.T) {
+	tier.Full(t)
 	for name, lasts := range map[string]time.Duration{"at once": 0, "after a minute": time.Minute, "after hours": 150 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
@@ -126,6 +129,7 @@ func (w *wrong) end(want string) {
 
 // TestWrongHost: the messages say what is wrong with the server, or with how the test uses it.
 func TestWrongHost(t *testing.T) {
+	tier.Full(t)
 	run(t, func(t *testing.T) {
 		w := &wrong{T: t}
 		tidemarktest.Start(w)
@@ -155,6 +159,7 @@ func TestWrongHost(t *testing.T) {
 
 // TestSearchReads: a run has not ended while its controller reads. One that polls without end ends nonetheless.
 func TestSearchReads(t *testing.T) {
+	tier.Full(t)
 	for name, polls := range map[string]bool{"reads": false, "polls": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {

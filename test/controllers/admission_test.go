@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -155,6 +156,7 @@ func operator(t *testing.T, ctx context.Context, s servers.Server) {
 // TestAdmission: the webhooks of an operator that controller-runtime built default and validate, on
 // create, update, patch, apply, scale, delete and dry-run.
 func TestAdmission(t *testing.T) {
+	tier.Full(t)
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		t.Cleanup(cancel)

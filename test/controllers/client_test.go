@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -85,6 +86,7 @@ func (b *bed) again(o client.Object) {
 
 // TestPatches: what the patch helpers make of an object, and who loses.
 func TestPatches(t *testing.T) {
+	tier.Full(t)
 	on(t, func(b *bed) {
 		cm := b.configMap("a", map[string]string{"k": "1", "l": "1"})
 		b.must(b.c.Create(b.ctx, cm))
@@ -138,6 +140,7 @@ func TestPatches(t *testing.T) {
 
 // TestApply: server-side apply by typed configurations.
 func TestApply(t *testing.T) {
+	tier.Full(t)
 	on(t, func(b *bed) {
 		config := func(data map[string]string) *corev1apply.ConfigMapApplyConfiguration {
 			return corev1apply.ConfigMap("a", b.namespace).WithData(data)
@@ -177,6 +180,7 @@ func TestApply(t *testing.T) {
 
 // TestCreateOrUpdate: what controllers do most of the time.
 func TestCreateOrUpdate(t *testing.T) {
+	tier.Full(t)
 	type function func(context.Context, client.Client, client.Object, controllerutil.MutateFn) (controllerutil.OperationResult, error)
 	for name, put := range map[string]function{"CreateOrUpdate": controllerutil.CreateOrUpdate, "CreateOrPatch": controllerutil.CreateOrPatch} {
 		t.Run(name, func(t *testing.T) {
@@ -211,6 +215,7 @@ func TestCreateOrUpdate(t *testing.T) {
 
 // TestStatus: the status and the rest do not touch each other.
 func TestStatus(t *testing.T) {
+	tier.Full(t)
 	on(t, func(b *bed) {
 		d := b.deployment("d")
 		d.Status.Replicas = 9
@@ -239,6 +244,7 @@ func TestStatus(t *testing.T) {
 
 // TestSubresources: those whose bodies are of another kind.
 func TestSubresources(t *testing.T) {
+	tier.Full(t)
 	on(t, func(b *bed) {
 		d := b.deployment("d")
 		b.must(b.c.Create(b.ctx, d))
@@ -260,6 +266,7 @@ func TestSubresources(t *testing.T) {
 
 // TestFinalizers: an object goes when the last of its finalizers does.
 func TestFinalizers(t *testing.T) {
+	tier.Full(t)
 	on(t, func(b *bed) {
 		cm := b.configMap("a", nil)
 		controllerutil.AddFinalizer(cm, "example.com/one")
@@ -291,6 +298,7 @@ func TestFinalizers(t *testing.T) {
 
 // TestOwners: helpers write owner references, and they are kept as they are.
 func TestOwners(t *testing.T) {
+	tier.Full(t)
 	on(t, func(b *bed) {
 		owner, other, child := b.configMap("owner", nil), b.configMap("other", nil), b.configMap("child", nil)
 		b.must(b.c.Create(b.ctx, owner))
@@ -316,6 +324,7 @@ func TestOwners(t *testing.T) {
 
 // TestWrappers: clients that run dry, that are strict, that have a name.
 func TestWrappers(t *testing.T) {
+	tier.Full(t)
 	on(t, func(b *bed) {
 		dry := client.NewDryRunClient(b.c)
 		cm := b.configMap("a", map[string]string{"k": "1"})

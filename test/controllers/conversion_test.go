@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -167,6 +168,7 @@ func (h *harbour) is(name, from, to string, cars int64) {
 // TestConversion: objects are written, read, listed and watched in either version, and
 // a webhook server of controller-runtime converts them, whichever version is stored.
 func TestConversion(t *testing.T) {
+	tier.Full(t)
 	inHarbour(t, func(h *harbour) {
 		w, err := h.c.Watch(h.ctx, &ferryList{}, client.InNamespace(h.namespace))
 		h.must(err)
@@ -279,6 +281,7 @@ func failure(err error) string {
 // TestConversionFails: if the webhook refuses a conversion, or another server answers in its
 // place, the error names the cause. Requests without conversion still work.
 func TestConversionFails(t *testing.T) {
+	tier.Full(t)
 	const failed = "conversion webhook for " + ferryGroup + "/v1, Kind=Ferry failed: "
 	inHarbour(t, func(h *harbour) {
 		h.must(h.c.Create(h.ctx, h.older("a", "kiel-oslo", 1)))

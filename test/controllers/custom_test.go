@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -145,6 +146,7 @@ func (c *captain) Reconcile(ctx context.Context, request reconcile.Request) (rec
 // TestCustomManager: envtest installs a definition, and a manager reconciles objects of
 // it as a Go type.
 func TestCustomManager(t *testing.T) {
+	tier.Full(t)
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		ctx, cancel := context.WithCancel(t.Context())
 		installed, err := envtest.InstallCRDs(s.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{shipDefinition()}})

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -100,6 +101,7 @@ func (b *bed) await(list client.ObjectList, what string, holds func() bool) {
 
 // TestManager: controllers restore the desired state after any change to their objects.
 func TestManager(t *testing.T) {
+	tier.Full(t)
 	on(t, func(b *bed) {
 		b.startManager()
 		const n = 12

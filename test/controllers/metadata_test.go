@@ -12,11 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // TestMetadataCache has controller-runtime's cache hold metadata alone, as operators do
 // that look after many objects: it fills, finds by label, and follows changes.
 func TestMetadataCache(t *testing.T) {
+	tier.Full(t)
 	on(t, func(b *bed) {
 		for i := range 5 {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: fmt.Sprint("m", i), Labels: map[string]string{"odd": fmt.Sprint(i%2 == 1)}}}

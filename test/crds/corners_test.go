@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -100,6 +101,7 @@ const merged = "application/merge-patch+json"
 // TestStatusDefaultIsNotChecked: the status that a schema has for new objects is theirs
 // from the first read on, but rules at creation do not see it, nor do limits.
 func TestStatusDefaultIsNotChecked(t *testing.T) {
+	tier.Full(t)
 	corners(t, func(c *corner) {
 		c.define(`{"type":"object","x-kubernetes-validations":[{"rule":"!has(self.status)"}],"properties":{
 			"spec":{"type":"object"},"status":{"type":"object","default":{},"maxProperties":0,"properties":{"p":{"type":"string","default":"x"}}}}}`, true)
@@ -114,6 +116,7 @@ func TestStatusDefaultIsNotChecked(t *testing.T) {
 // TestRulesCompareMetadata: a rule that compares an object as a whole sees all of its
 // metadata.
 func TestRulesCompareMetadata(t *testing.T) {
+	tier.Full(t)
 	for _, rule := range []string{"self == oldSelf", "self.metadata == oldSelf.metadata"} {
 		corners(t, func(c *corner) {
 			c.define(fmt.Sprintf(`{"type":"object","x-kubernetes-validations":[{"rule":%q,"message":"changed"}],"properties":{"spec":{"type":"object","properties":{"n":{"type":"integer"}}}}}`, rule), false)
@@ -132,6 +135,7 @@ func TestRulesCompareMetadata(t *testing.T) {
 // TestOldEmbeddedMetadata: objects that were stored before one of their members became an
 // embedded resource can be read. Invalid metadata in that member is dropped.
 func TestOldEmbeddedMetadata(t *testing.T) {
+	tier.Full(t)
 	corners(t, func(c *corner) {
 		c.define(`{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`, false)
 		c.must(http.StatusCreated, request{"POST", c.things, "", c.object("a", `{"spec":{"inner":{"apiVersion":1,"kind":{"x":1},"metadata":{"name":5,"labels":{"a":1,"b":"c"},"annotations":[],"what":1},"x":1}}}`)})
@@ -161,6 +165,7 @@ func TestOldEmbeddedMetadata(t *testing.T) {
 // defaults of the stored version only. A write in that version applies its own defaults too,
 // even an empty patch.
 func TestDefaultsOfOtherVersion(t *testing.T) {
+	tier.Full(t)
 	corners(t, func(c *corner) {
 		body := c.body(`{"type":"object","properties":{"spec":{"type":"object","properties":{"m":{"type":"integer","default":3},"n":{"type":"integer"}}}}}`, false)
 		second := clone(body["spec"].(tree)["versions"].([]any)[0].(tree))
@@ -200,6 +205,7 @@ func TestDefaultsOfOtherVersion(t *testing.T) {
 // TestToleratedIsTold: answers mention tolerated old errors of an object: on updates of the
 // object, on updates of its status, and on requests that are refused for another reason.
 func TestToleratedIsTold(t *testing.T) {
+	tier.Full(t)
 	corners(t, func(c *corner) {
 		schema := func(rule string) string {
 			return fmt.Sprintf(`{"type":"object","properties":{"spec":{"type":"object","properties":{"n":{"type":"integer"%s},"m":{"type":"integer","maximum":5}}},"status":{"type":"object","properties":{"x":{"type":"integer","maximum":5}}}}}`, rule)
@@ -229,6 +235,7 @@ func TestToleratedIsTold(t *testing.T) {
 // TestListSaysContinue: a list of custom resources says that it does not go on, which
 // others leave out.
 func TestListSaysContinue(t *testing.T) {
+	tier.Full(t)
 	corners(t, func(c *corner) {
 		c.define(`{"type":"object"}`, false)
 		for n := range 3 {
@@ -247,6 +254,7 @@ func TestListSaysContinue(t *testing.T) {
 // TestWholeIsNotTolerated: what a rule finds wrong in an object as a whole is refused
 // with the next write, even one of nothing: each write changes its metadata.
 func TestWholeIsNotTolerated(t *testing.T) {
+	tier.Full(t)
 	corners(t, func(c *corner) {
 		c.define(`{"type":"object","properties":{"spec":{"type":"object"}}}`, false)
 		c.must(http.StatusCreated, request{"POST", c.things, "", c.object("a", `{}`)})

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // ruled returns the schema of objects with one member that has rules.
@@ -85,6 +87,7 @@ var hostileDefinitions = []struct{ name, schema, want string }{
 // TestHostileDefinitions: rules that may cost too much are refused with the definition,
 // in the same words everywhere.
 func TestHostileDefinitions(t *testing.T) {
+	tier.Full(t)
 	for _, h := range hostileDefinitions {
 		t.Run(h.name, func(t *testing.T) {
 			first := ""
@@ -156,6 +159,7 @@ const maxAllocated = 1 << 30
 // TestHostileObjects: rules end within their budget, with the same words everywhere,
 // and others are answered meanwhile.
 func TestHostileObjects(t *testing.T) {
+	tier.Full(t)
 	for _, h := range hostileObjects {
 		t.Run(h.name, func(t *testing.T) {
 			first := ""
@@ -186,6 +190,7 @@ func TestHostileObjects(t *testing.T) {
 // TestHostileTime: a write whose rules take longer than it may is over then, and did
 // nothing.
 func TestHostileTime(t *testing.T) {
+	tier.Full(t)
 	corners(t, func(c *corner) {
 		c.define(ruled(`{"type":"array","maxItems":400000,"items":{"type":"integer"}}`, said("!self.exists(x, x == -1)")), false)
 		o := c.object("a", `{}`)

@@ -8,12 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // TestOthersLikePeer defines what others define on Tidemark and on kube-apiserver, and
 // sends both the same objects, least ones, full ones and broken ones: both say the same
 // of them, and store the same.
 func TestOthersLikePeer(t *testing.T) {
+	tier.Full(t)
 	b, r := newBoth(t), random(t)
 	for _, d := range corpus(t) {
 		t.Run(d.name, func(t *testing.T) {
@@ -30,6 +33,7 @@ func TestOthersLikePeer(t *testing.T) {
 // TestRichLikePeer does the same with a definition that has something of everything,
 // and with more writes.
 func TestRichLikePeer(t *testing.T) {
+	tier.Full(t)
 	text, err := os.ReadFile("testdata/rich.json")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -178,6 +179,7 @@ func (d *tried) redefine(t testing.TB) {
 // the libraries make of them one after the other: at creation, at updates, when they
 // are read, and when they were stored by another schema.
 func TestLikeLibraries(t *testing.T) {
+	tier.Full(t)
 	r := schemas{Rand: random(t), defaults: .15}
 	s := newSender(t, servers.Quick(servers.Start(t).RESTConfig()))
 	right := 0

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -40,6 +41,7 @@ const shownDefinitions = `[
 // TestOpenAPILikeLibraries compares the documents of custom groups with those that
 // the builder of apiextensions-apiserver makes, as kube-apiserver shows them.
 func TestOpenAPILikeLibraries(t *testing.T) {
+	tier.Full(t)
 	s := newSender(t, servers.Quick(servers.Start(t).RESTConfig()))
 	var shown []tree
 	if err := json.Unmarshal([]byte(shownDefinitions), &shown); err != nil {

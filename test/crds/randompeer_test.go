@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 var peerSchemas = flag.Int("peerschemas", 12, "how many random definitions are compared with kube-apiserver, each in two versions")
@@ -13,6 +15,7 @@ var peerSchemas = flag.Int("peerschemas", 12, "how many random definitions are c
 // TestRandomLikePeer: definitions at random, of two versions that differ, and objects of
 // them, written and read in either: both servers say the same, and store the same.
 func TestRandomLikePeer(t *testing.T) {
+	tier.Full(t)
 	b := newBoth(t)
 	r := schemas{Rand: random(t), defaults: .15}
 	for n := range *peerSchemas {

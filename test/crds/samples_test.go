@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -76,6 +77,7 @@ func (a answer) said() string {
 // TestSamplesAreStored: what projects show as samples is stored as it was written, but
 // for what kube-apiserver refuses of it too, in the same words.
 func TestSamplesAreStored(t *testing.T) {
+	tier.Full(t)
 	text, err := os.ReadFile(refusals)
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +145,7 @@ func missing(v, in any, path string) string {
 
 // TestSamplesLikePeer: kube-apiserver makes the same of them.
 func TestSamplesLikePeer(t *testing.T) {
+	tier.Full(t)
 	b := newBoth(t)
 	refused := map[int]string{}
 	bySample(t, func(t *testing.T, d *definition, each func(func(n int, path string, o tree))) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/discovery"
 	explain "k8s.io/kubectl/pkg/explain/v2"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -20,6 +21,7 @@ func escape(name string) string {
 // TestOthersAreServed: what others define is accepted, objects can be made of it at
 // once, and kubectl explains each field of it.
 func TestOthersAreServed(t *testing.T) {
+	tier.Full(t)
 	config := servers.Quick(servers.Start(t).RESTConfig())
 	s, r := newSender(t, config), maker{Rand: random(t)}
 	documents := discovery.NewDiscoveryClientForConfigOrDie(config).OpenAPIV3()

@@ -17,6 +17,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	karpenterv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -109,6 +110,7 @@ func asTree(t *testing.T, o client.Object) tree {
 // TestGoTypesRoundTrip: the generated Go types of six projects, filled with their
 // samples and at random, come back as they were sent.
 func TestGoTypesRoundTrip(t *testing.T) {
+	tier.Full(t)
 	r, known := random(t), typed(t)
 	if err := apiextensionsv1.AddToScheme(known); err != nil {
 		t.Fatal(err)

@@ -30,6 +30,7 @@ import (
 	yamls "sigs.k8s.io/yaml"
 
 	"github.com/tidemark-dev/tidemark/internal/freeport"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -217,6 +218,7 @@ func namespace(name string, labels map[string]string) *corev1.Namespace {
 
 // TestGatekeeper: Gatekeeper's own manifests, webhooks, templates, mutators and generated policies.
 func TestGatekeeper(t *testing.T) {
+	tier.Full(t)
 	program, dir := build(t)
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -96,6 +97,7 @@ func plain(v any) any {
 
 // TestChartIsManifests: the chart with its own values has the objects of the plain manifests.
 func TestChartIsManifests(t *testing.T) {
+	tier.Full(t)
 	got := mustTemplate(t, nil)
 	config := got["ConfigMap"]["data"].(values)["tidemark.yaml"].(string)
 	delete(got, "ConfigMap")
@@ -147,6 +149,7 @@ func asJSON(t *testing.T, v any) string {
 
 // TestChartValues renders the chart with each of its values changed, and with values that it refuses.
 func TestChartValues(t *testing.T) {
+	tier.Full(t)
 	if l := (&action.Lint{Strict: true, KubeVersion: version}).Run([]string{filepath.Join(deployed, "helm/tidemark")}, nil); len(l.Errors) > 0 {
 		t.Errorf("helm lint: %v", l.Errors)
 	}
@@ -197,6 +200,7 @@ func TestChartValues(t *testing.T) {
 // TestChartRelease installs, upgrades and uninstalls the chart in a namespace with the Pod Security Standard restricted,
 // which its Pod satisfies. Another configuration makes another Pod.
 func TestChartRelease(t *testing.T) {
+	tier.Full(t)
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		h := newHelm(t, s)
 		chart, err := loader.Load(filepath.Join(deployed, "helm/tidemark"))

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -147,6 +148,7 @@ func (h *helmIn) history() []string {
 // TestRelease installs, upgrades, rolls back and uninstalls: by server-side apply,
 // and by patches that Helm makes itself.
 func TestRelease(t *testing.T) {
+	tier.Full(t)
 	for name, serverSide := range map[string]bool{"server-side": true, "client-side": false} {
 		t.Run(name, func(t *testing.T) {
 			servers.Each(t, func(t *testing.T, s servers.Server) { testRelease(newHelm(t, s), serverSide) })
@@ -238,6 +240,7 @@ func (h *helmIn) checkUpgraded() {
 // TestConflict: an upgrade by server-side apply takes over fields of another manager only
 // with force.
 func TestConflict(t *testing.T) {
+	tier.Full(t)
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		h := newHelm(t, s)
 		h.must(h.install(true))
@@ -258,6 +261,7 @@ func TestConflict(t *testing.T) {
 // TestMigration: a release that was installed by patches goes on by server-side
 // apply; what Helm owned as an updater it owns as an applier.
 func TestMigration(t *testing.T) {
+	tier.Full(t)
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		h := newHelm(t, s)
 		h.must(h.install(false))

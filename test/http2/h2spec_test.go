@@ -16,11 +16,13 @@ import (
 	"github.com/summerwind/h2spec/config"
 
 	"github.com/tidemark-dev/tidemark/internal/http2"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // TestConformance runs h2spec, strict, against a server whose handler reads the
 // body before it answers.
 func TestConformance(t *testing.T) {
+	tier.Full(t)
 	s := &http2.Server{
 		MaxStreams: 100, HeaderBytes: 1 << 20, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
 		Log: slog.New(slog.DiscardHandler),

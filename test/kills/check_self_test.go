@@ -3,10 +3,13 @@ package kills
 import (
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // TestCheck: the checks find each violation that is planted into a right history.
 func TestCheck(t *testing.T) {
+	tier.Full(t)
 	const key = namePrefix + "0"
 	for _, row := range []struct {
 		name  string

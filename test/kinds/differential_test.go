@@ -20,6 +20,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -30,6 +31,7 @@ var objects = flag.Int("objects", 60, "how many objects of each kind the differe
 // an object with as many fields as possible. The file is named after the resource, with a
 // suffix after a dot if the resource has several.
 func TestKindsLikePeer(t *testing.T) {
+	tier.Full(t)
 	servers.Peer(t, func(t *testing.T, s servers.Server) {
 		both := [2]sender{newSender(t, servers.Quick(s.Config))}
 		both[1] = newSender(t, lone(t, both[0]))

@@ -22,6 +22,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -42,6 +43,7 @@ var record = flag.String("record", "", "a file of requests, {\"do\":...,\"body\"
 
 // TestRecord makes the record longer.
 func TestRecord(t *testing.T) {
+	tier.Full(t)
 	if *record == "" {
 		t.Skip("nothing to record")
 	}
@@ -87,6 +89,7 @@ func TestRecord(t *testing.T) {
 // TestRecorded sends the recorded requests in their order. A request that is marked as
 // differing must differ; otherwise the mark is out of date.
 func TestRecorded(t *testing.T) {
+	tier.Full(t)
 	compare := func(t *testing.T, s servers.Server) {
 		client, err := rest.HTTPClientFor(s.Config)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -89,6 +90,7 @@ func (s *target) run(t *testing.T, namespace string, b batch) []answer {
 
 // TestPoliciesLikePeer compares all answers with those of a kube-apiserver.
 func TestPoliciesLikePeer(t *testing.T) {
+	tier.Full(t)
 	servers.Peer(t, func(t *testing.T, s servers.Server) {
 		g := &generator{testrand.New(t), s.Namespace + "-p"}
 		peer := newTarget(t, "kube-apiserver", servers.Quick(s.Config), true)
@@ -222,6 +224,7 @@ func (c *tally) report(t *testing.T) {
 // TestRecordedPolicies compares answers with those that a kube-apiserver gave to the same policies
 // and requests. They are recorded with -record, and anew when the generator changes.
 func TestRecordedPolicies(t *testing.T) {
+	tier.Full(t)
 	path := filepath.Join("testdata", "decisions.json.gz")
 	g := &generator{rand.New(rand.NewPCG(recordedSeed, 0)), "policies-recorded"}
 	if *record {
