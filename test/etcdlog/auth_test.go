@@ -29,8 +29,10 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/etcdstore"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // guarded is a cluster with authentication: the common name of a client certificate is a user of etcd.
@@ -132,6 +134,7 @@ func (g *guarded) put(t testing.TB, key string) store.Revision {
 
 // TestAuth: a log whose user may access the prefix alone does all that a log does.
 func TestAuth(t *testing.T) {
+	tier.Full(t)
 	for _, user := range []string{"root", limited, objects} {
 		t.Run(user, func(t *testing.T) { testAuth(t, startGuarded(t, 1, nil), user) })
 	}
@@ -193,6 +196,7 @@ func TestAuthOutdated(t *testing.T) {
 // TestAuthChanges: while an administrator changes users, and switches authentication off and on, each write is made,
 // reads are answered, and the follower sees all.
 func TestAuthChanges(t *testing.T) {
+	tier.Full(t)
 	g := startGuarded(t, 3, nil)
 	l := g.open(t, limited, func(o *etcdlog.Options) {
 		o.TTL = func(string) time.Duration { return time.Hour }
@@ -277,7 +281,7 @@ func TestAuthCompaction(t *testing.T) {
 	}
 	l := g.open(t, objects, often)
 	first := propose(t, l, put("pods", "a", "one", 0))
-	until(t, "the log says what is missing", func() bool {
+	await.True(t, "the log says what is missing", func() bool {
 		return strings.Contains(log.String(), "needs a role with readwrite on the key compact_rev_key") ||
 			strings.Contains(log.String(), "compacts for users with its role root alone")
 	})
@@ -285,7 +289,7 @@ func TestAuthCompaction(t *testing.T) {
 		g.open(t, user, func(o *etcdlog.Options) { o.CompactionInterval = 100 * time.Millisecond })
 	}
 	last := first
-	until(t, "the history begins later", func() bool {
+	await.True(t, "the history begins later", func() bool {
 		last = propose(t, l, put("pods", "a", "more", last))
 		for _, err := range l.ObjectsAt(t.Context(), "pods", first, "", "") {
 			if expired := (*store.ExpiredError)(nil); errors.As(err, &expired) {
@@ -334,7 +338,7 @@ func TestAuthMayNotCompact(t *testing.T) {
 		}
 		return answer.Kvs[0].Version
 	}
-	until(t, "the log has tried to compact", func() bool { return k.asked.Load() > 5 })
+	await.True(t, "the log has tried to compact", func() bool { return k.asked.Load() > 5 })
 	if n := turns(); n != 0 {
 		t.Errorf("the log has taken %d turns", n)
 	}
@@ -343,7 +347,7 @@ func TestAuthMayNotCompact(t *testing.T) {
 	}
 	k.script([]step{outdated, outdated}, nil)
 	k.root.Store(true)
-	until(t, "the log compacts", func() bool { return turns() > 2 })
+	await.True(t, "the log compacts", func() bool { return turns() > 2 })
 	if n := strings.Count(log.String(), "etcd was not compacted"); n != 1 {
 		t.Errorf("the log says %d times that etcd was not compacted:\n%s", n, log)
 	}
@@ -374,7 +378,7 @@ func TestAuthFull(t *testing.T) {
 		propose(t, l, del("pods", fmt.Sprint(i), r))
 	}
 	makeSpace(t, g.root)
-	until(t, "the database has space", func() bool { return !l.Usage().Full })
+	await.True(t, "the database has space", func() bool { return !l.Usage().Full })
 	propose(t, l, put("pods", "a", "one", 0))
 	if n := strings.Count(log.String(), "the size of etcd's database is unknown"); n > 1 { // some releases report it
 		t.Errorf("the log says %d times that the size is unknown:\n%s", n, log)
@@ -453,8 +457,8 @@ func TestAuthServers(t *testing.T) {
 		}
 		return *l.Spec.HolderIdentity
 	}
-	until(t, "a server leads", func() bool { return lead() != "" })
-	until(t, "both servers have a Lease", func() bool {
+	await.True(t, "a server leads", func() bool { return lead() != "" })
+	await.True(t, "both servers have a Lease", func() bool {
 		all, err := client.CoordinationV1().Leases("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=tidemark"})
 		must(t, err)
 		return len(all.Items) == 2
@@ -488,6 +492,7 @@ func TestAuthServers(t *testing.T) {
 
 // TestAuthMigrate: a limited user migrates from etcd, and compares etcd with a directory.
 func TestAuthMigrate(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	m := newMigrated(t)
 	g := startGuarded(t, 1, nil)

@@ -14,6 +14,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
@@ -285,7 +286,7 @@ func TestBlockOfStuckMember(t *testing.T) {
 			t.Errorf("the first reader has %d changes", n)
 		}
 	}()
-	until(t, "its watch hangs", g.hangs.Load)
+	await.True(t, "its watch hangs", g.hangs.Load)
 	cancel()
 	<-done
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

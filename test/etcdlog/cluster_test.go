@@ -17,6 +17,7 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/freeport"
 )
 
@@ -92,11 +93,13 @@ func (c *cluster) startAll(t testing.TB) {
 // start starts a stopped member, and waits until it is ready.
 func (m *member) start(t testing.TB) {
 	t.Helper()
-	e, err := embed.StartEtcd(m.config())
+	var e *embed.Etcd
+	var err error
 	// A child process that another test starts may have the old listener for a moment.
-	for begin := time.Now(); errors.Is(err, syscall.EADDRINUSE) && time.Since(begin) < 10*time.Second; e, err = embed.StartEtcd(m.config()) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	await.True(t, "the address of the member", func() bool {
+		e, err = embed.StartEtcd(m.config())
+		return !errors.Is(err, syscall.EADDRINUSE)
+	})
 	if err != nil {
 		t.Errorf("start etcd: %v", err)
 		return
@@ -134,16 +137,16 @@ func (c *cluster) servers() []string {
 // leader returns the member that leads.
 func (c *cluster) leader(t testing.TB) *member {
 	t.Helper()
-	for range 500 {
+	var leader *member
+	await.True(t, "a leader of the cluster", func() bool {
 		for _, m := range c.members {
 			if m.etcd != nil && m.etcd.Server.Leader() == m.etcd.Server.MemberID() {
-				return m
+				leader = m
 			}
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the cluster has no leader")
-	return nil
+		return leader != nil
+	})
+	return leader
 }
 
 // proxy forwards connections to an address, until it is cut.

@@ -15,8 +15,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // direct puts a key without the log.
@@ -41,19 +43,17 @@ func compact(t testing.TB, m *member, at store.Revision) {
 func waitForFences(t *testing.T, m *member, n int64) {
 	t.Helper()
 	fences := &pb.RangeRequest{Key: []byte(prefix + "/tidemark.dev/guards/.fences/"), RangeEnd: []byte(prefix + "/tidemark.dev/guards/.fences0"), CountOnly: true}
-	for t.Context().Err() == nil {
+	await.True(t, "fences", func() bool {
 		found, err := m.etcd.Server.Range(t.Context(), fences)
 		must(t, err)
-		if found.Count >= n {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return found.Count >= n
+	})
 }
 
 // TestUnknown loses the answers of transactions that are made: each is made once, and reported at its
 // revision. Of a deletion, it stays unknown who made it.
 func TestUnknown(t *testing.T) {
+	tier.Full(t)
 	c := startCluster(t, 1, nil)
 	l := open(t, c, nil)
 	_, b := load(t, l)
@@ -95,6 +95,7 @@ func TestUnknown(t *testing.T) {
 // TestDeletedOnce loses the answers of two deletions of one version. One of them is made, and it cannot be
 // known which: so at most one is reported as made.
 func TestDeletedOnce(t *testing.T) {
+	tier.Full(t)
 	c := startCluster(t, 1, nil)
 	l := open(t, c, nil)
 	_, b := load(t, l)
@@ -196,6 +197,7 @@ func TestForeignFence(t *testing.T) {
 
 // TestLeaderKill kills the leader of three members under writes.
 func TestLeaderKill(t *testing.T) {
+	tier.Full(t)
 	c := startCluster(t, 3, nil)
 	l := open(t, c, nil)
 	_, b := load(t, l)
@@ -239,6 +241,7 @@ func TestLeaderKill(t *testing.T) {
 
 // TestMemberGone follows through the loss of each connection and member in turn.
 func TestMemberGone(t *testing.T) {
+	tier.Full(t)
 	c := startCluster(t, 3, nil)
 	l := open(t, c, nil)
 	_, b := load(t, l)
@@ -351,6 +354,7 @@ func TestCompaction(t *testing.T) {
 // TestNoSpace fills a small database. The transaction that fills it is made although etcd answers with an
 // error, and must be reported as made.
 func TestNoSpace(t *testing.T) {
+	tier.Full(t)
 	c := startCluster(t, 1, func(o *embed.Config) { o.QuotaBackendBytes = 16 << 20 })
 	l := open(t, c, nil)
 	made := map[string]store.Revision{}
@@ -499,6 +503,7 @@ func TestForeignCompactKey(t *testing.T) {
 
 // TestLease lets objects end: all of a lease in one revision, and not those that were written again.
 func TestLease(t *testing.T) {
+	tier.Full(t)
 	c := startCluster(t, 1, nil)
 	l := open(t, c, func(o *etcdlog.Options) {
 		o.TTL = func(collection string) time.Duration {
@@ -526,7 +531,7 @@ func TestLease(t *testing.T) {
 		t.Fatalf("the leases are %v, want one", one)
 	}
 	two := one
-	until(t, "the first lease is not given out any more", func() bool {
+	await.True(t, "the first lease is not given out any more", func() bool {
 		again = propose(t, l, put("events", "again", "later", again))
 		two = leases()
 		return len(two) == 2
@@ -574,14 +579,11 @@ func TestLeaseWaits(t *testing.T) {
 		done <- err
 	}
 	go write(t.Context(), "a", first)
-	granted := func() bool {
+	await.True(t, "the lease, whose grant is lost", func() bool {
 		found, err := c.members[0].etcd.Server.LeaseLeases(t.Context(), &pb.LeaseLeasesRequest{})
 		must(t, err)
 		return len(found.Leases) > 0
-	}
-	for !granted() { // its answer is lost
-		time.Sleep(time.Millisecond)
-	}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	go write(ctx, "b", second)
@@ -621,18 +623,13 @@ func TestLarge(t *testing.T) {
 	}
 	t.Run("Usage", func(t *testing.T) {
 		small := open(t, c, func(o *etcdlog.Options) { o.UsageInterval = 10 * time.Millisecond })
-		for range 6000 {
-			if small.Usage().TotalBytes > 12*600<<10 {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Errorf("got %+v, want the size of the database", small.Usage())
+		await.True(t, "the size of the database", func() bool { return small.Usage().TotalBytes > 12*600<<10 })
 	})
 }
 
 // TestLargePages reads large values behind small ones. A reader that wants one object gets the values of few.
 func TestLargePages(t *testing.T) {
+	tier.Full(t)
 	c := startCluster(t, 1, nil)
 	l := open(t, c, nil)
 	load(t, l)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/etcdstore"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/encryption/kmstest"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -83,11 +84,11 @@ func TestKMSRotation(t *testing.T) {
 	p.Set("k1", "sick")
 	config := encryption.Config{Path: kmsConfig(t, p, 3*time.Second)}
 	other, _, set := encrypted(t, c, config)
-	until(t, "the plugin has given a data key", func() bool { return p.Calls("Encrypt") == 1 && strings.Contains(fmt.Sprint(set.Health()), "sick") })
+	await.True(t, "the plugin has given a data key", func() bool { return p.Calls("Encrypt") == 1 && strings.Contains(fmt.Sprint(set.Health()), "sick") })
 	first := putSecret(t, other, "read", 0)
 
 	l, sealing, set := encrypted(t, c, config)
-	until(t, "the plugin has given a data key", func() bool { return p.Calls("Encrypt") == 2 && strings.Contains(fmt.Sprint(set.Health()), "sick") })
+	await.True(t, "the plugin has given a data key", func() bool { return p.Calls("Encrypt") == 2 && strings.Contains(fmt.Sprint(set.Health()), "sick") })
 	_, err := l.Load(t.Context(), func(string, *store.Object) error { return nil })
 	must(t, err)
 	followed := putSecret(t, other, "followed", 0)
@@ -143,7 +144,7 @@ func TestServerKMSRotation(t *testing.T) {
 		t.Fatalf("an update that changes nothing: resource version %s, want %s", now, was)
 	}
 	p.Set("k2", "ok")
-	until(t, "an update has stored the Secret with the new key", func() bool { return update() != was })
+	await.True(t, "an update has stored the Secret with the new key", func() bool { return update() != was })
 	was = made.ResourceVersion
 	if now := update(); now != was {
 		t.Errorf("another update that changes nothing: resource version %s, want %s", now, was)
@@ -153,6 +154,7 @@ func TestServerKMSRotation(t *testing.T) {
 // TestKMSDown: while a KMS plugin is down, the values that need it are tried for a while all together, not each, by a start
 // and by a follower. When it is back, values are read, and those that could not be read, too.
 func TestKMSDown(t *testing.T) {
+	tier.Full(t)
 	c, p := startCluster(t, 1, nil), kmstest.Start(t, "k1")
 	path := kmsConfig(t, p, time.Second)
 	writer, _, set := encrypted(t, c, encryption.Config{Path: path})

@@ -31,6 +31,7 @@ import (
 	"github.com/tidemark-dev/tidemark/etcdstore"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/testprogram"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // migrated is a server whose objects move, with what its clients saw.
@@ -215,6 +216,7 @@ func restore(t *testing.T, file string) func(*embed.Config) {
 
 // TestMigrate moves a server to etcd, and back to a directory. Its clients keep their resource versions.
 func TestMigrate(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	m := newMigrated(t)
 	stop := m.serve(&tidemark.Server{Storage: &datadir.Dir{Path: m.path("data")}})
@@ -435,6 +437,7 @@ func (m *migrated) refusesDamage(client *clientv3.Client, args ...string) {
 
 // TestMigrateLive copies from etcd while a server writes to it.
 func TestMigrateLive(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	m := newMigrated(t)
 	c := startCluster(t, 1, nil)

@@ -31,6 +31,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/etcdstore"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
@@ -52,21 +53,10 @@ func (t *logged) String() string {
 	return t.b.String()
 }
 
-// until waits for a condition.
-func until(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for range 3000 {
-		if condition() {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain: %s", what)
-}
-
 // TestOutage: while etcd is lost, the health checks fail, requests fail soon and say why, reads of any
 // state go on, and the log has one line about it, and one when etcd is back.
 func TestOutage(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	c := startCluster(t, 1, nil)
 	log := new(logged)
@@ -81,12 +71,12 @@ func TestOutage(t *testing.T) {
 		_, err := client.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
 		return err == nil
 	}
-	until(t, "the server is healthy", func() bool { return healthy("/readyz") && healthy("/livez") })
+	await.True(t, "the server is healthy", func() bool { return healthy("/readyz") && healthy("/livez") })
 	c.members[0].clients.cut()
 	for _, path := range []string{"/readyz/etcd", "/readyz/etcd-readiness", "/livez", "/readyz"} {
-		until(t, path+" fails", func() bool { return !healthy(path) })
+		await.True(t, path+" fails", func() bool { return !healthy(path) })
 	}
-	until(t, "etcd is lost", func() bool { return strings.Contains(log.String(), "etcd is lost") })
+	await.True(t, "etcd is lost", func() bool { return strings.Contains(log.String(), "etcd is lost") })
 	maps, plain := client.CoreV1().ConfigMaps("default"), client.CoreV1().RESTClient()
 	began := time.Now()
 	err = plain.Post().MaxRetries(0).Namespace("default").Resource("configmaps").Body(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}).Do(t.Context()).Error()
@@ -102,8 +92,8 @@ func TestOutage(t *testing.T) {
 		t.Errorf("a read of any state: %v", err)
 	}
 	c.members[0].clients.restore()
-	until(t, "the server is ready", func() bool { return healthy("/readyz") })
-	until(t, "etcd is back", func() bool { return strings.Contains(log.String(), "etcd is back") })
+	await.True(t, "the server is ready", func() bool { return healthy("/readyz") })
+	await.True(t, "etcd is back", func() bool { return strings.Contains(log.String(), "etcd is back") })
 	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{})
 	must(t, err)
 	for _, line := range []string{"etcd is lost", "etcd is back"} {
@@ -129,6 +119,7 @@ func makeSpace(t *testing.T, etcd *clientv3.Client) {
 // TestFull: when etcd's database has reached its quota, writes are refused, and the log, the health checks and the
 // metrics say so. Reads and deletions go on, and a server starts. Writes are accepted after the alarm was disarmed.
 func TestFull(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	c, dir := startCluster(t, 1, func(o *embed.Config) { o.QuotaBackendBytes = 16 << 20 }), t.TempDir()
 	log := new(logged)
@@ -158,7 +149,7 @@ func TestFull(t *testing.T) {
 		}
 		break
 	}
-	until(t, "/readyz has the alarm", func() bool {
+	await.True(t, "/readyz has the alarm", func() bool {
 		return strings.Contains(get("/readyz", "verbose"), "disk-space ok, full: etcd refuses writes, its database of ")
 	})
 	metrics := get("/metrics", "")
@@ -170,7 +161,7 @@ func TestFull(t *testing.T) {
 	if n := strings.Count(log.String(), "etcd refuses writes"); n != 1 {
 		t.Errorf("the log says %d times that etcd refuses writes:\n%s", n, log)
 	}
-	until(t, "no server leads", func() bool { return strings.Contains(get("/readyz", "verbose"), "paused: no server leads") })
+	await.True(t, "no server leads", func() bool { return strings.Contains(get("/readyz", "verbose"), "paused: no server leads") })
 	second, other := start() // a restart would not make it worse
 	if _, err := other.CoreV1().ConfigMaps("default").Get(t.Context(), made[0], metav1.GetOptions{}); err != nil {
 		t.Errorf("a read: %v", err)
@@ -186,12 +177,12 @@ func TestFull(t *testing.T) {
 	must(t, err)
 	defer etcd.Close()
 	makeSpace(t, etcd)
-	until(t, "etcd accepts writes", func() bool {
+	await.True(t, "etcd accepts writes", func() bool {
 		return !strings.Contains(get("/readyz", "verbose"), "etcd refuses writes")
 	})
 	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "small"}}, metav1.CreateOptions{})
 	must(t, err)
-	until(t, "a server leads, and both have a Lease", func() bool {
+	await.True(t, "a server leads, and both have a Lease", func() bool {
 		all, err := client.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=tidemark"})
 		must(t, err)
 		return len(all.Items) == 2 && !strings.Contains(get("/readyz", "verbose"), "no server leads")
@@ -226,7 +217,7 @@ func TestDifferentWhileFull(t *testing.T) {
 		}
 		return *all.Items[0].Spec.RenewTime
 	}
-	until(t, "the Lease has expired", func() bool { return time.Since(lease().Time) > 41*time.Second })
+	await.True(t, "the Lease has expired", func() bool { return time.Since(lease().Time) > 41*time.Second })
 	second, _ := start("31000-31100")
 	lease() // is there
 	_, err = etcd.Delete(t.Context(), "other", clientv3.WithPrefix())
@@ -276,6 +267,7 @@ func files(t *testing.T, names ...string) (dir string) {
 
 // TestTLS reaches etcd with TLS, and with certificates on both sides.
 func TestTLS(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	dir, other := files(t, "etcd", "client"), files(t, "client")
 	c := startCluster(t, 1, func(o *embed.Config) {

@@ -19,6 +19,8 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/etcdstore"
+	"github.com/tidemark-dev/tidemark/internal/await"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // reloading is a server on etcd that reads its encryption configuration again when the file changes.
@@ -68,12 +70,13 @@ func (r *reloading) change(keys ...string) {
 	r.t.Helper()
 	before := r.logged("the changed configuration is in effect")
 	r.write(keys...)
-	until(r.t, "the configuration is in effect", func() bool { return r.logged("the changed configuration is in effect") > before })
+	await.True(r.t, "the configuration is in effect", func() bool { return r.logged("the changed configuration is in effect") > before })
 }
 
 // TestReload: the key of Secrets is changed on two servers, by their files alone. No watch ends, and each server reads
 // what the other one writes at every step.
 func TestReload(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	must(t, os.Chmod(dir, 0o700))
@@ -143,7 +146,7 @@ func TestReload(t *testing.T) {
 	b.change("b", "a")
 
 	a.write("b") // too early
-	until(t, "the configuration without the first key is refused", func() bool { return a.logged("3 stored objects cannot be read") == 1 })
+	await.True(t, "the configuration without the first key is refused", func() bool { return a.logged("3 stored objects cannot be read") == 1 })
 	create(a, "w")
 	for _, name := range []string{"s", "t", "u", "v", "w"} { // 3: rewrite the objects
 		replace(a, name)
@@ -183,6 +186,7 @@ func TestReload(t *testing.T) {
 
 // TestReloadHeals: a server that lacks a key reads the values of that key once it has it.
 func TestReloadHeals(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	must(t, os.Chmod(dir, 0o700))
@@ -196,7 +200,7 @@ func TestReloadHeals(t *testing.T) {
 		t.Fatalf("a GET without the key: %v", err)
 	}
 	b.change("b", "a")
-	until(t, "the Secret can be read", func() bool {
+	await.True(t, "the Secret can be read", func() bool {
 		_, err := b.CoreV1().Secrets("default").Get(t.Context(), "s", metav1.GetOptions{})
 		return err == nil
 	})

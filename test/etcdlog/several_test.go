@@ -28,6 +28,8 @@ import (
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/etcdstore"
+	"github.com/tidemark-dev/tidemark/internal/await"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // begin starts a server, which the test closes, and returns a client of it.
@@ -68,6 +70,7 @@ func severalServers(t *testing.T, c *cluster, n int) (all []*tidemark.Server, cl
 // TestSeveral: three servers on one etcd. Nothing is given twice, each has what another one has
 // acknowledged, and idle ones write their leases alone.
 func TestSeveral(t *testing.T) {
+	tier.Full(t)
 	c := startCluster(t, 1, nil)
 	all, clients := severalServers(t, c, 3)
 	ctx := t.Context()
@@ -123,7 +126,7 @@ func TestSeveral(t *testing.T) {
 		t.Errorf("%d of 3 servers have created one object", won)
 	}
 	head := func() int64 { return c.members[0].etcd.Server.KV().Rev() }
-	until(t, "three idle servers make hardly any revisions", func() bool {
+	await.True(t, "three idle servers make hardly any revisions", func() bool {
 		before, began := head(), time.Now()
 		time.Sleep(6 * time.Second)
 		n, seconds := head()-before, time.Since(began).Seconds()
@@ -135,7 +138,7 @@ func TestSeveral(t *testing.T) {
 	}
 	_, err := clients[2].CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "last"}}, metav1.CreateOptions{})
 	must(t, err)
-	until(t, "its controllers work", func() bool {
+	await.True(t, "its controllers work", func() bool {
 		_, err := clients[2].CoreV1().ConfigMaps("last").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		return err == nil
 	})
@@ -163,6 +166,7 @@ func TestDirectoryInUse(t *testing.T) {
 
 // TestDeadLease: the Lease of a dead server with other settings delays one start, and is deleted then.
 func TestDeadLease(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	log := new(logged)
@@ -197,6 +201,7 @@ func TestDeadLease(t *testing.T) {
 // TestAddresses: the Service kubernetes has the addresses of all servers, with those that another program
 // writes in the same form.
 func TestAddresses(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	start := func(ip string) *tidemark.Server {
@@ -233,14 +238,14 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("one server: %q", got)
 	}
 	second := start("10.0.0.1")
-	until(t, "both addresses", func() bool { return slices.Equal(addresses(), []string{"10.0.0.1", "10.0.0.2"}) })
+	await.True(t, "both addresses", func() bool { return slices.Equal(addresses(), []string{"10.0.0.1", "10.0.0.2"}) })
 	r, err := c.members[0].etcd.Server.Range(t.Context(), &pb.RangeRequest{Key: []byte("/registry/masterleases/10.0.0.1")})
 	must(t, err)
 	if len(r.Kvs) != 1 || !strings.HasPrefix(string(r.Kvs[0].Value), "k8s\x00\n\x0f\n\x02v1\x12\tEndpoints") || r.Kvs[0].Lease == 0 {
 		t.Errorf("the key of an address: %v", r.Kvs)
 	}
 	written := r.Kvs[0].ModRevision
-	until(t, "the address is renewed", func() bool {
+	await.True(t, "the address is renewed", func() bool {
 		r, err := c.members[0].etcd.Server.Range(t.Context(), &pb.RangeRequest{Key: []byte("/registry/masterleases/10.0.0.1")})
 		must(t, err)
 		return len(r.Kvs) == 1 && r.Kvs[0].ModRevision > written
@@ -250,7 +255,7 @@ func TestAddresses(t *testing.T) {
 	if must(t, err); len(r.Kvs) != 0 {
 		t.Errorf("a server that was stopped leaves its address: %v", r.Kvs)
 	}
-	until(t, "one address", func() bool { return slices.Equal(addresses(), []string{"10.0.0.2"}) })
+	await.True(t, "one address", func() bool { return slices.Equal(addresses(), []string{"10.0.0.2"}) })
 }
 
 // TestUnreadable: a value that cannot be read fails its own requests, and can be deleted if that is enabled.
@@ -382,7 +387,7 @@ func TestUnreadablePolicies(t *testing.T) {
 			must(t, create("default"))
 			_, err := c.members[0].etcd.Server.Put(ctx, &pb.PutRequest{Key: []byte("/registry/" + row.key), Value: []byte("k8s\x00damaged")})
 			must(t, err)
-			until(t, "a refusal", func() bool { return create("default") != nil })
+			await.True(t, "a refusal", func() bool { return create("default") != nil })
 			if err := create("default"); !apierrors.IsInternalError(err) && !apierrors.IsInvalid(err) {
 				t.Errorf("got %v, want InternalError, or Invalid as a policy answers", err)
 			}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // slowKV forwards requests to a member, transactions after a delay, also if the client has given up.
@@ -83,6 +84,7 @@ func (keptOpen) Close() error { return nil }
 
 // TestSlow: with an etcd whose answers take longer than the first try may, writes succeed, deletions too.
 func TestSlow(t *testing.T) {
+	tier.Full(t)
 	s, k, _ := behind(t)
 	o, err := s.Commit(t.Context(), put("pods", "old", "x", 0))
 	must(t, err)
@@ -105,6 +107,7 @@ func TestSlow(t *testing.T) {
 
 // TestHangingWatch: a watch that sends nothing, although there are newer revisions, is replaced.
 func TestHangingWatch(t *testing.T) {
+	tier.Full(t)
 	s, _, w := behind(t)
 	_, err := s.Commit(t.Context(), put("pods", "a", "x", 0))
 	must(t, err)
