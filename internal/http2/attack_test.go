@@ -13,9 +13,11 @@ import (
 
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// allocated returns how many bytes are allocated while f runs.
+// allocated returns how many bytes are allocated while f runs. It is for bubbles: only their goroutines run then.
 func allocated(f func()) float64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -27,6 +29,7 @@ func allocated(f func()) float64 {
 // TestHeaderCost: four times the fields cost about four times as much, however they are
 // repeated, and a field of the table counts as much as one that is spelled out.
 func TestHeaderCost(t *testing.T) {
+	config := start(t, nil, http.NotFoundHandler()).TLS
 	for name, fields := range map[string]func(n int) []string{
 		"cookies":         func(n int) []string { return repeat(n, "cookie", "a=b") },
 		"one name":        func(n int) []string { return repeat(n, "x-one", "value") },
@@ -35,31 +38,35 @@ func TestHeaderCost(t *testing.T) {
 		"large, repeated": func(n int) []string { return repeat(n/40, "cookie", strings.Repeat("c", 2000)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := server(t.Output())
-			s.HeaderBytes = 1 << 20
-			p := dial(t, start(t, s, newHold()))
-			p.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-			id := uint32(1)
-			ask := func(n int) func() {
-				all := fields(n)
-				return func() {
-					p.askMany(id, true, "/quick", all...)
-					p.until("an answer", ended(id))
-					id += 2
+			synctest.Test(t, func(t *testing.T) {
+				s := server(t.Output())
+				s.HeaderBytes = 1 << 20
+				p, done := pipe(t, s, config, newHold())
+				defer func() { p.c.NetConn().Close(); <-done }()
+				p.hello(t)
+				p.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+				id := uint32(1)
+				ask := func(n int) func() {
+					all := fields(n)
+					return func() {
+						p.askMany(id, true, "/quick", all...)
+						p.until("an answer", ended(id))
+						id += 2
+					}
 				}
-			}
-			ask(100)()
-			small, large := allocated(ask(4_000)), allocated(ask(16_000))
-			if large > 8*small {
-				t.Errorf("4 times the fields allocate %.1f times the bytes: %.0f, %.0f", large/small, small, large)
-			}
-			if name == "cookies" { // 3 bytes and 6 and 32, of 1 MiB
-				p.askMany(id, true, "/quick", repeat(1<<20/41+1, "cookie", "a=b")...)
-				p.until("431", func(f h2.Frame) bool {
-					m, ok := f.(*h2.MetaHeadersFrame)
-					return ok && m.StreamID == id && m.PseudoValue("status") == "431"
-				})
-			}
+				ask(100)()
+				small, large := allocated(ask(4_000)), allocated(ask(16_000))
+				if large > 8*small {
+					t.Errorf("4 times the fields allocate %.1f times the bytes: %.0f, %.0f", large/small, small, large)
+				}
+				if name == "cookies" { // 3 bytes and 6 and 32, of 1 MiB
+					p.askMany(id, true, "/quick", repeat(1<<20/41+1, "cookie", "a=b")...)
+					p.until("431", func(f h2.Frame) bool {
+						m, ok := f.(*h2.MetaHeadersFrame)
+						return ok && m.StreamID == id && m.PseudoValue("status") == "431"
+					})
+				}
+			})
 		})
 	}
 }
@@ -343,6 +350,7 @@ func TestGone(t *testing.T) {
 // TestConnectionCloseOfMany: requests that run end as they would when one of them has the
 // client go; the GOAWAY names the last of them, and no answer says "connection".
 func TestConnectionCloseOfMany(t *testing.T) {
+	t.Parallel()
 	proceed := make(chan struct{})
 	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/close" {
@@ -401,6 +409,7 @@ func TestConnectionCloseOfMany(t *testing.T) {
 // TestIdleMemory: a connection that has nothing to do does not keep what large headers,
 // frames and bodies needed.
 func TestIdleMemory(t *testing.T) {
+	tier.Full(t)
 	const connections = 40
 	for name, use := range map[string]func(p *client){
 		"headers": func(p *client) {

@@ -265,143 +265,163 @@ func TestBudgetOfBodies(t *testing.T) {
 	})
 }
 
+// strangers returns a pool whose handler is a hold. It is for bubbles.
+func strangers(t *testing.T, config *tls.Config) *pool {
+	h := newHold()
+	h.ended = make(chan error, 1000)
+	return newPool(t, server(io.Discard), config, h)
+}
+
+// end waits until all connections are closed.
+func (l *pool) end() {
+	l.wg.Wait()
+	l.s.Shutdown()
+}
+
 // TestStrangers: a client that has not authenticated has less room: for what it asks for
 // and does not read, for bodies, for headers. And it is gone in time after a GOAWAY.
 func TestStrangers(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
-	bubble := func(name string, test func(t *testing.T, l *pool)) {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := server(io.Discard)
-				h := newHold()
-				h.ended = make(chan error, 1000)
-				l := newPool(t, s, config, h)
-				test(t, l)
-				l.wg.Wait()
-				s.Shutdown()
-			})
+	t.Run("answers", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := strangers(t, config)
+			defer l.end()
+			// The answers are more than two send buffers of a stranger: one is being written while the next one grows.
+			const pings = 9000
+			for _, known := range []bool{false, true} {
+				p, _ := l.dial(known)
+				var many bytes.Buffer
+				for f := h2.NewFramer(&many, nil); many.Len() < pings*17; {
+					f.WritePing(false, [8]byte{})
+				}
+				go p.c.Write(many.Bytes())
+				synctest.Wait() // nothing is read
+				pongs, code := 0, h2.ErrCodeNo
+				for pongs < pings && code == h2.ErrCodeNo {
+					f, err := p.ReadFrame()
+					if err != nil {
+						break
+					}
+					switch f := f.(type) {
+					case *h2.PingFrame:
+						pongs++
+					case *h2.GoAwayFrame:
+						code = f.ErrCode
+					}
+				}
+				if calm := code == h2.ErrCodeEnhanceYourCalm; calm == known {
+					t.Errorf("known: %v; %d pongs, %v", known, pongs, code)
+				}
+				p.c.NetConn().Close()
+			}
 		})
-	}
-	bubble("answers", func(t *testing.T, l *pool) {
-		// The answers are more than two send buffers of a stranger: one is being written while the next one grows.
-		const pings = 9000
-		for _, known := range []bool{false, true} {
-			p, _ := l.dial(known)
-			var many bytes.Buffer
-			for f := h2.NewFramer(&many, nil); many.Len() < pings*17; {
-				f.WritePing(false, [8]byte{})
-			}
-			go p.c.Write(many.Bytes())
-			time.Sleep(100 * time.Millisecond) // nothing is read
-			pongs, code := 0, h2.ErrCodeNo
-			for pongs < pings && code == h2.ErrCodeNo {
-				f, err := p.ReadFrame()
-				if err != nil {
-					break
+	})
+	t.Run("bodies", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := strangers(t, config)
+			defer l.end()
+			p, _ := l.dial(false)
+			p.ask(1, false, "POST", "/hold")
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				for range 5 {
+					p.WriteData(1, false, big(16<<10))
 				}
-				switch f := f.(type) {
-				case *h2.PingFrame:
-					pongs++
-				case *h2.GoAwayFrame:
-					code = f.ErrCode
-				}
-			}
-			if calm := code == h2.ErrCodeEnhanceYourCalm; calm == known {
-				t.Errorf("known: %v; %d pongs, %v", known, pongs, code)
+			}()
+			if code := p.code(); code != h2.ErrCodeFlowControl {
+				t.Errorf("%v", code)
 			}
 			p.c.NetConn().Close()
-		}
+			<-sent
+		})
 	})
-	bubble("bodies", func(t *testing.T, l *pool) {
-		p, _ := l.dial(false)
-		p.ask(1, false, "POST", "/hold")
-		sent := make(chan struct{})
-		go func() {
-			defer close(sent)
-			for range 5 {
-				p.WriteData(1, false, big(16<<10))
-			}
-		}()
-		if code := p.code(); code != h2.ErrCodeFlowControl {
-			t.Errorf("%v", code)
-		}
-		p.c.NetConn().Close()
-		<-sent
-	})
-	bubble("headers", func(t *testing.T, l *pool) {
-		p, _ := l.dial(false)
-		sent := make(chan struct{})
-		go func() {
-			defer close(sent)
-			for id := uint32(1); id < 100; id += 2 { // 60 KiB each
-				p.askMany(id, true, "/hold", repeat(60, "x", string(big(992)))...)
-			}
-		}()
-		refused := 0
-		go func() {
-			for {
-				f, err := p.ReadFrame()
-				if err != nil {
-					return
+	t.Run("headers", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := strangers(t, config)
+			defer l.end()
+			p, _ := l.dial(false)
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				for id := uint32(1); id < 100; id += 2 { // 60 KiB each
+					p.askMany(id, true, "/hold", repeat(60, "x", string(big(992)))...)
 				}
-				if r, ok := f.(*h2.RSTStreamFrame); ok && r.ErrCode == h2.ErrCodeRefusedStream {
-					refused++
+			}()
+			refused := 0
+			go func() {
+				for {
+					f, err := p.ReadFrame()
+					if err != nil {
+						return
+					}
+					if r, ok := f.(*h2.RSTStreamFrame); ok && r.ErrCode == h2.ErrCodeRefusedStream {
+						refused++
+					}
 				}
-			}
-		}()
-		<-sent
-		synctest.Wait()
-		if n := l.h.(*hold).running.Load(); n < 30 || n > 36 || int(n)+refused != 50 {
-			t.Errorf("%d requests run, %d were refused", n, refused)
-		}
-		p.c.NetConn().Close()
-	})
-	bubble("the ends of answers", func(t *testing.T, l *pool) {
-		for known, want := range map[bool]int64{false: 4, true: 100} { // of 16 KiB each
-			var returned atomic.Int64
-			l.h = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Length", "16384")
-				w.Write(big(16 << 10))
-				returned.Add(1)
-			})
-			p, done := l.dial(known, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 0})
-			go io.Copy(io.Discard, p.c)
-			for id := uint32(1); id < 200; id += 2 {
-				p.ask(id, true, "GET", "/")
-			}
+			}()
+			<-sent
 			synctest.Wait()
-			if n := returned.Load(); n != want {
-				t.Errorf("known: %v; %d handlers have returned, want %d", known, n, want)
+			if n := l.h.(*hold).running.Load(); n < 30 || n > 36 || int(n)+refused != 50 {
+				t.Errorf("%d requests run, %d were refused", n, refused)
 			}
 			p.c.NetConn().Close()
-			<-done
-			synctest.Wait()
-			if used := l.s.TransportUsed(); used != 0 {
-				t.Errorf("known: %v; %d bytes are held in the end", known, used)
-			}
-		}
+		})
 	})
-	bubble("the end", func(t *testing.T, l *pool) {
-		for _, known := range []bool{false, true} {
-			p, done := l.dial(known)
-			p.ask(1, true, "GET", "/hold")
-			p.until("headers", isHeaders(1))
-			begin := time.Now()
-			p.WriteGoAway(0, h2.ErrCodeNo, nil)
-			go io.Copy(io.Discard, p.c)
-			if !known {
+	t.Run("the ends of answers", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := strangers(t, config)
+			defer l.end()
+			for known, want := range map[bool]int64{false: 4, true: 100} { // of 16 KiB each
+				var returned atomic.Int64
+				l.h = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Length", "16384")
+					w.Write(big(16 << 10))
+					returned.Add(1)
+				})
+				p, done := l.dial(known, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 0})
+				go io.Copy(io.Discard, p.c)
+				for id := uint32(1); id < 200; id += 2 {
+					p.ask(id, true, "GET", "/")
+				}
+				synctest.Wait()
+				if n := returned.Load(); n != want {
+					t.Errorf("known: %v; %d handlers have returned, want %d", known, n, want)
+				}
+				p.c.NetConn().Close()
 				<-done
-				if took := time.Since(begin); took != time.Minute {
-					t.Errorf("it was closed after %v", took)
+				synctest.Wait()
+				if used := l.s.TransportUsed(); used != 0 {
+					t.Errorf("known: %v; %d bytes are held in the end", known, used)
 				}
-				continue
 			}
-			time.Sleep(time.Hour)
-			if !isOpen(done) {
-				t.Error("a watch was cut off")
+		})
+	})
+	t.Run("the end", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := strangers(t, config)
+			defer l.end()
+			for _, known := range []bool{false, true} {
+				p, done := l.dial(known)
+				p.ask(1, true, "GET", "/hold")
+				p.until("headers", isHeaders(1))
+				begin := time.Now()
+				p.WriteGoAway(0, h2.ErrCodeNo, nil)
+				go io.Copy(io.Discard, p.c)
+				if !known {
+					<-done
+					if took := time.Since(begin); took != time.Minute {
+						t.Errorf("it was closed after %v", took)
+					}
+					continue
+				}
+				time.Sleep(time.Hour)
+				if !isOpen(done) {
+					t.Error("a watch was cut off")
+				}
+				p.c.NetConn().Close()
 			}
-			p.c.NetConn().Close()
-		}
+		})
 	})
 }
 

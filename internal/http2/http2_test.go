@@ -39,7 +39,6 @@ func start(t testing.TB, s *http2.Server, h http.Handler) *httptest.Server {
 		ts.Config.RegisterOnShutdown(s.Shutdown)
 	}
 	ts.StartTLS()
-	ts.Client().Timeout = patience
 	t.Cleanup(func() {
 		if s != nil {
 			s.Shutdown()

@@ -55,25 +55,29 @@ func TestHeadsNotRead(t *testing.T) {
 
 // TestLateContinue: a handler that has answered does not ask for the body any more.
 func TestLateContinue(t *testing.T) {
-	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusForbidden)
-		http.NewResponseController(w).Flush()
-		http.NewResponseController(w).SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-		io.Copy(io.Discard, r.Body)
-		io.WriteString(w, "no")
-	}))
-	p := dial(t, ts)
-	p.ask(1, false, "POST", "/", "expect", "100-continue")
-	heads := 0
-	p.until("the end", func(f h2.Frame) bool {
-		if isHeaders(1)(f) {
-			heads++
+	config := start(t, nil, http.NotFoundHandler()).TLS
+	synctest.Test(t, func(t *testing.T) {
+		p, done := pipe(t, server(t.Output()), config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			http.NewResponseController(w).Flush()
+			http.NewResponseController(w).SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+			io.Copy(io.Discard, r.Body)
+			io.WriteString(w, "no")
+		}))
+		defer func() { p.c.NetConn().Close(); <-done }()
+		p.hello(t)
+		p.ask(1, false, "POST", "/", "expect", "100-continue")
+		heads := 0
+		p.until("the end", func(f h2.Frame) bool {
+			if isHeaders(1)(f) {
+				heads++
+			}
+			return ended(1)(f)
+		})
+		if heads != 1 {
+			t.Errorf("%d times headers", heads)
 		}
-		return ended(1)(f)
 	})
-	if heads != 1 {
-		t.Errorf("%d times headers", heads)
-	}
 }
 
 // TestPadding: it is given back, of the stream and of the connection.
@@ -97,7 +101,6 @@ func TestPadding(t *testing.T) {
 	}
 	for !take() {
 	}
-	p.c.SetReadDeadline(time.Now().Add(time.Minute))
 	for range frames {
 		for windows[0] < size || windows[1] < size {
 			take()
@@ -222,24 +225,22 @@ func TestUnreadWindow(t *testing.T) {
 
 // TestDeclared: what a client says that it will send takes no memory.
 func TestDeclared(t *testing.T) {
-	ts := start(t, server(t.Output()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	p := dial(t, ts)
-	heap := func() uint64 {
-		p.WritePing(false, [8]byte{})
-		p.until("a pong", isPong)
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
-	for id := uint32(1); id < 200; id += 2 {
-		p.ask(id, false, "POST", "/", "content-length", "3000000")
-		p.WriteData(id, false, []byte("x"))
-	}
-	if now := heap(); now > before+4<<20 { // 256 KiB each would be 25 MiB
-		t.Errorf("100 streams with a byte each take %d KiB", (now-before)>>10)
-	}
+	config := start(t, nil, http.NotFoundHandler()).TLS
+	synctest.Test(t, func(t *testing.T) {
+		p, done := pipe(t, server(t.Output()), config, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		defer func() { p.c.NetConn().Close(); <-done }()
+		p.hello(t)
+		bytes := allocated(func() {
+			for id := uint32(1); id < 200; id += 2 {
+				p.ask(id, false, "POST", "/", "content-length", "3000000")
+				p.WriteData(id, false, []byte("x"))
+			}
+			synctest.Wait()
+		})
+		if bytes > 4<<20 { // 256 KiB each would be 25 MiB
+			t.Errorf("100 streams with a byte each allocate %.0f bytes", bytes)
+		}
+	})
 }
 
 // TestTwoWriters: all who write to an answer learn that it is broken off.

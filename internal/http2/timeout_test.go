@@ -61,19 +61,18 @@ func (p *client) hello(t *testing.T, settings ...h2.Setting) {
 func TestTimeouts(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	for name, test := range map[string]struct {
-		do   func(t *testing.T, p *client)
-		want time.Duration
+		first func(t *testing.T, p *client)
+		pause time.Duration
+		then  func(t *testing.T, p *client)
+		want  time.Duration
 	}{
-		"nothing is said": {func(*testing.T, *client) {}, 10 * time.Second},
-		"no request": {func(t *testing.T, p *client) {
-			p.hello(t)
+		"nothing is said": {func(*testing.T, *client) {}, 0, nil, 10 * time.Second},
+		"no request": {func(t *testing.T, p *client) { p.hello(t) }, 0, func(t *testing.T, p *client) {
 			if code := p.code(); code != h2.ErrCodeNo {
 				t.Errorf("GOAWAY with %v", code)
 			}
 		}, time.Minute + time.Second},
-		"one request": {func(t *testing.T, p *client) {
-			p.hello(t)
-			time.Sleep(40 * time.Second)
+		"one request": {func(t *testing.T, p *client) { p.hello(t) }, 40 * time.Second, func(t *testing.T, p *client) {
 			p.ask(1, true, "GET", "/quick")
 			p.until("an answer", ended(1))
 			p.code()
@@ -82,7 +81,7 @@ func TestTimeouts(t *testing.T) {
 			p.hello(t)
 			p.ask(1, true, "GET", "/hold")
 			p.until("headers", func(f h2.Frame) bool { _, ok := f.(*h2.HeadersFrame); return ok })
-			time.Sleep(10 * time.Minute)
+		}, 10 * time.Minute, func(t *testing.T, p *client) {
 			p.WriteRSTStream(1, h2.ErrCodeCancel)
 			p.code()
 		}, 11*time.Minute + time.Second},
@@ -90,7 +89,7 @@ func TestTimeouts(t *testing.T) {
 			p.hello(t, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1<<31 - 1})
 			p.WriteWindowUpdate(0, 1<<30)
 			p.ask(1, true, "GET", "/flood")
-		}, 2 * time.Minute},
+		}, 0, nil, 2 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,7 +100,11 @@ func TestTimeouts(t *testing.T) {
 				begin := time.Now()
 				p, done := pipe(t, s, config, h)
 				defer p.c.Close()
-				if test.do(t, p); test.want != s.WriteTimeout {
+				test.first(t, p)
+				if time.Sleep(test.pause); test.then != nil {
+					test.then(t, p)
+				}
+				if test.want != s.WriteTimeout {
 					_, _ = io.Copy(io.Discard, p.c)
 				}
 				<-done
