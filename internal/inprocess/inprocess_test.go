@@ -16,17 +16,14 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/inprocess"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 const url = "https://in.process/"
 
-// bubble runs a test in a bubble, with a client of a handler. All goroutines must have ended when
-// the server has stopped.
-func bubble(t *testing.T, s *inprocess.Server, test func(t *testing.T, c *http.Client)) {
-	synctest.Test(t, func(t *testing.T) {
-		defer s.Stop()
-		test(t, &http.Client{Transport: s.Transport(t.Context(), nil)})
-	})
+// client returns a client of s.
+func client(t *testing.T, s *inprocess.Server) *http.Client {
+	return &http.Client{Transport: s.Transport(t.Context(), nil)}
 }
 
 // open sends a GET and wants an answer.
@@ -68,8 +65,11 @@ func stream(gone chan<- error) http.HandlerFunc {
 }
 
 func TestStream(t *testing.T) {
-	gone := make(chan error, 1)
-	bubble(t, &inprocess.Server{Handler: stream(gone)}, func(t *testing.T, c *http.Client) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := make(chan error, 1)
+		s := &inprocess.Server{Handler: stream(gone)}
+		defer s.Stop()
+		c := client(t, s)
 		began := time.Now()
 		resp := open(t, t.Context(), c)
 		lines := bufio.NewScanner(resp.Body)
@@ -93,8 +93,11 @@ func TestStream(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	gone := make(chan error, 1)
-	bubble(t, &inprocess.Server{Handler: stream(gone)}, func(t *testing.T, c *http.Client) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := make(chan error, 1)
+		s := &inprocess.Server{Handler: stream(gone)}
+		defer s.Stop()
+		c := client(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		resp := open(t, ctx, c)
@@ -112,9 +115,9 @@ func TestCancel(t *testing.T) {
 // TestCancelIsNotTheEnd cancels requests whose handler returns as soon as it notices. The client must
 // never take what it has read for the whole answer.
 func TestCancelIsNotTheEnd(t *testing.T) {
-	rounds := 5000
-	if testing.Short() {
-		rounds = 1000
+	rounds := 1000
+	if tier.IsFull(t) {
+		rounds = 5000
 	}
 	begin := func(w http.ResponseWriter) {
 		if _, err := fmt.Fprintln(w, "a part of the answer"); err != nil {
@@ -133,7 +136,10 @@ func TestCancelIsNotTheEnd(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, &inprocess.Server{Handler: handler}, func(t *testing.T, c *http.Client) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &inprocess.Server{Handler: handler}
+				defer s.Stop()
+				c := client(t, s)
 				for range rounds {
 					ctx, cancel := context.WithCancel(t.Context())
 					body, more := io.Pipe()
@@ -160,16 +166,19 @@ func TestCancelIsNotTheEnd(t *testing.T) {
 // TestCancelBesideClose closes the body while the context ends: neither call lets the other one's reader take a part for
 // the whole answer.
 func TestCancelBesideClose(t *testing.T) {
-	rounds := 20_000
-	if testing.Short() {
-		rounds = 1000
+	rounds := 1000
+	if tier.IsFull(t) {
+		rounds = 20_000
 	}
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "a part of the answer")
 		_ = http.NewResponseController(w).Flush() // the client may be gone
 		<-r.Context().Done()
 	}
-	bubble(t, &inprocess.Server{Handler: http.HandlerFunc(handler)}, func(t *testing.T, c *http.Client) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &inprocess.Server{Handler: http.HandlerFunc(handler)}
+		defer s.Stop()
+		c := client(t, s)
 		for range rounds {
 			ctx, cancel := context.WithCancel(t.Context())
 			resp := open(t, ctx, c)
@@ -186,7 +195,10 @@ func TestCancelBesideClose(t *testing.T) {
 func TestCancelBefore(t *testing.T) {
 	ended := make(chan error, 1)
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done(); ended <- r.Context().Err() }
-	bubble(t, &inprocess.Server{Handler: http.HandlerFunc(hang)}, func(t *testing.T, c *http.Client) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &inprocess.Server{Handler: http.HandlerFunc(hang)}
+		defer s.Stop()
+		c := client(t, s)
 		c.Timeout = time.Minute
 		if _, err := c.Get(url); err == nil || !os.IsTimeout(err) {
 			t.Errorf("got %v, want a time-out", err)
@@ -228,20 +240,23 @@ func TestContext(t *testing.T) {
 // TestBackpressure checks that a handler waits for a client that does not read, and is cut off after
 // the write time-out.
 func TestBackpressure(t *testing.T) {
-	var written int
-	failed := make(chan error, 1)
-	handler := func(w http.ResponseWriter, _ *http.Request) {
-		piece := make([]byte, 32<<10)
-		for range 1000 {
-			n, err := w.Write(piece)
-			written += n
-			if err != nil {
-				failed <- err
-				return
+	synctest.Test(t, func(t *testing.T) {
+		var written int
+		failed := make(chan error, 1)
+		handler := func(w http.ResponseWriter, _ *http.Request) {
+			piece := make([]byte, 32<<10)
+			for range 1000 {
+				n, err := w.Write(piece)
+				written += n
+				if err != nil {
+					failed <- err
+					return
+				}
 			}
 		}
-	}
-	bubble(t, &inprocess.Server{Handler: http.HandlerFunc(handler), WriteTimeout: 30 * time.Second}, func(t *testing.T, c *http.Client) {
+		s := &inprocess.Server{Handler: http.HandlerFunc(handler), WriteTimeout: 30 * time.Second}
+		defer s.Stop()
+		c := client(t, s)
 		resp := open(t, t.Context(), c)
 		defer resp.Body.Close()
 		time.Sleep(29 * time.Second)
@@ -275,7 +290,10 @@ func TestBrokenOff(t *testing.T) {
 		}
 		panic(http.ErrAbortHandler)
 	}
-	bubble(t, &inprocess.Server{Handler: http.HandlerFunc(handler)}, func(t *testing.T, c *http.Client) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &inprocess.Server{Handler: http.HandlerFunc(handler)}
+		defer s.Stop()
+		c := client(t, s)
 		if _, err := c.Get(url); !errors.Is(err, io.EOF) {
 			t.Errorf("got %v, want EOF", err)
 		}
@@ -292,12 +310,15 @@ func TestBrokenOff(t *testing.T) {
 
 // TestReadDeadline checks that a handler need not wait for a client that does not send.
 func TestReadDeadline(t *testing.T) {
-	handler := func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Minute))
-		_, err := io.ReadAll(r.Body)
-		fmt.Fprint(w, errors.Is(err, os.ErrDeadlineExceeded))
-	}
-	bubble(t, &inprocess.Server{Handler: http.HandlerFunc(handler)}, func(t *testing.T, c *http.Client) {
+	synctest.Test(t, func(t *testing.T) {
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Minute))
+			_, err := io.ReadAll(r.Body)
+			fmt.Fprint(w, errors.Is(err, os.ErrDeadlineExceeded))
+		}
+		s := &inprocess.Server{Handler: http.HandlerFunc(handler)}
+		defer s.Stop()
+		c := client(t, s)
 		body, w := io.Pipe()
 		resp, err := c.Post(url, "text/plain", body)
 		if err != nil {
@@ -322,7 +343,10 @@ func TestBodyError(t *testing.T) {
 		_, err := io.ReadAll(r.Body)
 		read <- err
 	}
-	bubble(t, &inprocess.Server{Handler: http.HandlerFunc(handler)}, func(t *testing.T, c *http.Client) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &inprocess.Server{Handler: http.HandlerFunc(handler)}
+		defer s.Stop()
+		c := client(t, s)
 		if _, err := c.Post(url, "", &failing{"some", io.ErrNoProgress}); !errors.Is(err, io.ErrNoProgress) {
 			t.Errorf("got %v", err)
 		}
@@ -342,7 +366,9 @@ func TestBodyError(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	s := &inprocess.Server{Handler: http.HandlerFunc(echo), Host: "in.process", HeaderBytes: 1000}
-	bubble(t, s, func(t *testing.T, c *http.Client) {
+	synctest.Test(t, func(t *testing.T) {
+		defer s.Stop()
+		c := client(t, s)
 		resp, err := c.Do(get("GET", "", nil, "A", strings.Repeat("a", 1000))(url))
 		if err != nil {
 			t.Fatal(err)
@@ -364,23 +390,22 @@ func TestRefused(t *testing.T) {
 // TestStop checks that Stop ends idle streams cleanly, waits for requests, and breaks off those that
 // take too long.
 func TestStop(t *testing.T) {
-	drained := make(chan struct{})
-	handler := func(w http.ResponseWriter, r *http.Request) {
-		w.(http.Flusher).Flush()
-		switch r.URL.Path {
-		case "/idle":
-			<-drained
-		case "/slow":
-			time.Sleep(500 * time.Millisecond)
-			io.WriteString(w, "done")
-		default:
-			<-r.Context().Done()
-		}
-	}
-	s := &inprocess.Server{Handler: http.HandlerFunc(handler), Drain: func() { close(drained) }}
 	synctest.Test(t, func(t *testing.T) {
-		drained = make(chan struct{})
-		c := &http.Client{Transport: s.Transport(t.Context(), nil)}
+		drained := make(chan struct{})
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			w.(http.Flusher).Flush()
+			switch r.URL.Path {
+			case "/idle":
+				<-drained
+			case "/slow":
+				time.Sleep(500 * time.Millisecond)
+				io.WriteString(w, "done")
+			default:
+				<-r.Context().Done()
+			}
+		}
+		s := &inprocess.Server{Handler: http.HandlerFunc(handler), Drain: func() { close(drained) }}
+		c := client(t, s)
 		ends := map[string]chan string{}
 		for _, path := range []string{"idle", "slow", "stuck"} {
 			resp, err := c.Get(url + path)
@@ -407,28 +432,31 @@ func TestStop(t *testing.T) {
 
 // TestUpgrade checks a protocol upgrade: both ends read and write, and one of them closes.
 func TestUpgrade(t *testing.T) {
-	handler := func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Connection", "Upgrade")
-		w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
-		w.WriteHeader(http.StatusSwitchingProtocols)
-		c, rw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			panic(err)
-		}
-		go func() {
-			defer c.Close()
-			for {
-				line, err := rw.ReadString('\n')
-				if err != nil {
-					return
-				}
-				time.Sleep(time.Hour)
-				rw.WriteString(r.Proto + " " + line)
-				rw.Flush()
+	synctest.Test(t, func(t *testing.T) {
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Connection", "Upgrade")
+			w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			c, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
 			}
-		}()
-	}
-	bubble(t, &inprocess.Server{Handler: http.HandlerFunc(handler)}, func(t *testing.T, c *http.Client) {
+			go func() {
+				defer c.Close()
+				for {
+					line, err := rw.ReadString('\n')
+					if err != nil {
+						return
+					}
+					time.Sleep(time.Hour)
+					rw.WriteString(r.Proto + " " + line)
+					rw.Flush()
+				}
+			}()
+		}
+		s := &inprocess.Server{Handler: http.HandlerFunc(handler)}
+		defer s.Stop()
+		c := client(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		r := get("GET", "", nil, "Connection", "upgrade", "Upgrade", "echo")(url).WithContext(ctx)
 		resp, err := c.Do(r)
