@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // holdEnv makes the test binary open the directory that it names, and wait.
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test closes it
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(tier.Race(m))
 }
 
 func mustOpen(t *testing.T, path string) store.Log {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // hookEnv makes the test binary a webhook: its value is the protocol. So the CPU time of a benchmark's process
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		beHook(protocol)
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(tier.Race(m))
 }
 
 // beHook serves until the standard input ends.
