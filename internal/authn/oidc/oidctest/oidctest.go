@@ -80,11 +80,40 @@ func NewKey(t testing.TB, a jose.SignatureAlgorithm) crypto.Signer {
 	case jose.ES512:
 		key, err = ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
 	default:
-		key, err = rsa.GenerateKey(rand.Reader, 2048)
+		return rsaKey(t)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return key
+}
+
+// free has the RSA keys of tests that have ended. Making one takes a tenth of a second and more.
+var free struct {
+	sync.Mutex
+	keys []*rsa.PrivateKey
+}
+
+// rsaKey returns an RSA key that no test has that still runs.
+func rsaKey(t testing.TB) *rsa.PrivateKey {
+	t.Helper()
+	var key *rsa.PrivateKey
+	free.Lock()
+	if last := len(free.keys) - 1; last >= 0 {
+		key, free.keys = free.keys[last], free.keys[:last]
+	}
+	free.Unlock()
+	if key == nil {
+		var err error
+		if key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		free.Lock()
+		defer free.Unlock()
+		free.keys = append(free.keys, key)
+	})
 	return key
 }
 
