@@ -27,6 +27,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 const (
@@ -46,9 +48,7 @@ const (
 // then all at once. Meanwhile a good client gets all its answers in time, and the server's
 // memory stays bounded.
 func TestAttacks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
+	tier.Full(t)
 	p := &process{t: t, dir: t.TempDir()}
 	p.start()
 	t.Cleanup(p.kill)

@@ -1,7 +1,7 @@
 package test
 
 import (
-	"context"
+	"fmt"
 	"net/http"
 	"reflect"
 	"sync"
@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -79,7 +80,7 @@ func wantMedia(t *testing.T, what string, got map[string]int, want ...string) {
 // TestTypedClientInCBOR: a typed client that prefers CBOR speaks nothing else.
 func TestTypedClientInCBOR(t *testing.T) {
 	c, seen := preferCBOR(t, cborOn)
-	cs, ctx := kubernetes.NewForConfigOrDie(c), deadline(t)
+	cs, ctx := kubernetes.NewForConfigOrDie(c), t.Context()
 	secrets := cs.CoreV1().Secrets("default")
 	made, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string][]byte{"k": {0xff, 0xd9, 0}}}, metav1.CreateOptions{})
 	if err != nil {
@@ -118,7 +119,7 @@ func TestTypedClientInCBOR(t *testing.T) {
 // TestDynamicClientInCBOR: integers stay what they are, lists and watches are complete.
 func TestDynamicClientInCBOR(t *testing.T) {
 	c, seen := preferCBOR(t, cborOn)
-	client, ctx := dynamic.NewForConfigOrDie(c), deadline(t)
+	client, ctx := dynamic.NewForConfigOrDie(c), t.Context()
 	controllerRevisions := client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}).Namespace("default")
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"kind": "ControllerRevision", "apiVersion": "apps/v1", "metadata": map[string]any{"name": "a"}, "revision": int64(1) << 60,
@@ -156,7 +157,7 @@ func TestDynamicClientInCBOR(t *testing.T) {
 // TestCustomResourcesInCBOR: what only JSON can say, CBOR can.
 func TestCustomResourcesInCBOR(t *testing.T) {
 	c, seen := preferCBOR(t, cborOn)
-	client, ctx := dynamic.NewForConfigOrDie(c), deadline(t)
+	client, ctx := dynamic.NewForConfigOrDie(c), t.Context()
 	schema3 := map[string]any{"type": "object", "properties": map[string]any{"spec": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}
 	definition := &unstructured.Unstructured{Object: map[string]any{
 		"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1", "metadata": map[string]any{"name": "widgets.example.com"},
@@ -218,7 +219,7 @@ func TestInformersInCBOR(t *testing.T) {
 	for _, stream := range []bool{true, false} {
 		clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, stream)
 		c, seen := preferCBOR(t, cborOn)
-		cs, ctx := kubernetes.NewForConfigOrDie(c), deadline(t)
+		cs, ctx := kubernetes.NewForConfigOrDie(c), t.Context()
 		for _, name := range []string{"a", "b", "c"} {
 			create(t, ctx, cs, name)
 		}
@@ -242,7 +243,7 @@ func TestInformersInCBOR(t *testing.T) {
 		}
 		want := map[string]bool{"add a": true, "add b": true, "add c": true, "add d": true, "delete d": true}
 		for len(want) > 0 {
-			delete(want, next(t, ctx, events))
+			delete(want, await.Value(t, fmt.Sprintf("the events %v", want), events))
 		}
 		seen.mu.Lock()
 		if seen.received["application/cbor-seq"] == 0 || seen.received["application/json"] > 0 {
@@ -259,22 +260,11 @@ func TestInformersInCBOR(t *testing.T) {
 	}
 }
 
-func next(t *testing.T, ctx context.Context, events <-chan string) string {
-	t.Helper()
-	select {
-	case e := <-events:
-		return e
-	case <-ctx.Done():
-		t.Fatal("an event is missing")
-		return ""
-	}
-}
-
 // TestCBOROff: if CBOR is off, a client that prefers it is refused once, and continues with
 // JSON.
 func TestCBOROff(t *testing.T) {
 	c, seen := preferCBOR(t, nil)
-	maps, ctx := kubernetes.NewForConfigOrDie(c).CoreV1().ConfigMaps("default"), deadline(t)
+	maps, ctx := kubernetes.NewForConfigOrDie(c).CoreV1().ConfigMaps("default"), t.Context()
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	if _, err := maps.Create(ctx, o, metav1.CreateOptions{}); !apierrors.IsUnsupportedMediaType(err) {
 		t.Errorf("the first write: %v", err)

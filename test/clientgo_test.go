@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,14 +22,9 @@ import (
 	clientfeatures "k8s.io/client-go/features"
 	clientfeaturestesting "k8s.io/client-go/features/testing"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
-
-func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // TestInformers runs informers with and without streaming lists, in each
 // encoding that client-go asks for.
@@ -49,7 +43,7 @@ func testInformer(t *testing.T) {
 
 func testInformerOn(t *testing.T, c *rest.Config) {
 	cs := kubernetes.NewForConfigOrDie(c)
-	ctx := deadline(t)
+	ctx := t.Context()
 	for i := range 20 {
 		create(t, ctx, cs, fmt.Sprintf("before-%02d", i))
 	}
@@ -82,13 +76,8 @@ func testInformerOn(t *testing.T, c *rest.Config) {
 	}
 	want := []event{{"add", "later"}, {"update", "later"}, {"delete", "later"}}
 	for len(want) > 0 {
-		select {
-		case e := <-events:
-			if e == want[0] {
-				want = want[1:]
-			}
-		case <-ctx.Done():
-			t.Fatalf("these events did not come: %v", want)
+		if e := await.Value(t, fmt.Sprintf("the events %v", want), events); e == want[0] {
+			want = want[1:]
 		}
 	}
 }
@@ -107,7 +96,7 @@ func create(t *testing.T, ctx context.Context, cs kubernetes.Interface, name str
 // client, as kube-state-metrics, Argo CD and garbage collectors do.
 func TestDynamicEveryKind(t *testing.T) {
 	config := servers.Quick(servers.Start(t).RESTConfig())
-	ctx := deadline(t)
+	ctx := t.Context()
 	resources, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +146,7 @@ func watchable(t *testing.T, lists []*metav1.APIResourceList) map[schema.GroupVe
 // TestDynamicRoundTrip writes and reads an object without its Go type.
 func TestDynamicRoundTrip(t *testing.T) {
 	client := dynamic.NewForConfigOrDie(servers.Quick(servers.Start(t).RESTConfig()))
-	ctx := deadline(t) // ends before the server does
+	ctx := t.Context()
 	deployments := client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).Namespace("default")
 	w, err := deployments.Watch(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -115,6 +116,7 @@ func lines(out string) []string {
 // of every kind, line by line, for Tidemark and for a kube-apiserver. What that one
 // fills in the other gets too: this is about columns.
 func TestColumns(t *testing.T) {
+	tier.Full(t)
 	servers.Peer(t, func(t *testing.T, there servers.Server) {
 		peer, namespace := there.Config, there.Namespace
 		s := &tidemark.Server{Controllers: []string{"-*"}}

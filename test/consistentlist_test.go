@@ -66,7 +66,7 @@ func (h *history) put(ctx context.Context, name string) string {
 func TestConsistentList(t *testing.T) {
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		config, namespace := s.Config, s.Namespace
-		ctx := deadline(t)
+		ctx := t.Context()
 		cs := kubernetes.NewForConfigOrDie(config)
 		h := &history{t: t, configMaps: cs.CoreV1().ConfigMaps(namespace), states: map[string]map[string]string{}, now: map[string]string{}}
 		var versions []string
@@ -139,7 +139,7 @@ func TestFollowFrom(t *testing.T) {
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		config, namespace := s.Config, s.Namespace
 		r := random(t)
-		ctx := deadline(t)
+		ctx := t.Context()
 		client := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace)
 		h := &history{t: t, configMaps: client, states: map[string]map[string]string{}, now: map[string]string{}}
 		for i := range 20 {

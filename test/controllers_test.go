@@ -9,12 +9,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // TestKillControllers kills the real process while it deletes a namespace and
 // collects garbage, again and again: after the restarts both are done, and nothing
 // else is gone.
 func TestKillControllers(t *testing.T) {
+	tier.Full(t)
 	rng := random(t)
 	p := &process{t: t, dir: t.TempDir()}
 	p.start()
@@ -37,17 +40,26 @@ func TestKillControllers(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		lines := p.watch(ctx, "/api/v1/secrets?watch=1")
 		p.must("DELETE", going, "")
 		p.must("DELETE", staying+"/secrets/owner?propagationPolicy=Foreground", "")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.Int64N(int64(40*time.Millisecond))))
-		<-ctx.Done() // somewhere in the middle
+		deletions := rng.IntN(2 * objects)
+		for seen := 0; seen < deletions; { // somewhere in the middle
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatalf("the watch ended after %d deletions: %v", seen, err)
+			}
+			if strings.HasPrefix(line, `{"type":"DELETED"`) {
+				seen++
+			}
+		}
 		cancel()
-		left := p.count(going+"/secrets") + p.count(staying+"/secrets")
 		p.kill()
 		p.start()
 		p.until(going, func(code int, _ string) bool { return code == http.StatusNotFound })
 		p.until(staying+"/secrets", func(_ int, body string) bool { return objectsIn(body) == 1 && strings.Contains(body, "bystander") })
-		t.Logf("killed with %d of %d objects left", left, 2*objects+2)
+		t.Logf("killed after %d of %d deletions", deletions, 2*objects+1)
 	}
 }
 
@@ -63,9 +75,19 @@ func (p *process) must(method, path, body string) string {
 	return uid
 }
 
-func (p *process) count(path string) int {
-	_, body, _ := p.do(context.Background(), "GET", path, nil)
-	return objectsIn(string(body))
+// watch begins a watch, and returns its lines. They end with the context.
+func (p *process) watch(ctx context.Context, path string) *bufio.Reader {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, "GET", p.base+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	context.AfterFunc(ctx, func() { resp.Body.Close() })
+	return bufio.NewReader(resp.Body)
 }
 
 // objectsIn counts the objects of a list.
@@ -75,21 +97,13 @@ func objectsIn(list string) int { return strings.Count(list, `"creationTimestamp
 // wanted.
 func (p *process) until(path string, is func(code int, body string) bool) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(p.t.Context(), 3*time.Minute)
 	defer cancel()
 	changes := make(chan struct{}, 1)
 	for _, watched := range []string{"/api/v1/namespaces?watch=1", "/api/v1/secrets?watch=1"} {
-		req, err := http.NewRequestWithContext(ctx, "GET", p.base+watched, nil)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		resp, err := p.client.Do(req)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		lines := p.watch(ctx, watched)
 		go func() {
-			defer resp.Body.Close()
-			for lines := bufio.NewReader(resp.Body); ; {
+			for {
 				if _, err := lines.ReadString('\n'); err != nil {
 					return
 				}

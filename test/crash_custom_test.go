@@ -8,14 +8,17 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 const (
 	crashDefinitions  = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	crashKinds        = 6
 	crashCustomRounds = 6
+	crashCustomSteps  = 600 // before each kill, at most
 )
 
 // TestKillCustom kills the real process with SIGKILL while definitions are made,
@@ -23,6 +26,7 @@ const (
 // what was acknowledged holds: definitions and objects are there, and served, those
 // that were deleted are gone for good, and nothing is half of a definition.
 func TestKillCustom(t *testing.T) {
+	tier.Full(t)
 	rng := random(t)
 	p := &process{t: t, dir: t.TempDir()}
 	p.start()
@@ -33,19 +37,20 @@ func TestKillCustom(t *testing.T) {
 	}
 	steps := 0
 	for round := range crashCustomRounds {
-		ctx, cancel := context.WithTimeout(t.Context(), crashLoad/4+time.Duration(rng.Int64N(int64(crashLoad))))
+		var left atomic.Int64 // steps until the kill, which comes while the clients still write
+		left.Store(crashCustomSteps/4 + rng.Int64N(crashCustomSteps*3/4))
 		var wg sync.WaitGroup
 		for _, k := range kinds {
 			own := rand.New(rand.NewPCG(rng.Uint64(), 1))
 			wg.Go(func() {
-				for ctx.Err() == nil && k.step(p, own) {
+				for k.step(p, own) {
+					if left.Add(-1) == 0 {
+						p.cmd.Process.Kill()
+					}
 				}
 			})
 		}
-		<-ctx.Done()
-		p.cmd.Process.Kill()
 		wg.Wait()
-		cancel()
 		p.kill()
 		p.start()
 		for _, k := range kinds {

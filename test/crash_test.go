@@ -16,16 +16,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tidemark-dev/tidemark/internal/testprogram"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 const (
-	crashRounds  = 6
+	crashRounds  = 6 // in the full tier
 	crashClients = 16
-	crashLoad    = 700 * time.Millisecond // of writes before each kill, at most
+	crashWrites  = 2000 // before each kill, at most
 )
 
 // TestKill kills the real process with SIGKILL under load, again and again, and
@@ -42,18 +44,22 @@ func TestKill(t *testing.T) {
 	l := &load{model: map[string]*record{}}
 	first := p.list(t)
 	w := &follower{after: first.Metadata.ResourceVersion}
-	for round := range crashRounds {
+	rounds := 2
+	if tier.IsFull(t) {
+		rounds = crashRounds
+	}
+	for round := range rounds {
 		seen := p.watchFrom(w)
-		l.run(p, rng, crashLoad/4+time.Duration(rng.Int64N(int64(crashLoad))))
+		l.run(p, rng, crashWrites/4+rng.IntN(crashWrites*3/4))
 		p.kill()
 		<-seen
 		p.start()
 		l.check(t, p, round)
 	}
 	final := p.list(t)
-	w.drain(t, p, final.Metadata.ResourceVersion)
+	w.drain(t, p)
 	w.check(t, first, final)
-	t.Logf("%d writes acknowledged, %d events seen, over %d kills", l.acknowledged, len(w.events), crashRounds)
+	t.Logf("%d writes acknowledged, %d events seen, over %d kills", l.acknowledged, len(w.events), rounds)
 }
 
 // process is a tidemark command on a data directory.
@@ -97,10 +103,10 @@ func (p *process) data() string { return filepath.Join(p.dir, "data") }
 // command returns the program with arguments, with its disk if it has one.
 func (p *process) command(args ...string) *exec.Cmd {
 	if p.disk == "" {
-		return exec.Command(binary(p.t), args...)
+		return exec.Command(testprogram.Path(p.t), args...)
 	}
 	const mount = `mkdir -p -m 700 "$1" && mount -t tmpfs -o size="$0",mode=700 tidemark "$1" && shift && exec "$@"`
-	return exec.Command("unshare", append([]string{"--mount", "sh", "-c", mount, p.disk, p.data(), binary(p.t)}, args...)...)
+	return exec.Command("unshare", append([]string{"--mount", "sh", "-c", mount, p.disk, p.data(), testprogram.Path(p.t)}, args...)...)
 }
 
 func (p *process) connect(c *rest.Config) {
@@ -185,28 +191,25 @@ type load struct {
 	mu           sync.Mutex
 	model        map[string]*record
 	acknowledged int
+	killAt       int // the number of acknowledged writes at which the process is killed
 	newest       uint64
 }
 
-func (l *load) run(p *process, rng *rand.Rand, until time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), until)
-	defer cancel()
+// run kills the process after a number of acknowledged writes, while the clients still write.
+func (l *load) run(p *process, rng *rand.Rand, writes int) {
+	l.killAt = l.acknowledged + writes
 	var wg sync.WaitGroup
 	for client := range crashClients {
 		own := rand.New(rand.NewPCG(rng.Uint64(), 1))
 		wg.Go(func() {
-			for ctx.Err() == nil {
-				name := fmt.Sprintf("s-%02d-%d", client, own.IntN(8))
-				if !l.write(p, own, name) {
-					return
-				}
+			for l.write(p, own, fmt.Sprintf("s-%02d-%d", client, own.IntN(8))) {
 			}
 		})
 	}
-	// The kill comes while the clients still write.
-	<-ctx.Done()
-	p.cmd.Process.Kill()
 	wg.Wait()
+	if l.acknowledged < l.killAt {
+		p.t.Fatalf("the clients ended after %d acknowledged writes, before the kill at %d", l.acknowledged, l.killAt)
+	}
 }
 
 // write changes one name, and reports whether the server answered.
@@ -241,7 +244,9 @@ func (l *load) write(p *process, rng *rand.Rand, name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.value, r.maybe = value, nil
-	l.acknowledged++
+	if l.acknowledged++; l.acknowledged == l.killAt {
+		p.cmd.Process.Kill()
+	}
 	if v, _ := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64); v > 0 {
 		r.version, l.newest = v, max(l.newest, v)
 	}
@@ -321,7 +326,7 @@ func (f *follower) follow(ctx context.Context, p *process, until string) error {
 }
 
 // drain makes one more change, and reads up to it.
-func (f *follower) drain(t *testing.T, p *process, _ string) {
+func (f *follower) drain(t *testing.T, p *process) {
 	t.Helper()
 	code, body, err := p.do(context.Background(), "POST", secrets, []byte(`{"metadata":{"name":"last"}}`))
 	if err != nil || code != http.StatusCreated {
@@ -331,9 +336,7 @@ func (f *follower) drain(t *testing.T, p *process, _ string) {
 	if err := json.Unmarshal(body, &o); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := f.follow(ctx, p, o.Metadata.ResourceVersion); err != nil {
+	if err := f.follow(t.Context(), p, o.Metadata.ResourceVersion); err != nil {
 		t.Fatalf("reading up to %s: %v", o.Metadata.ResourceVersion, err)
 	}
 	f.events = f.events[:len(f.events)-1]

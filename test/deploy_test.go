@@ -1,14 +1,14 @@
 package test
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/testprogram"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -17,6 +17,7 @@ const deployed = "../deploy"
 // TestDeployKubernetes applies the manifests to a server, as to the cluster that Tidemark runs in, and creates the
 // Pod of the StatefulSet: it satisfies the Pod Security Standard of its namespace.
 func TestDeployKubernetes(t *testing.T) {
+	tier.Full(t)
 	k := newKubectl(t, servers.Start(t))
 	out := k.want("", []string{"apply", "--validate=strict", "-k", filepath.Join(deployed, "kubernetes")}, "statefulset.apps/tidemark created", "service/tidemark created", "networkpolicy.networking.k8s.io/tidemark created")
 	if strings.Contains(out, "Warning") {
@@ -29,14 +30,13 @@ func TestDeployKubernetes(t *testing.T) {
 
 // TestDeployedConfigurations checks the configurations of the packages and of the manifests with --dry-run.
 func TestDeployedConfigurations(t *testing.T) {
+	tier.Full(t)
 	users := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(users, []byte("secret,admin,admin,\"system:masters\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{"systemd/tidemark.yaml", "kubernetes/tidemark.yaml"} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, binary(t), "serve", "--dry-run", "--config="+filepath.Join(deployed, file))
+		cmd := exec.CommandContext(t.Context(), testprogram.Path(t), "serve", "--dry-run", "--config="+filepath.Join(deployed, file))
 		cmd.Env = append(os.Environ(), "TIDEMARK_TOKEN_AUTH_FILE="+users)
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "The configuration is valid.") {
 			t.Errorf("%s: %v\n%s", file, err, out)
@@ -47,6 +47,7 @@ func TestDeployedConfigurations(t *testing.T) {
 // TestGitHubAction runs the installation of the action on the files of a release. Its checksums also have files that the
 // action does not need: the list of contents of an archive has the archive's name as a prefix.
 func TestGitHubAction(t *testing.T) {
+	tier.Full(t)
 	text, err := os.ReadFile(filepath.Join(deployed, "github-action/action.yaml"))
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/testprogram"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // playDir has a script for each document whose commands can run, and the list of those that a script does not run.
@@ -233,7 +236,7 @@ func TestFlagsOfCommands(t *testing.T) {
 				continue
 			}
 			if _, known := helps[m[1]]; !known {
-				out, err := exec.CommandContext(t.Context(), binary(t), append(strings.Fields(m[1]), "--help")...).CombinedOutput()
+				out, err := exec.CommandContext(t.Context(), testprogram.Path(t), append(strings.Fields(m[1]), "--help")...).CombinedOutput()
 				if err != nil {
 					t.Fatalf("%s: %s: %v\n%s", document, command, err, out)
 				}
@@ -250,6 +253,7 @@ func TestFlagsOfCommands(t *testing.T) {
 
 // TestDocuments runs the scripts of the documents, each in a directory of its own.
 func TestDocuments(t *testing.T) {
+	tier.Full(t)
 	scripts, err := filepath.Glob(filepath.Join(playDir, "*.sh"))
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +276,7 @@ func TestDocuments(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(programs, "kubectl"), []byte(kubectl), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(binary(t), filepath.Join(programs, "tidemark")); err != nil {
+	if err := os.Symlink(testprogram.Path(t), filepath.Join(programs, "tidemark")); err != nil {
 		t.Fatal(err)
 	}
 	cache, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output() // not that of the new home

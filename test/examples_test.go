@@ -3,11 +3,13 @@ package test
 import (
 	"testing"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 // TestExamples applies the files in examples/ as the README does, and reads them back.
 func TestExamples(t *testing.T) {
+	tier.Full(t)
 	k := newKubectl(t, servers.Start(t))
 	const dir = "../examples/"
 	k.want("", []string{"apply", "--server-side", "-f", dir + "manifests/"},

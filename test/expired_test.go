@@ -23,6 +23,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/consistentlist"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/resourceversion"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
@@ -104,6 +105,7 @@ func (p *pulled) page(t *testing.T) (page consistentlist.Page[*corev1.ConfigMapL
 // TestExpires: versions that a real server forgets between two pages, before a list
 // at exactly one of them, and between a list and what follows.
 func TestExpires(t *testing.T) {
+	tier.Full(t)
 	onForgetful(t, func(t *testing.T, config *rest.Config, namespace string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
@@ -203,8 +205,9 @@ func kindOf(err error) consistentlist.Kind {
 // TestNotReached requests a version that is never reached. The error must come long before
 // client-go gives up, and contain the server's version.
 func TestNotReached(t *testing.T) {
+	tier.Full(t)
 	servers.Each(t, func(t *testing.T, s servers.Server) {
-		ctx, config, namespace := deadline(t), s.Config, s.Namespace
+		ctx, config, namespace := t.Context(), s.Config, s.Namespace
 		typed := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace)
 		l, err := typed.List(ctx, metav1.ListOptions{})
 		if err != nil {

@@ -18,6 +18,7 @@ func TestInformersOfFork(t *testing.T) { testInformerOn(t, servers.Fork(t).Confi
 // TestKubectlOfFork does with kubectl in a fork what users do in a cluster, and looks at what the server
 // has of it.
 func TestKubectlOfFork(t *testing.T) {
+	t.Parallel()
 	s := servers.Start(t)
 	root := newKubectl(t, s)
 	root.want(configMap, []string{"create", "-f", "-"}, "configmap/a created")
@@ -35,13 +36,13 @@ func TestKubectlOfFork(t *testing.T) {
 	k.want("", []string{"explain", "deployment.spec.strategy"}, "RollingUpdate")
 	k.want("", []string{"get", "cm", "-A", "-o", "name"}, "configmap/a")
 	k.want(strings.Replace(configMap, `"k":"1"`, `"k":"2"`, 1), []string{"apply", "--server-side", "--force-conflicts", "-f", "-"}, "serverside-applied")
-	k.want("", []string{"wait", "--for=jsonpath={.data.k}=2", "configmap/a", "--timeout=50s"}, "condition met")
+	k.want("", []string{"wait", "--for=jsonpath={.data.k}=2", "configmap/a", "--timeout=5m"}, "condition met")
 	k.want("", []string{"create", "namespace", "shop"}, "namespace/shop created")
 	k.want("", []string{"-n", "shop", "create", "deployment", "web", "--image=nginx"}, "deployment.apps/web created")
 	k.want("", []string{"get", "deployments", "-A"}, "web")
 	k.want("", []string{"auth", "can-i", "create", "pods"}, "yes")
 	k.want("", []string{"create", "token", "default"})
-	k.want("", []string{"delete", "namespace", "shop", "--timeout=50s"}, `namespace "shop" deleted`)
+	k.want("", []string{"delete", "namespace", "shop", "--timeout=5m"}, `namespace "shop" deleted`)
 	root.want("", []string{"get", "cm", "a", "-o", "jsonpath={.data.k}"}, "1")
 	root.wantError("", []string{"get", "namespace", "shop"}, "NotFound")
 

@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 const (
@@ -36,9 +38,7 @@ const (
 // TestHungWebhook sends 10,000 writes at once to a webhook that never answers. The server's memory
 // stays bounded, other writes continue, and no goroutine remains after the timeout of the webhook.
 func TestHungWebhook(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
+	tier.Full(t)
 	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()

@@ -35,6 +35,7 @@ items:
 
 // TestKubectlCanI: rights that kubectl reconciles are those that it finds.
 func TestKubectlCanI(t *testing.T) {
+	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	can := func(want string, args ...string) {
 		t.Helper()
@@ -79,6 +80,7 @@ func TestKubectlCanI(t *testing.T) {
 // TestKubectlAsAccount: a token of a service account is a credential of its own, with the
 // rights of its account and no others.
 func TestKubectlAsAccount(t *testing.T) {
+	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	k.want(accessRoles, []string{"auth", "reconcile", "-f", "-"}, "reconciled")
 	k.want("", []string{"create", "serviceaccount", "bot", "-n", "shop"}, "created")
@@ -122,6 +124,7 @@ func (k *kubectlIn) withToken(token string) *kubectlIn {
 // TestKubectlApprove: approving a certificate needs a right on the request and one on its
 // signer.
 func TestKubectlApprove(t *testing.T) {
+	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	k.want(certificateRequest, []string{"create", "-f", "-"}, "created")
 	approve := []string{"certificate", "approve", "r", "--as=dora"}

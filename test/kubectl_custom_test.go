@@ -58,7 +58,7 @@ func TestKubectlCustom(t *testing.T) {
 		crd := "crd/anchors.tidemark.example.net"
 		t.Cleanup(func() { k.run("", "delete", crd, "--ignore-not-found", "--wait=false") })
 		k.want(anchors, []string{"apply", "-f", "-"}, "anchors.tidemark.example.net created")
-		k.want("", []string{"wait", "--for=condition=Established", crd, "--timeout=30s"}, "condition met")
+		k.want("", []string{"wait", "--for=condition=Established", crd, "--timeout=5m"}, "condition met")
 		k.want(anchor, []string{"apply", "-f", "-"}, "anchor.tidemark.example.net/bow created")
 		k.want(anchors+"---\n"+anchor, []string{"apply", "-f", "-"}, "bow unchanged")
 
@@ -82,7 +82,7 @@ func TestKubectlCustomWrites(t *testing.T) {
 		crd := "crd/anchors.tidemark.example.net"
 		t.Cleanup(func() { k.run("", "delete", crd, "--ignore-not-found", "--wait=false") })
 		k.want(anchors, []string{"create", "-f", "-"}, "created")
-		k.want("", []string{"wait", "--for=condition=Established", crd, "--timeout=30s"}, "condition met")
+		k.want("", []string{"wait", "--for=condition=Established", crd, "--timeout=5m"}, "condition met")
 		k.want(anchor, []string{"create", "-f", "-"}, "created")
 
 		k.want("", []string{"patch", "anchor", "bow", "--type=merge", "-p", `{"spec":{"depth":50}}`}, "patched")
@@ -95,7 +95,7 @@ func TestKubectlCustomWrites(t *testing.T) {
 		k.want("", []string{"scale", "anchor/bow", "--replicas=3"}, "bow scaled")
 		k.want("", []string{"get", "anchor", "bow", "-o", "jsonpath={.spec.chains} {.spec.depth} {.spec.links[0].kg} {.metadata.generation}"}, "3 60 1 5")
 		k.want("", []string{"patch", "anchor", "bow", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`}, "patched")
-		k.want("", []string{"wait", "--for=condition=Ready", "anchor/bow", "--timeout=30s"}, "condition met")
+		k.want("", []string{"wait", "--for=condition=Ready", "anchor/bow", "--timeout=5m"}, "condition met")
 
 		other := strings.NewReplacer("name: bow", "name: stern", "kg: 1", "kg: 1}, {name: b").Replace(anchor)
 		k.want(other, []string{"apply", "--server-side", "-f", "-"}, "serverside-applied")

@@ -16,6 +16,7 @@ const certificateRequest = `{"apiVersion":"certificates.k8s.io/v1","kind":"Certi
 
 // TestKubectlTokens: kubectl auth whoami and can-i, for a user and for a service account.
 func TestKubectlTokens(t *testing.T) {
+	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	k.want("", []string{"auth", "whoami"}, "admin", "system:masters")
 	k.want("", []string{"auth", "can-i", "delete", "pods", "--all-namespaces"}, "yes")
@@ -34,6 +35,7 @@ func TestKubectlTokens(t *testing.T) {
 
 // TestKubectlSubresources scales, evicts, debugs and approves.
 func TestKubectlSubresources(t *testing.T) {
+	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	k.want("", []string{"create", "deployment", "web", "--image=nginx", "--replicas=2"}, "created")
 	k.want("", []string{"scale", "deployment/web", "--current-replicas=2", "--replicas=5"}, "deployment.apps/web scaled")
@@ -63,7 +65,7 @@ func TestKubectlSubresources(t *testing.T) {
 		}
 	}
 	allow("1")
-	k.want("", []string{"drain", "n1", "--force", "--timeout=50s"}, "pod/web evicted", "node/n1 drained")
+	k.want("", []string{"drain", "n1", "--force", "--timeout=5m"}, "pod/web evicted", "node/n1 drained")
 
 	k.want(certificateRequest, []string{"create", "-f", "-"}, "created")
 	k.want("", []string{"certificate", "approve", "r"}, "approved")
@@ -79,6 +81,7 @@ const signerRole = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Cluster
 
 // TestKubectlCertificate: approving and denying a request takes the right on its signer, too.
 func TestKubectlCertificate(t *testing.T) {
+	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	k.want(certificateRequest, []string{"create", "-f", "-"}, "created")
 	k.want(approverRole, []string{"create", "-f", "-"}, "created")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
@@ -34,7 +33,7 @@ func TestKubectl(t *testing.T) {
 	k.want("", []string{"get", "cm", "-l", "app=x", "-o", "name"}, "configmap/a")
 	k.want("", []string{"get", "cm", "-A", "--field-selector", "metadata.name=a", "-o", "name"}, "configmap/a")
 	k.want(strings.Replace(configMap, `"k":"1"`, `"k":"2"`, 1), []string{"replace", "-f", "-"}, "configmap/a replaced")
-	k.want("", []string{"wait", "--for=jsonpath={.data.k}=2", "configmap/a", "--timeout=50s"}, "condition met")
+	k.want("", []string{"wait", "--for=jsonpath={.data.k}=2", "configmap/a", "--timeout=5m"}, "condition met")
 	k.want("", []string{"get", "cm", "a", "-o", "yaml"}, `k: "2"`, "resourceVersion:")
 	k.want("", []string{"delete", "configmap", "a"}, `configmap "a" deleted`)
 	out, err = k.run("", "get", "configmap", "a")
@@ -47,6 +46,7 @@ func TestKubectl(t *testing.T) {
 
 // TestKubectlStrict: kubectl asks for strict field validation by itself.
 func TestKubectlStrict(t *testing.T) {
+	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	out, err := k.run(strings.Replace(configMap, `"data"`, `"dta"`, 1), "create", "-f", "-")
 	if err == nil || !strings.Contains(out, `unknown field "dta"`) {
@@ -56,6 +56,7 @@ func TestKubectlStrict(t *testing.T) {
 
 // TestKubectlChunks lists in pages.
 func TestKubectlChunks(t *testing.T) {
+	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	var all strings.Builder
 	for i := range 12 {
@@ -70,9 +71,9 @@ func TestKubectlChunks(t *testing.T) {
 
 // TestKubectlWatch sees a change through get --watch.
 func TestKubectlWatch(t *testing.T) {
+	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
 	cmd := k.command(ctx, "", "get", "cm", "--watch", "-o", "name")
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
@@ -114,8 +115,7 @@ func TestKubectlWatchTable(t *testing.T) {
 // and compares how the lines begin, whatever the space between their words.
 func (k *kubectlIn) watches(args, expect []string, change func()) {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+	ctx, cancel := context.WithCancel(k.t.Context())
 	cmd := k.command(ctx, "", args...)
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {

@@ -89,15 +89,15 @@ func TestKubectlEdit(t *testing.T) { onKubectl(t, testKubectlEdit) }
 
 func testKubectlEdit(t *testing.T, k *kubectlIn) {
 	k.want(shop, []string{"apply", "-f", "-"})
-	k.editor(`s/color: red/color: blue/`)
+	k.edits(`s/color: red/color: blue/`)
 	k.want("", []string{"edit", "cm", "shop"}, "configmap/shop edited")
 	k.want("", []string{"edit", "cm", "shop"}, "Edit cancelled, no changes made")
-	k.editor(`s/image: shop:1/image: shop:2/`)
+	k.edits(`s/image: shop:1/image: shop:2/`)
 	k.want("", []string{"edit", "deploy", "shop", "-o", "json", "--save-config"}, "Edit cancelled, no changes made")
 	k.want("", []string{"edit", "deploy", "shop"}, "deployment.apps/shop edited")
-	k.editor(`s/size: large/size: small/`)
+	k.edits(`s/size: large/size: small/`)
 	k.want("", []string{"apply", "edit-last-applied", "cm", "shop"}, "configmap/shop edited")
-	k.editor(`s/replicas: 2/replicas: 7/`)
+	k.edits(`s/replicas: 2/replicas: 7/`)
 	k.want("", []string{"edit", "deploy", "shop", "--subresource=status"}, "")
 	if got := k.value("cm/shop", "{.data}") + k.value("deploy/shop", " {.spec.template.spec.containers[0].image} {.spec.replicas}"); got != `{"color":"blue","size":"large"} shop:2 2` {
 		t.Errorf("edited to %s", got)
@@ -156,7 +156,7 @@ func testKubectlRollout(t *testing.T, k *kubectlIn) {
 	generation := k.value("deploy/shop", "{.metadata.generation}")
 	k.want("", []string{"patch", "deploy", "shop", "--subresource=status", "--type=merge", "-p",
 		fmt.Sprintf(`{"status":{"observedGeneration":%s,"replicas":2,"updatedReplicas":2,"readyReplicas":2,"availableReplicas":2}}`, generation)}, "patched")
-	k.want("", []string{"rollout", "status", "deploy/shop", "--timeout=50s"}, "successfully rolled out")
+	k.want("", []string{"rollout", "status", "deploy/shop", "--timeout=5m"}, "successfully rolled out")
 }
 
 // TestKubectlDelete: kubectl waits for deletions, and prints them.
@@ -196,6 +196,7 @@ func testKubectlDelete(t *testing.T, k *kubectlIn) {
 // TestKubectlCascade: what becomes of dependents. The garbage collector is the
 // server's own, so that there is no kube-apiserver to compare with.
 func TestKubectlCascade(t *testing.T) {
+	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	family := func() {
 		k.want(shop, []string{"apply", "-f", "-"})
@@ -205,7 +206,7 @@ func TestKubectlCascade(t *testing.T) {
 	}
 	family()
 	k.want("", []string{"delete", "deploy", "shop"}, `deployment.apps "shop" deleted`)
-	k.want("", []string{"wait", "--for=delete", "rs/shop-1", "pod/shop-1-a", "--timeout=30s"})
+	k.want("", []string{"wait", "--for=delete", "rs/shop-1", "pod/shop-1-a", "--timeout=5m"})
 
 	family()
 	k.want("", []string{"delete", "rs", "shop-1", "--cascade=foreground"}, `replicaset.apps "shop-1" deleted`)
@@ -233,13 +234,13 @@ func TestKubectlWait(t *testing.T) { onKubectl(t, testKubectlWait) }
 
 func testKubectlWait(t *testing.T, k *kubectlIn) {
 	k.want("", []string{"run", "one", "--image=i"}, "pod/one created")
-	waiting := k.background("wait", "--for=condition=Ready", "pod/one", "--timeout=30s")
+	waiting := k.background("wait", "--for=condition=Ready", "pod/one", "--timeout=5m")
 	k.want("", []string{"patch", "pod", "one", "--subresource=status", "-p", `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`}, "patched")
 	waiting("condition met")
-	waiting = k.background("wait", "--for=delete", "pod/one", "--timeout=30s")
+	waiting = k.background("wait", "--for=delete", "pod/one", "--timeout=5m")
 	k.want("", []string{"delete", "pod", "one"}, "deleted")
 	waiting("")
-	waiting = k.background("wait", "--for=create", "cm/a", "--timeout=30s")
+	waiting = k.background("wait", "--for=create", "cm/a", "--timeout=5m")
 	k.want(configMap, []string{"create", "-f", "-"}, "created")
 	waiting("condition met")
 }
@@ -259,13 +260,12 @@ func testKubectlNodes(t *testing.T, k *kubectlIn) {
 	k.want("", []string{"delete", "node", "n"}, "deleted")
 }
 
-// editor makes kubectl edit use sed.
-func (k *kubectlIn) editor(script string) {
+// edits makes kubectl edit use sed.
+func (k *kubectlIn) edits(script string) {
 	k.t.Helper()
-	path := filepath.Join(k.home, "editor")
+	k.editor = filepath.Join(k.home, "editor")
 	text := fmt.Sprintf("#!/bin/sh\nsed '%s' \"$1\" > \"$1.new\" && cat \"$1.new\" > \"$1\" && rm \"$1.new\"\n", script)
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+	if err := os.WriteFile(k.editor, []byte(text), 0o700); err != nil {
 		k.t.Fatal(err)
 	}
-	k.t.Setenv("KUBE_EDITOR", path)
 }

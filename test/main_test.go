@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,12 +29,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asKubectl) != "" {
 		os.Exit(cli.Run(kubectl.NewDefaultKubectlCommand()))
 	}
-	flag.Parse()
-	code := m.Run()
-	if built.dir != "" {
-		os.RemoveAll(built.dir)
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // random returns a source whose seed the test prints.
@@ -55,6 +48,7 @@ type kubectlIn struct {
 	t          *testing.T
 	kubeconfig string
 	home       string
+	editor     string // the program that kubectl edit runs; empty: none
 }
 
 func newKubectl(t *testing.T, s *tidemark.Server) *kubectlIn {
@@ -69,6 +63,7 @@ func newKubectl(t *testing.T, s *tidemark.Server) *kubectlIn {
 
 // onKubectl runs a test by kubectl against each server.
 func onKubectl(t *testing.T, test func(t *testing.T, k *kubectlIn)) {
+	t.Parallel()
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		k := &kubectlIn{t: t, home: t.TempDir()}
 		k.kubeconfig = filepath.Join(k.home, "kubeconfig")
@@ -79,14 +74,15 @@ func onKubectl(t *testing.T, test func(t *testing.T, k *kubectlIn)) {
 	})
 }
 
-// command returns a kubectl command. Empty input means no input.
+// command returns a kubectl command. Empty input means no input. By default kubectl waits half a minute for the first
+// OpenAPI document, which a busy machine can exceed.
 func (k *kubectlIn) command(ctx context.Context, input string, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Env = append(os.Environ(), asKubectl+"=1", "KUBECONFIG="+k.kubeconfig, "HOME="+k.home)
+	cmd := exec.CommandContext(ctx, self, append([]string{"--request-timeout=5m"}, args...)...)
+	cmd.Env = append(os.Environ(), asKubectl+"=1", "KUBECONFIG="+k.kubeconfig, "HOME="+k.home, "KUBE_EDITOR="+k.editor)
 	if input != "" {
 		cmd.Stdin = strings.NewReader(input)
 	}
@@ -95,9 +91,7 @@ func (k *kubectlIn) command(ctx context.Context, input string, args ...string) *
 
 // run runs kubectl, and returns what it prints on both outputs.
 func (k *kubectlIn) run(input string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	out, err := k.command(ctx, input, args...).CombinedOutput()
+	out, err := k.command(k.t.Context(), input, args...).CombinedOutput()
 	return string(out), err
 }
 
@@ -169,30 +163,4 @@ func (k *kubectlIn) background(args ...string) func(text string) {
 			k.t.Fatalf("kubectl %s: %v\n%s\nwant %q", strings.Join(args, " "), err, out, text)
 		}
 	}
-}
-
-// built is the command, built once for all tests that need a process.
-var built struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// binary returns the path of the tidemark command.
-func binary(t *testing.T) string {
-	t.Helper()
-	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "tidemark-bin-*"); built.err != nil {
-			return
-		}
-		_ = os.Getenv("TIDEMARK_TEST_TREE") // see .ci/run: a result holds for one tree
-		cmd := exec.Command("go", "build", "-o", filepath.Join(built.dir, "tidemark"), "../cmd/tidemark")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("%w\n%s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatalf("building the command: %v", built.err)
-	}
-	return filepath.Join(built.dir, "tidemark")
 }

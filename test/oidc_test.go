@@ -1,10 +1,8 @@
 package test
 
 import (
-	"context"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
@@ -14,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/zitadel/oidc/v3/example/server/exampleop"
 	"github.com/zitadel/oidc/v3/example/server/storage"
@@ -26,6 +23,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/await"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // provider is an OpenID Connect provider with a login page and a user.
@@ -130,6 +129,7 @@ func (p *provider) do(t *testing.T, method, path string, form url.Values) *http.
 // TestOIDC: a user logs in at a provider; kubectl is then that user, by an ID token, and by a
 // refresh token for which it gets one.
 func TestOIDC(t *testing.T) {
+	tier.Full(t)
 	p := startProvider(t)
 	s := &tidemark.Server{}
 	s.Authentication.OIDC = tidemark.OIDC{IssuerURL: p.url, ClientID: clientID, CAFile: p.ca, UsernamePrefix: "oidc:"}
@@ -152,7 +152,7 @@ func TestOIDC(t *testing.T) {
 			settings["idp-issuer-url"], settings["client-id"], settings["client-secret"] = p.url, clientID, clientSecret
 			settings["idp-certificate-authority-data"] = b64(authority)
 			setUser(t, k.kubeconfig, &clientcmdapi.AuthInfo{AuthProvider: &clientcmdapi.AuthProviderConfig{Name: "oidc", Config: settings}})
-			until(t, func() bool {
+			await.True(t, "an answer to whoami as ann", func() bool {
 				_, err := k.run("", "auth", "whoami")
 				return err == nil
 			})
@@ -199,18 +199,4 @@ func setUser(t *testing.T, path string, u *clientcmdapi.AuthInfo) {
 func b64(b []byte) string {
 	text, _ := json.Marshal(b)
 	return strings.Trim(string(text), `"`)
-}
-
-// until waits until something is so, which depends on a provider or on a server.
-func until(t *testing.T, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatal(fmt.Errorf("it did not happen: %w", ctx.Err()))
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }

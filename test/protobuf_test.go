@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -51,7 +52,7 @@ func eachList(t *testing.T, test func(t *testing.T)) {
 // nothing but protobuf: the objects are those that a client of JSON sees, errors too.
 func TestProtobufClients(t *testing.T) {
 	servers.Each(t, func(t *testing.T, s servers.Server) {
-		ctx := deadline(t)
+		ctx := t.Context()
 		binary, text := kubernetes.NewForConfigOrDie(onlyProtobuf(s.Config)), kubernetes.NewForConfigOrDie(s.Config)
 		w, err := binary.AppsV1().Deployments(s.Namespace).Watch(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -192,7 +193,7 @@ func testProtobufDeletion(t *testing.T, ctx context.Context, cs kubernetes.Inter
 func TestProtobufInformers(t *testing.T) {
 	eachList(t, func(t *testing.T) {
 		config := servers.Quick(servers.Start(t).RESTConfig())
-		ctx, end := context.WithCancel(deadline(t))
+		ctx, end := context.WithCancel(t.Context())
 		text := kubernetes.NewForConfigOrDie(config)
 		factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(onlyProtobuf(config)), 0)
 		defer factory.Shutdown()
@@ -231,13 +232,8 @@ func TestProtobufInformers(t *testing.T) {
 		if _, err := text.CoreV1().ConfigMaps("default").Update(ctx, &list.Items[7], metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case got := <-changed:
-			if got != "changed" {
-				t.Errorf("an update says %q", got)
-			}
-		case <-ctx.Done():
-			t.Error("an update did not come")
+		if got := await.Value(t, "an update", changed); got != "changed" {
+			t.Errorf("an update says %q", got)
 		}
 		for gvr, i := range all {
 			if gvr.Resource == "priorityclasses" || gvr.Resource == "flowschemas" || gvr.Resource == "clusterroles" {
@@ -271,7 +267,7 @@ func compareMaps(t *testing.T, want []corev1.ConfigMap, held []any) {
 func TestMetadataInformers(t *testing.T) {
 	eachList(t, func(t *testing.T) {
 		config := servers.Quick(servers.Start(t).RESTConfig())
-		ctx := deadline(t)
+		ctx := t.Context()
 		text := kubernetes.NewForConfigOrDie(config)
 		for i := range 20 {
 			create(t, ctx, text, fmt.Sprintf("c%02d", i))
@@ -312,11 +308,7 @@ func TestMetadataInformers(t *testing.T) {
 		if err := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("default").Delete(ctx, "c07", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case <-gone:
-		case <-ctx.Done():
-			t.Fatal("a deletion did not come")
-		}
+		await.Value(t, "a deletion", gone)
 		mu.Lock()
 		defer mu.Unlock()
 		if slices.Sort(seen); len(seen) != 20 || !strings.HasPrefix(seen[0], "c00") {

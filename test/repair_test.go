@@ -18,6 +18,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/await"
+	"github.com/tidemark-dev/tidemark/internal/testprogram"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // The tests in this file follow docs/how-to/repair.md with the program.
@@ -25,9 +29,7 @@ import (
 // tide runs the program to its end, and wants it to succeed or to fail, and to print the texts.
 func (p *process) tide(succeeds bool, args []string, texts ...string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, binary(p.t), args...).CombinedOutput()
+	out, err := exec.CommandContext(p.t.Context(), testprogram.Path(p.t), args...).CombinedOutput()
 	if (err == nil) != succeeds {
 		p.t.Fatalf("tidemark %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -41,14 +43,17 @@ func (p *process) tide(succeeds bool, args []string, texts ...string) {
 // eventually sends a request and wants a code, now or soon.
 func (p *process) eventually(code int, method, path, body string) string {
 	p.t.Helper()
-	got, answer, err := p.do(context.Background(), method, path, []byte(body))
-	for until := time.Now().Add(time.Minute); err == nil && got != code && time.Now().Before(until); {
-		time.Sleep(50 * time.Millisecond)
-		got, answer, err = p.do(context.Background(), method, path, []byte(body))
-	}
-	if err != nil || got != code {
-		p.t.Fatalf("%s %s: %d, want %d: %v %s", method, path, got, code, err, answer)
-	}
+	var answer []byte
+	await.Nil(p.t, fmt.Sprintf("%d for %s %s", code, method, path), func() error {
+		got, text, err := p.do(context.Background(), method, path, []byte(body))
+		if answer = text; err != nil {
+			p.t.Fatalf("%s %s: %v", method, path, err)
+		}
+		if got != code {
+			return fmt.Errorf("%d %s", got, text)
+		}
+		return nil
+	})
 	return string(answer)
 }
 
@@ -73,6 +78,7 @@ func (p *process) stop() {
 
 // TestRepairDamage: a damaged file is named, and a backup or --accept-data-loss helps.
 func TestRepairDamage(t *testing.T) {
+	tier.Full(t)
 	p := &process{t: t, dir: t.TempDir()}
 	p.start()
 	t.Cleanup(p.kill)
@@ -128,6 +134,7 @@ func TestRepairDamage(t *testing.T) {
 
 // TestRepairFullDisk: with a full disk, reads and deletions work, and after the deletions writes do.
 func TestRepairFullDisk(t *testing.T) {
+	tier.Full(t)
 	if _, err := exec.LookPath("unshare"); err != nil || os.Geteuid() != 0 {
 		t.Skip("it mounts a file system, for which it needs root and unshare")
 	}
@@ -178,6 +185,7 @@ func TestRepairFullDisk(t *testing.T) {
 // TestRepairCertificate: a certificate that is about to end makes the server not ready, and a new file is enough. The
 // server's own certificates come back if they are removed.
 func TestRepairCertificate(t *testing.T) {
+	tier.Full(t)
 	p := &process{t: t, dir: t.TempDir()}
 	cert, key := filepath.Join(p.dir, "tls.crt"), filepath.Join(p.dir, "tls.key")
 	certify := func(valid time.Duration) {
