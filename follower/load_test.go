@@ -15,13 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/await"
@@ -158,14 +159,13 @@ func TestDefinition(t *testing.T) {
 func TestInformer(t *testing.T) {
 	t.Parallel()
 	all := pair(t)
-	factory := informers.NewSharedInformerFactory(clients(all[1]), 0)
-	informer := factory.Core().V1().ConfigMaps()
-	informer.Informer()
+	informer := cache.NewSharedInformer(cache.NewListWatchFromClient(clients(all[1]).CoreV1().RESTClient(), "configmaps", metav1.NamespaceAll, fields.Everything()), &corev1.ConfigMap{}, 0)
 	ctx, cancel := context.WithCancel(t.Context())
-	factory.Start(ctx.Done())
-	defer factory.Shutdown()
+	var running sync.WaitGroup
+	running.Go(func() { informer.RunWithContext(ctx) })
+	defer running.Wait()
 	defer cancel()
-	factory.WaitForCacheSync(ctx.Done())
+	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
 	both(all, 200, func(i int, c *kubernetes.Clientset) {
 		maps := c.CoreV1().ConfigMaps("default")
 		m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i)}}, metav1.CreateOptions{})
@@ -184,12 +184,12 @@ func TestInformer(t *testing.T) {
 	must(t, err)
 	await.True(t, "the informer has what the server has", func() bool {
 		for i := range list.Items {
-			m, err := informer.Lister().ConfigMaps("default").Get(list.Items[i].Name)
-			if err != nil || m.ResourceVersion != list.Items[i].ResourceVersion {
+			m, found, err := informer.GetStore().Get(&list.Items[i])
+			if err != nil || !found || m.(*corev1.ConfigMap).ResourceVersion != list.Items[i].ResourceVersion {
 				return false
 			}
 		}
-		return len(informer.Informer().GetStore().List()) >= len(list.Items)
+		return len(informer.GetStore().List()) >= len(list.Items)
 	})
 }
 

@@ -3,12 +3,13 @@ package integration_test
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -115,8 +116,7 @@ func TestRBACInformer(t *testing.T) {
 	c := kubernetes.NewForConfigOrDie(user.c)
 	refused := make(chan error, 100)
 	start := func(namespace string) (cache.SharedIndexInformer, <-chan string) {
-		factory := informers.NewSharedInformerFactoryWithOptions(c, 0, informers.WithNamespace(namespace))
-		i := factory.Core().V1().ConfigMaps().Informer()
+		i := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "configmaps", namespace, fields.Everything()), &corev1.ConfigMap{}, 0, nil)
 		seen := make(chan string, 100)
 		_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
 			m := o.(*corev1.ConfigMap)
@@ -133,8 +133,9 @@ func TestRBACInformer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		factory.Start(t.Context().Done())
-		t.Cleanup(factory.Shutdown)
+		var running sync.WaitGroup
+		running.Go(func() { i.RunWithContext(t.Context()) })
+		t.Cleanup(running.Wait)
 		return i, seen
 	}
 	inside, seen := start("shop")
