@@ -81,15 +81,11 @@ func (w *Writer) begin() {
 }
 
 // head begins a sample.
-func (w *Writer) head(suffix, labels, more string) {
+func (w *Writer) head(suffix, labels string) {
 	w.begin()
 	b := append(append(w.buf, w.name...), suffix...)
-	if labels != "" || more != "" {
-		b = append(append(b, '{'), labels...)
-		if labels != "" && more != "" {
-			b = append(b, ',')
-		}
-		b = append(append(b, more...), '}')
+	if labels != "" {
+		b = append(append(append(b, '{'), labels...), '}')
 	}
 	w.buf = append(b, ' ')
 }
@@ -103,21 +99,14 @@ func (w *Writer) tail() {
 
 // Float writes a sample of the family. The labels are as Labels returns them, or empty.
 func (w *Writer) Float(labels string, value float64) {
-	w.head("", labels, "")
+	w.head("", labels)
 	w.buf = strconv.AppendFloat(w.buf, value, 'g', -1, 64)
 	w.tail()
 }
 
 // Uint writes a sample of the family.
 func (w *Writer) Uint(labels string, value uint64) {
-	w.head("", labels, "")
-	w.buf = strconv.AppendUint(w.buf, value, 10)
-	w.tail()
-}
-
-// Coded is Uint with one more label at the beginning.
-func (w *Writer) Coded(first, labels string, value uint64) {
-	w.head("", first, labels)
+	w.head("", labels)
 	w.buf = strconv.AppendUint(w.buf, value, 10)
 	w.tail()
 }
@@ -140,10 +129,10 @@ func (w *Writer) Histogram(labels string, h *Histogram) {
 		b = append(strconv.AppendUint(b, count, 10), '\n')
 	}
 	w.buf = b
-	w.head("_sum", labels, "")
+	w.head("_sum", labels)
 	w.buf = strconv.AppendFloat(w.buf, h.Sum(), 'g', -1, 64)
 	w.tail()
-	w.head("_count", labels, "")
+	w.head("_count", labels)
 	w.buf = strconv.AppendUint(w.buf, count, 10)
 	w.tail()
 }

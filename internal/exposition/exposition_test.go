@@ -34,7 +34,7 @@ func TestFormat(t *testing.T) {
 	var b strings.Builder
 	w := exposition.NewWriter(&b)
 	w.Family("requests_total", exposition.CounterKind, "Requests.")
-	w.Coded(exposition.Labels("code", "200"), exposition.Labels("verb", "GET"), 1e9)
+	w.Uint(exposition.Labels("code", "200", "verb", "GET"), 1e9)
 	w.Family("nothing", exposition.GaugeKind, "A metric without samples.")
 	w.Family("size_bytes", exposition.HistogramKind, "Size.")
 	w.Histogram("", sizes)

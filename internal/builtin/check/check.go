@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
@@ -65,14 +64,6 @@ func Port(n int32, path *field.Path) field.ErrorList {
 // PortName checks the name of a port.
 func PortName(name string, path *field.Path) field.ErrorList {
 	return each(name, path, utilvalidation.IsValidPortName(name))
-}
-
-// PortOrName checks what is either.
-func PortOrName(p intstr.IntOrString, path *field.Path) field.ErrorList {
-	if p.Type == intstr.String {
-		return PortName(p.StrVal, path)
-	}
-	return Port(p.IntVal, path)
 }
 
 // Protocols are those that ports have.
