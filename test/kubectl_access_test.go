@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -35,6 +36,7 @@ items:
 
 // TestKubectlCanI: rights that kubectl reconciles are those that it finds.
 func TestKubectlCanI(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	can := func(want string, args ...string) {
@@ -80,6 +82,7 @@ func TestKubectlCanI(t *testing.T) {
 // TestKubectlAsAccount: a token of a service account is a credential of its own, with the
 // rights of its account and no others.
 func TestKubectlAsAccount(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	k.want(accessRoles, []string{"auth", "reconcile", "-f", "-"}, "reconciled")
@@ -124,6 +127,7 @@ func (k *kubectlIn) withToken(token string) *kubectlIn {
 // TestKubectlApprove: approving a certificate needs a right on the request and one on its
 // signer.
 func TestKubectlApprove(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	k.want(certificateRequest, []string{"create", "-f", "-"}, "created")

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // shop is what a team keeps in its repository.
@@ -100,7 +102,10 @@ func testKubectlApply(t *testing.T, k *kubectlIn) {
 
 // TestKubectlApplyStrict: what a configuration has too much is refused before
 // anything is written, and a warning where the user asks for it.
-func TestKubectlApplyStrict(t *testing.T) { onKubectl(t, testKubectlApplyStrict) }
+func TestKubectlApplyStrict(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlApplyStrict)
+}
 
 func testKubectlApplyStrict(t *testing.T, k *kubectlIn) {
 	wrong := edited(configMap, `"data"`, `"dta"`)
@@ -156,7 +161,10 @@ func testKubectlServerSide(t *testing.T, k *kubectlIn) {
 
 // TestKubectlMigration applies on the client's side, then server-side, then on the client's
 // side again. Fields that are dropped from the configuration are removed each time.
-func TestKubectlMigration(t *testing.T) { onKubectl(t, testKubectlMigration) }
+func TestKubectlMigration(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlMigration)
+}
 
 func testKubectlMigration(t *testing.T, k *kubectlIn) {
 	k.want(shop, []string{"apply", "-f", "-"}, "configmap/shop created")
@@ -173,7 +181,10 @@ func testKubectlMigration(t *testing.T, k *kubectlIn) {
 }
 
 // TestKubectlKustomize applies what kustomize makes.
-func TestKubectlKustomize(t *testing.T) { onKubectl(t, testKubectlKustomize) }
+func TestKubectlKustomize(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlKustomize)
+}
 
 func testKubectlKustomize(t *testing.T, k *kubectlIn) {
 	dir := t.TempDir()

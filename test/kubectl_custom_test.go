@@ -3,6 +3,8 @@ package test
 import (
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // anchors is a definition, and in the same file an object of it.
@@ -78,6 +80,7 @@ func TestKubectlCustom(t *testing.T) {
 
 // TestKubectlCustomWrites changes objects by kubectl.
 func TestKubectlCustomWrites(t *testing.T) {
+	tier.Full(t)
 	onKubectl(t, func(t *testing.T, k *kubectlIn) {
 		crd := "crd/anchors.tidemark.example.net"
 		t.Cleanup(func() { k.run("", "delete", crd, "--ignore-not-found", "--wait=false") })

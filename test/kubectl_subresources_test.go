@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -35,6 +36,7 @@ func TestKubectlTokens(t *testing.T) {
 
 // TestKubectlSubresources scales, evicts, debugs and approves.
 func TestKubectlSubresources(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	k.want("", []string{"create", "deployment", "web", "--image=nginx", "--replicas=2"}, "created")
@@ -81,6 +83,7 @@ const signerRole = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Cluster
 
 // TestKubectlCertificate: approving and denying a request takes the right on its signer, too.
 func TestKubectlCertificate(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	k.want(certificateRequest, []string{"create", "-f", "-"}, "created")

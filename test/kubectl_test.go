@@ -14,6 +14,7 @@ const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a",
 
 // TestKubectl walks through what a newcomer does with kubectl.
 func TestKubectl(t *testing.T) {
+	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	k.want("", []string{"get", "--raw", "/version"}, `"gitVersion": "v1.36.3+tidemark.`)
 	k.want("", []string{"cluster-info"}, "is running at")

@@ -7,11 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 // TestKubectlChanges changes objects in the ways that are no apply.
-func TestKubectlChanges(t *testing.T) { onKubectl(t, testKubectlChanges) }
+func TestKubectlChanges(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlChanges)
+}
 
 func testKubectlChanges(t *testing.T, k *kubectlIn) {
 	k.want(shop, []string{"create", "-f", "-"}, "deployment.apps/shop created")
@@ -67,7 +71,10 @@ func testKubectlChanges(t *testing.T, k *kubectlIn) {
 }
 
 // TestKubectlReplace: a whole object in place of another.
-func TestKubectlReplace(t *testing.T) { onKubectl(t, testKubectlReplace) }
+func TestKubectlReplace(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlReplace)
+}
 
 func testKubectlReplace(t *testing.T, k *kubectlIn) {
 	k.wantError(configMap, []string{"replace", "-f", "-"}, `configmaps "a" not found`)
@@ -85,7 +92,10 @@ func testKubectlReplace(t *testing.T, k *kubectlIn) {
 }
 
 // TestKubectlEdit: an editor changes the object, and kubectl sends the difference.
-func TestKubectlEdit(t *testing.T) { onKubectl(t, testKubectlEdit) }
+func TestKubectlEdit(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlEdit)
+}
 
 func testKubectlEdit(t *testing.T, k *kubectlIn) {
 	k.want(shop, []string{"apply", "-f", "-"})
@@ -106,7 +116,10 @@ func testKubectlEdit(t *testing.T, k *kubectlIn) {
 }
 
 // TestKubectlScale: the scale subresource, of kinds that have it.
-func TestKubectlScale(t *testing.T) { onKubectl(t, testKubectlScale) }
+func TestKubectlScale(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlScale)
+}
 
 func testKubectlScale(t *testing.T, k *kubectlIn) {
 	k.want(shop, []string{"apply", "-f", "-"})
@@ -133,7 +146,10 @@ const revision = `{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"name"
 	`"spec":{"replicas":0,"selector":{"matchLabels":{"app":"shop"}},"template":{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"web","image":"shop:%d"}]}}}}`
 
 // TestKubectlRollout: as far as no controller is needed; the test plays its part.
-func TestKubectlRollout(t *testing.T) { onKubectl(t, testKubectlRollout) }
+func TestKubectlRollout(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlRollout)
+}
 
 func testKubectlRollout(t *testing.T, k *kubectlIn) {
 	k.want(shop, []string{"apply", "-f", "-"})
@@ -196,6 +212,7 @@ func testKubectlDelete(t *testing.T, k *kubectlIn) {
 // TestKubectlCascade: what becomes of dependents. The garbage collector is the
 // server's own, so that there is no kube-apiserver to compare with.
 func TestKubectlCascade(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	family := func() {
@@ -246,7 +263,10 @@ func testKubectlWait(t *testing.T, k *kubectlIn) {
 }
 
 // TestKubectlNodes: what administrators do to nodes.
-func TestKubectlNodes(t *testing.T) { onKubectl(t, testKubectlNodes) }
+func TestKubectlNodes(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlNodes)
+}
 
 func testKubectlNodes(t *testing.T, k *kubectlIn) {
 	k.want(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}`, []string{"create", "-f", "-"})
