@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -569,7 +570,7 @@ const peerKubeconfig = "TIDEMARK_TEST_PEER_KUBECONFIG"
 // serve starts a server in memory, which makes no ConfigMaps of its own.
 func serve(t *testing.T) *rest.Config {
 	t.Helper()
-	s := &tidemark.Server{Controllers: []string{"*", "-root-ca-certificate-publisher"}}
+	s := &tidemark.Server{InProcess: true, Controllers: []string{"*", "-root-ca-certificate-publisher"}}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -602,8 +603,10 @@ func one(t *testing.T, config *rest.Config, id string, o Options) Result {
 // TestFaults runs all checks against Tidemark, and then each fault against the check
 // that is meant for it.
 func TestFaults(t *testing.T) {
-	config := behind(serve(t), assist())
-	base := baseOf(t, config, nil)
+	var base map[string]Result
+	t.Run("passes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { base = baseOf(t, behind(serve(t), assist()), nil) })
+	})
 	for id, r := range base {
 		if r.Area() == "restart" || r.Area() == "window" {
 			continue // TestRestart and TestWindow have servers for them
@@ -617,7 +620,12 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s is said to be lacking, and did not run", id)
 		}
 	}
-	runFaults(t, config, base, nil)
+	for _, f := range faults {
+		t.Run(f.check+"/"+f.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { f.run(t, behind(serve(t), assist()), base, nil) })
+		})
+	}
 }
 
 // TestFaultsOfPeer does the same with a kube-apiserver, where there is one: so the
@@ -643,7 +651,12 @@ func TestFaultsOfPeer(t *testing.T) {
 			t.Errorf("%s: %s: %s\n%v", id, r.Outcome, r.Message, r.Exchanges)
 		}
 	}
-	runFaults(t, config, base, repairs)
+	for _, f := range faults {
+		t.Run(f.check+"/"+f.name, func(t *testing.T) {
+			t.Parallel()
+			f.run(t, config, base, repairs)
+		})
+	}
 }
 
 // baseOf runs all checks; those with a repair behind it.
@@ -666,22 +679,18 @@ func baseOf(t *testing.T, config *rest.Config, repairs map[string]step) map[stri
 	return base
 }
 
-func runFaults(t *testing.T, config *rest.Config, base map[string]Result, repairs map[string]step) {
-	for _, f := range faults {
-		t.Run(f.check+"/"+f.name, func(t *testing.T) {
-			t.Parallel()
-			if r := base[f.check]; r.Outcome != Passed {
-				t.Skipf("proven where the check passes; here it is %s: %s", r.Outcome, r.Message)
-			}
-			steps := []step{f.step()}
-			if repair := repairs[f.check]; repair != nil {
-				steps = append(steps, repair)
-			}
-			r := one(t, behind(config, steps...), f.check, Options{Timeout: patience})
-			if r.Outcome != Failed || !strings.Contains(r.Message, f.says) {
-				t.Errorf("%s (want fail, with %q): %s\n%v", r.Outcome, f.says, r.Message, r.Exchanges)
-			}
-		})
+// run runs the check that is meant to find the fault.
+func (f fault) run(t *testing.T, config *rest.Config, base map[string]Result, repairs map[string]step) {
+	if r := base[f.check]; r.Outcome != Passed {
+		t.Skipf("proven where the check passes; here it is %s: %s", r.Outcome, r.Message)
+	}
+	steps := []step{f.step()}
+	if repair := repairs[f.check]; repair != nil {
+		steps = append(steps, repair)
+	}
+	r := one(t, behind(config, steps...), f.check, Options{Timeout: patience})
+	if r.Outcome != Failed || !strings.Contains(r.Message, f.says) {
+		t.Errorf("%s (want fail, with %q): %s\n%v", r.Outcome, f.says, r.Message, r.Exchanges)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -15,25 +17,30 @@ import (
 	"github.com/tidemark-dev/tidemark/datadir"
 )
 
-// restarted is a server that can be restarted, at one address.
+// restarted is a server that can be restarted.
 type restarted struct {
 	dir    string
-	port   int
-	server *tidemark.Server
+	server atomic.Pointer[tidemark.Server]
 	times  atomic.Int64
 }
 
 func (r *restarted) start(ctx context.Context) error {
-	r.server = &tidemark.Server{Storage: &datadir.Dir{Path: r.dir}, Port: r.port}
-	return r.server.Start(ctx)
+	s := &tidemark.Server{InProcess: true, Storage: &datadir.Dir{Path: r.dir}}
+	r.server.Store(s)
+	return s.Start(ctx)
 }
 
 func (r *restarted) restart(ctx context.Context) error {
-	if err := r.server.Close(); err != nil {
+	if err := r.server.Load().Close(); err != nil {
 		return err
 	}
 	r.times.Add(1)
 	return r.start(ctx)
+}
+
+// RoundTrip sends a request to the server that runs.
+func (r *restarted) RoundTrip(req *http.Request) (*http.Response, error) {
+	return r.server.Load().RESTConfig().Transport.RoundTrip(req)
 }
 
 // after matches requests once the server was restarted.
@@ -47,9 +54,9 @@ func restartable(t *testing.T) (*restarted, *rest.Config) {
 	if err := r.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	config := r.server.RESTConfig()
-	r.port = portOf(t, config)
-	t.Cleanup(func() { r.server.Close() })
+	config := r.server.Load().RESTConfig()
+	config.Transport = r
+	t.Cleanup(func() { r.server.Load().Close() })
 	return r, config
 }
 
@@ -101,15 +108,21 @@ func TestRestart(t *testing.T) {
 	for _, f := range restartFaults {
 		t.Run(f.check+"/"+f.name, func(t *testing.T) {
 			t.Parallel()
-			r, config := restartable(t)
-			if got := one(t, config, f.check, Options{Restart: r.restart}); got.Outcome != Passed {
-				t.Fatalf("%s: %s\n%v", got.Outcome, got.Message, got.Exchanges)
-			}
-			r.times.Store(0)
-			got := one(t, behind(config, f.step(r)), f.check, Options{Restart: r.restart})
-			if got.Outcome != Failed || !strings.Contains(got.Message, f.says) {
-				t.Errorf("%s: %s, want %q\n%v", got.Outcome, got.Message, f.says, got.Exchanges)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				r, config := restartable(t)
+				config = behind(config, func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
+					time.Sleep(time.Millisecond) // or clients that begin again and again would stop the time of the bubble
+					return next.RoundTrip(req)
+				})
+				if got := one(t, config, f.check, Options{Restart: r.restart}); got.Outcome != Passed {
+					t.Fatalf("%s: %s\n%v", got.Outcome, got.Message, got.Exchanges)
+				}
+				r.times.Store(0)
+				got := one(t, behind(config, f.step(r)), f.check, Options{Restart: r.restart})
+				if got.Outcome != Failed || !strings.Contains(got.Message, f.says) {
+					t.Errorf("%s: %s, want %q\n%v", got.Outcome, got.Message, f.says, got.Exchanges)
+				}
+			})
 		})
 	}
 	if got := one(t, serve(t), "restart.watch", Options{}); got.Outcome != Skipped {

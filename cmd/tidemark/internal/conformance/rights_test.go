@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/client-go/rest"
 
@@ -27,7 +28,9 @@ func editor(config *rest.Config, namespace string) *rest.Config {
 
 // TestRights: who may edit in one namespace gets a result, with what could not be
 // checked named, and nothing is said to be left behind that was never made.
-func TestRights(t *testing.T) {
+func TestRights(t *testing.T) { synctest.Test(t, testRights) }
+
+func testRights(t *testing.T) {
 	config := serve(t)
 	o := Options{Areas: []string{"verbs", "versions", "sweep", "watch"}, Seed: testrand.New(t).Uint64()}
 	if _, err := Run(t.Context(), editor(config, "default"), o, progress.Progress{}); err == nil || !strings.Contains(err.Error(), "--namespace") {
@@ -68,7 +71,9 @@ func TestRights(t *testing.T) {
 }
 
 // TestBroken: a check that breaks has failed; the others run, and all is removed.
-func TestBroken(t *testing.T) {
+func TestBroken(t *testing.T) { synctest.Test(t, testBroken) }
+
+func testBroken(t *testing.T) {
 	config := serve(t)
 	once := from(40, on("update"))
 	report, err := Run(t.Context(), behind(config, func(req *http.Request, next http.RoundTripper) (*http.Response, error) {

@@ -230,7 +230,7 @@ func (s *stream) rest(within time.Duration) []event {
 			all = append(all, e)
 			continue
 		}
-		if time.Now().After(deadline) {
+		if !time.Now().Before(deadline) {
 			s.p.failf("the watch with %s did not end within %v", s.what, within)
 		}
 		if s.err != nil {

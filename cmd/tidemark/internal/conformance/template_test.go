@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/client-go/rest"
 
@@ -34,9 +35,11 @@ func demanding(config *rest.Config) *rest.Config {
 
 // TestTemplate: a type that wants more than a name is checked with objects like the
 // one that is given, and without one the run does not begin.
-func TestTemplate(t *testing.T) {
+func TestTemplate(t *testing.T) { synctest.Test(t, testTemplate) }
+
+func testTemplate(t *testing.T) {
 	config := demanding(serve(t))
-	o := Options{Resource: "leases.coordination.k8s.io", Areas: []string{"versions", "get", "list", "watch", "consistency", "sweep"}, Seed: testrand.New(t).Uint64()}
+	o := Options{Resource: "leases.coordination.k8s.io", Areas: append(ofAnyType(t), "sweep"), Seed: testrand.New(t).Uint64()}
 	if _, err := Run(t.Context(), config, o, progress.Progress{}); err == nil || !strings.Contains(err.Error(), "--template") || !strings.Contains(err.Error(), "Required value") {
 		t.Errorf("without a template: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -19,7 +20,7 @@ const window = 2 * time.Second
 // forgetful is a server that keeps its history for a window.
 func forgetful(t *testing.T) *rest.Config {
 	t.Helper()
-	s := &tidemark.Server{History: tidemark.History{Retention: window}}
+	s := &tidemark.Server{InProcess: true, History: tidemark.History{Retention: window}}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -98,26 +99,32 @@ var windowFaults = []fault{
 // TestWindow: the checks pass with a server whose window ends while they run, and each is
 // tripped by one that answers something else than 410.
 func TestWindow(t *testing.T) {
-	config := forgetful(t)
-	report, err := Run(t.Context(), config, Options{Areas: []string{"window"}, Window: window}, progress.Progress{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, got := range report.Results {
-		if got.Outcome != Passed {
-			t.Errorf("%s: %s: %s\n%v", got.ID, got.Outcome, got.Message, got.Exchanges)
-		}
-	}
+	t.Run("passes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			config := forgetful(t)
+			report, err := Run(t.Context(), config, Options{Areas: []string{"window"}, Window: window}, progress.Progress{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, got := range report.Results {
+				if got.Outcome != Passed {
+					t.Errorf("%s: %s: %s\n%v", got.ID, got.Outcome, got.Message, got.Exchanges)
+				}
+			}
+			if got := one(t, config, "window.list", Options{}); got.Outcome != Skipped {
+				t.Errorf("without a window: %s %s", got.Outcome, got.Message)
+			}
+		})
+	})
 	for _, f := range windowFaults {
 		t.Run(f.check+"/"+f.name, func(t *testing.T) {
 			t.Parallel()
-			got := one(t, behind(config, f.step()), f.check, Options{Window: window, Timeout: patience})
-			if got.Outcome != Failed || !strings.Contains(got.Message, f.says) {
-				t.Errorf("%s: %s, want %q\n%v", got.Outcome, got.Message, f.says, got.Exchanges)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				got := one(t, behind(forgetful(t), f.step()), f.check, Options{Window: window})
+				if got.Outcome != Failed || !strings.Contains(got.Message, f.says) {
+					t.Errorf("%s: %s, want %q\n%v", got.Outcome, got.Message, f.says, got.Exchanges)
+				}
+			})
 		})
-	}
-	if got := one(t, config, "window.list", Options{}); got.Outcome != Skipped {
-		t.Errorf("without a window: %s %s", got.Outcome, got.Message)
 	}
 }
