@@ -177,6 +177,10 @@ func normalize(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, value := range v {
+			if strings.HasPrefix(key, "apiserver.latency.k8s.io/") { // annotations of requests that took half a second
+				delete(v, key)
+				continue
+			}
 			switch key {
 			case "resourceVersion":
 				if value != "1" {
