@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
+	"github.com/tidemark-dev/tidemark/internal/await"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // serve starts a server, and returns how to reach it.
@@ -43,14 +47,24 @@ func tiny(scenarios ...string) Options {
 // skippable lists scenarios that a server may lack what they need for.
 var skippable = []string{"start", "idle-etcd", "crd-other-server", "outage"}
 
-// TestScenarios runs every scenario against two servers.
+// ofEachKind are scenarios that measure in different ways and take little time.
+var ofEachKind = []string{"create-pod", "get", "update", "list-identity", "list-page", "list-stream", "watch-100", "watch-table-100", "idle-watch", "idle-etcd", "mixed", "crd-first-object", "custom-create", "delete-collection"}
+
+// TestScenarios runs scenarios against two servers: all of them in the full tier.
 func TestScenarios(t *testing.T) {
+	run, rounds := ofEachKind, 1
+	if tier.IsFull(t) {
+		run, rounds = nil, 2
+		for _, s := range scenarios {
+			run = append(run, s.name)
+		}
+	}
 	a, b := serve(t), serve(t)
 	if runtime.GOOS == "linux" {
 		a.PIDs = []int{os.Getpid()}
 	}
-	o := tiny()
-	o.Rounds, o.EqualBytes = 2, true
+	o := tiny(run...)
+	o.Rounds, o.EqualBytes = rounds, true
 	b.Pad = 100 // which the other one has to follow
 	var told bytes.Buffer
 	r, err := Run(t.Context(), o, []Server{a, b}, progress.Progress{W: &told})
@@ -58,8 +72,8 @@ func TestScenarios(t *testing.T) {
 		t.Fatalf("Run: %v\n%s", err, &told)
 	}
 	for _, s := range r.Servers {
-		for _, scenario := range scenarios {
-			checkScenario(t, s, scenario.name, o.Rounds)
+		for _, name := range run {
+			checkScenario(t, s, name, o.Rounds)
 		}
 		if left := objectsLeft(t, s.Server); len(left) > 0 {
 			t.Errorf("objects are left behind: %v", left)
@@ -217,14 +231,21 @@ func TestInterrupt(t *testing.T) {
 	o := tiny("create-configmap", "get", "create-pod")
 	o.Duration, o.MaxOps = time.Minute, 10_000_000
 	ctx, cancel := context.WithCancel(t.Context())
-	var begun sync.Once
+	var measures atomic.Bool
 	told := writerFunc(func(p []byte) (int, error) {
-		if strings.Contains(string(p), ", round 1 of") { // in the middle of it, on most machines
-			begun.Do(func() { time.AfterFunc(100*time.Millisecond, cancel) })
+		if strings.Contains(string(p), ", round 1 of") {
+			measures.Store(true)
 		}
 		return len(p), nil
 	})
-	r, err := Run(ctx, o, []Server{s}, progress.Progress{W: told, Terminal: true})
+	var made atomic.Int64
+	between := proxy(t, s, func(_ http.ResponseWriter, r *http.Request) bool {
+		if measures.Load() && r.Method == http.MethodPost && made.Add(1) == 20 {
+			cancel()
+		}
+		return false
+	}, func(_ *http.Request, b []byte) []byte { return b })
+	r, err := Run(ctx, o, []Server{between}, progress.Progress{W: told, Terminal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,13 +253,12 @@ func TestInterrupt(t *testing.T) {
 		t.Errorf("interrupted: %v, failures: %v", r.Interrupted, r.Failures())
 	}
 	// What the server made of requests that were under way goes with its namespace.
-	left := objectsLeft(t, s)
-	for until := time.Now().Add(time.Minute); len(left) > 0 && time.Now().Before(until); left = objectsLeft(t, s) {
-		time.Sleep(20 * time.Millisecond)
-	}
-	if len(left) > 0 {
-		t.Errorf("%d objects are left behind: %.5q", len(left), left)
-	}
+	await.Nil(t, "no objects to be left behind", func() error {
+		if left := objectsLeft(t, s); len(left) > 0 {
+			return fmt.Errorf("%d objects are left behind: %.5q", len(left), left)
+		}
+		return nil
+	})
 }
 
 func TestOptions(t *testing.T) {

@@ -146,6 +146,7 @@ func testResource(t *testing.T) {
 func TestCannotRun(t *testing.T) {
 	config := serve(t)
 	anonymous := rest.AnonymousClientConfig(config)
+	anonymous.Transport = config.Transport
 	for want, run := range map[string]struct {
 		config  *rest.Config
 		options Options
