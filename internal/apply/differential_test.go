@@ -27,6 +27,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 type kindCase struct {
@@ -427,9 +428,9 @@ func lines(text string) string {
 // TestHistories: after any sequence of writes, everything is as the library has it.
 func TestHistories(t *testing.T) {
 	r := testrand.New(t)
-	n := 40
-	if testing.Short() {
-		n = 20
+	n := 10
+	if tier.IsFull(t) {
+		n = 100
 	}
 	for kind := range kinds {
 		t.Run(kinds[kind].gvk.Kind, func(t *testing.T) {

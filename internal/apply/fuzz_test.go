@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // everything is a schema with all that schemas have.
@@ -157,9 +158,9 @@ func bothWays(t *testing.T, s *Schema, a, b, p string, force bool) (straight int
 func TestStraightAtRandom(t *testing.T) {
 	r := testrand.New(t)
 	s := everythingSchema(t)
-	n := 6_000
-	if testing.Short() {
-		n = 2_000
+	n := 2_000
+	if tier.IsFull(t) {
+		n = 20_000
 	}
 	straight := 0
 	for range n {

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 var (
@@ -29,10 +30,8 @@ const growthPart = 8
 // take grows as the entries do. It tries a part of the
 // lists, by chance; -growth-all tries all.
 func TestGrowth(t *testing.T) {
-	few := 1000
-	if testing.Short() {
-		few = 500
-	}
+	tier.Full(t)
+	const few = 1000
 	g := growth{t: t, chance: testrand.New(t), few: few}
 	objects := map[string]runtime.Object{}
 	for _, o := range testkinds.Objects(t, "../../test/kinds/testdata/objects", "x", rand.New(rand.NewPCG(1, 1))) {

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -158,6 +159,7 @@ var (
 // TestCustomGrowth sends custom resources with many entries through the verbs, of schemas
 // with many entries, too: the time that a verb takes grows as the entries do.
 func TestCustomGrowth(t *testing.T) {
+	tier.Full(t)
 	const (
 		few   = 2000
 		noise = 100 * time.Millisecond
@@ -231,6 +233,7 @@ func (s *customs) store(body []byte) {
 
 // TestValidationEnds: when the client has left, neither rules nor schemas are looked at.
 func TestValidationEnds(t *testing.T) {
+	tier.Full(t)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	for name, schema := range map[string]tree{
