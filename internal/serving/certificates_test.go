@@ -227,7 +227,6 @@ func (f *fixture) protocol(config *tls.Config) string {
 		return "handshake"
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(30 * time.Second))
 	if config.NextProtos[0] == "http/1.1" {
 		c.Write([]byte("GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"))
 		var head [8]byte

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -34,26 +35,138 @@ type fixture struct {
 	t         *testing.T
 	authority *pki.Authority
 	address   string
+	dial      func() (net.Conn, error)
 	drained   chan struct{}
 	log       servertest.Buffer
-	handshake chan struct{} // a value for each that failed
+	handshake chan struct{} // a value after one or more have failed
 }
 
 // start starts a server; edit may change its configuration, and be nil.
 func start(t *testing.T, edit func(*serving.Config)) *fixture {
 	t.Helper()
-	a, err := pki.Open(pki.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{t: t, authority: a, address: l.Addr().String(), drained: make(chan struct{}), handshake: make(chan struct{}, 100)}
+	f := startOn(t, l, edit)
+	f.dial = func() (net.Conn, error) { return net.Dial("tcp", f.address) }
+	t.Cleanup(f.Stop)
+	return f
+}
+
+// startInBubble is start without a network, so that time may be synthetic. The server must stop within a second.
+func startInBubble(t *testing.T, edit func(*serving.Config)) *fixture {
+	t.Helper()
+	l := &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
+	f := startOn(t, l, edit)
+	f.dial = l.dial
+	t.Cleanup(f.stopInTime)
+	return f
+}
+
+// stopInTime stops the server, and checks that it takes at most a second. It is for bubbles.
+func (f *fixture) stopInTime() {
+	f.t.Helper()
+	begin := time.Now()
+	f.Stop()
+	if took := time.Since(begin); took > time.Second {
+		f.t.Errorf("stopping took %v", took)
+	}
+}
+
+// pipes is a listener without a network.
+type pipes struct {
+	accept chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+// dial waits until the connection is accepted.
+func (l *pipes) dial() (net.Conn, error) {
+	far, near := net.Pipe()
+	select {
+	case l.accept <- far:
+	case <-l.closed:
+		return nil, syscall.ECONNREFUSED
+	}
+	c := &ahead{Conn: near, pieces: make(chan []byte, 64), closed: make(chan struct{})}
+	go c.receive()
+	return c, nil
+}
+
+func (l *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.accept:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipes) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
+
+// ahead is a connection that receives up to 256 KiB before they are read, as the kernel does.
+type ahead struct {
+	net.Conn
+	pieces chan []byte
+	rest   []byte // of a piece
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *ahead) receive() {
+	defer close(c.pieces)
+	for {
+		piece := make([]byte, 4<<10)
+		n, err := c.Conn.Read(piece)
+		if err != nil {
+			return
+		}
+		select {
+		case c.pieces <- piece[:n]:
+		case <-c.closed:
+			return
+		}
+	}
+}
+
+func (c *ahead) Read(b []byte) (int, error) {
+	if len(c.rest) == 0 {
+		c.rest = <-c.pieces
+	}
+	if len(c.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+func (c *ahead) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+func startOn(t *testing.T, l net.Listener, edit func(*serving.Config)) *fixture {
+	t.Helper()
+	a, err := pki.Open(pki.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, authority: a, address: l.Addr().String(), drained: make(chan struct{}), handshake: make(chan struct{}, 1)}
 	c := serving.Config{
 		Listeners: []net.Listener{l}, Handler: f, Drain: sync.OnceFunc(func() { close(f.drained) }), GetCertificate: a.GetCertificate,
-		HandshakeFailed: func() { f.handshake <- struct{}{} },
+		HandshakeFailed: func() {
+			select {
+			case f.handshake <- struct{}{}:
+			default:
+			}
+		},
 		Limits: serving.Limits{
 			HeaderBytes: 1 << 20, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
 			Streams: 77, UploadBytes: 256 << 10,
@@ -65,18 +178,7 @@ func start(t *testing.T, edit func(*serving.Config)) *fixture {
 	}
 	f.Server = serving.New(c)
 	f.Start()
-	t.Cleanup(f.stop)
 	return f
-}
-
-// stop stops the server, and checks that it takes less than a second.
-func (f *fixture) stop() {
-	f.t.Helper()
-	begin := time.Now()
-	f.Stop()
-	if took := time.Since(begin); took > 20*time.Second { // a second, and what a busy machine adds: less than any time limit of a connection
-		f.t.Errorf("stopping took %v", took)
-	}
 }
 
 // credentials are those that the handler knows; it refuses no others.
@@ -109,7 +211,7 @@ func (f *fixture) tls(protocols ...string) *tls.Config {
 
 // client speaks HTTP/2 or HTTP/1.1.
 func (f *fixture) client(http2 bool) *http.Client {
-	t := &http.Transport{TLSClientConfig: f.tls(), ForceAttemptHTTP2: http2}
+	t := &http.Transport{TLSClientConfig: f.tls(), ForceAttemptHTTP2: http2, DialContext: func(context.Context, string, string) (net.Conn, error) { return f.dial() }}
 	f.t.Cleanup(t.CloseIdleConnections)
 	return &http.Client{Transport: t, Timeout: time.Minute}
 }
@@ -143,27 +245,6 @@ func (f *fixture) getAs(c *http.Client, path, token string) (*http.Response, *bu
 	return resp, r, strings.TrimSpace(line)
 }
 
-// getWhenAccepted is getAs that tries again while its connection is closed: on a slow
-// machine the handshake may take longer than an unauthenticated connection is let.
-func (f *fixture) getWhenAccepted(c *http.Client, path, token string) {
-	f.t.Helper()
-	for begin := time.Now(); ; {
-		req, _ := http.NewRequestWithContext(f.t.Context(), http.MethodGet, "https://"+f.address+path, nil)
-		req.Header.Set("Authorization", "Bearer "+token)
-		resp, err := c.Do(req)
-		if err == nil {
-			if _, err = io.Copy(io.Discard, resp.Body); err == nil {
-				resp.Body.Close()
-				return
-			}
-			resp.Body.Close()
-		}
-		if time.Since(begin) > time.Minute {
-			f.t.Fatal(err)
-		}
-	}
-}
-
 func TestProtocols(t *testing.T) {
 	f := start(t, nil)
 	for want, http2 := range map[string]bool{"HTTP/2.0": true, "HTTP/1.1": false} {
@@ -192,7 +273,7 @@ func TestStopEndsWatches(t *testing.T) {
 			watches = append(watches, r)
 		}
 	}
-	f.stop()
+	f.Stop()
 	for _, r := range watches {
 		if rest, err := io.ReadAll(r); err != nil || string(rest) != "the end\n" {
 			t.Errorf("the watch ended with %q, %v", rest, err)
@@ -214,7 +295,7 @@ func TestStopRefuses(t *testing.T) {
 			answered = response != nil && response.StatusCode == http.StatusOK
 		})
 	})
-	f.stop()
+	f.Stop()
 	if !answered {
 		t.Error("no connection was accepted while the server refused requests")
 	}
@@ -227,19 +308,21 @@ func TestStopRefuses(t *testing.T) {
 // TestStopCutsOff: neither clients that do not read, nor connections that say
 // nothing, hold the stop up.
 func TestStopCutsOff(t *testing.T) {
-	f := start(t, nil)
-	for _, http2 := range []bool{true, false} {
-		f.get(f.client(http2), "/stuck")
-	}
-	for range 20 {
-		c, err := net.Dial("tcp", f.address)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		f := startInBubble(t, nil)
+		for _, http2 := range []bool{true, false} {
+			f.get(f.client(http2), "/stuck")
 		}
-		defer c.Close()
-	}
-	f.stop()
-	f.stop() // idempotent
+		for range 20 {
+			c, err := f.dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+		}
+		f.stopInTime()
+		f.stopInTime() // idempotent
+	})
 }
 
 // TestGoAway looks at the frames that an HTTP/2 client gets when the server
@@ -275,7 +358,7 @@ func TestGoAway(t *testing.T) {
 				streams = n
 			}
 		case *http2.HeadersFrame: // the watch runs
-			go func() { f.stop(); close(stopped) }()
+			go func() { f.Stop(); close(stopped) }()
 		case *http2.DataFrame:
 			ended = frame.StreamEnded()
 		case *http2.GoAwayFrame:
@@ -293,47 +376,49 @@ func TestGoAway(t *testing.T) {
 
 // TestSilentConnections: one that says nothing is closed after a while.
 func TestSilentConnections(t *testing.T) {
-	f := start(t, func(c *serving.Config) { c.Limits.ReadHeaderTimeout = 20 * time.Millisecond })
-	c, err := net.Dial("tcp", f.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Read(make([]byte, 1)); err == nil {
-		t.Error("the server spoke first")
-	}
-	<-f.handshake
+	synctest.Test(t, func(t *testing.T) {
+		f := startInBubble(t, func(c *serving.Config) { c.Limits.ReadHeaderTimeout = 20 * time.Second })
+		c, err := f.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		begin := time.Now()
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.Error("the server spoke first")
+		}
+		if took := time.Since(begin); took != 20*time.Second {
+			t.Errorf("it was closed after %v", took)
+		}
+		<-f.handshake
+	})
 }
 
 // TestBoundedConnections: connections over the limit wait, and are served later.
 func TestBoundedConnections(t *testing.T) {
-	f := start(t, func(c *serving.Config) { c.Connections = 2 })
-	first, second := f.client(true), f.client(true)
-	f.getAs(first, "/quick", "right") // an authenticated connection is not closed for others
-	f.getAs(second, "/quick", "right")
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	third := f.client(true)
-	req, _ := http.NewRequestWithContext(ctx, "GET", "https://"+f.address+"/quick", nil)
-	if _, err := third.Do(req); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a third connection: %v", err)
-	}
-	served := make(chan struct{})
-	var closing sync.WaitGroup
-	closing.Go(func() {
-		for { // a connection is idle once its client has seen the end of the answer
-			first.CloseIdleConnections()
-			second.CloseIdleConnections()
-			select {
-			case <-served:
-				return
-			case <-time.After(10 * time.Millisecond):
+	synctest.Test(t, func(t *testing.T) {
+		f := startInBubble(t, func(c *serving.Config) { c.Connections = 2 })
+		first, second := f.client(true), f.client(true)
+		f.getAs(first, "/quick", "right") // an authenticated connection is not closed for others
+		f.getAs(second, "/quick", "right")
+		served := make(chan error, 1)
+		go func() {
+			resp, err := f.client(true).Get("https://" + f.address + "/quick")
+			if err == nil {
+				_, err = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
 			}
+			served <- err
+		}()
+		time.Sleep(30 * time.Second)
+		if len(served) > 0 {
+			t.Errorf("a third connection is open: %v", <-served)
+		}
+		first.CloseIdleConnections()
+		if err := <-served; err != nil {
+			t.Error(err)
 		}
 	})
-	defer closing.Wait()
-	defer close(served)
-	f.get(third, "/quick")
 }
 
 // TestStrangersMakeRoom: unauthenticated connections, however far they get and however
@@ -341,9 +426,9 @@ func TestBoundedConnections(t *testing.T) {
 // connection closed.
 func TestStrangersMakeRoom(t *testing.T) {
 	for name, open := range map[string]func(f *fixture) (net.Conn, error){
-		"they say nothing": func(f *fixture) (net.Conn, error) { return net.Dial("tcp", f.address) },
+		"they say nothing": func(f *fixture) (net.Conn, error) { return f.dial() },
 		"they say a byte": func(f *fixture) (net.Conn, error) {
-			c, err := net.Dial("tcp", f.address)
+			c, err := f.dial()
 			if err == nil {
 				_, err = c.Write([]byte{22})
 			}
@@ -366,53 +451,56 @@ func TestStrangersMakeRoom(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const connections = 16
-			f := start(t, func(c *serving.Config) { c.Connections = connections })
-			all := make(chan net.Conn, 10_000)
-			ctx, cancel := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			for range connections {
-				wg.Go(func() {
-					for ctx.Err() == nil && len(all) < cap(all)/2 {
-						if c, err := open(f); err == nil {
-							all <- c
+			synctest.Test(t, func(t *testing.T) {
+				const connections = 16
+				f := startInBubble(t, func(c *serving.Config) { c.Connections = connections })
+				all := make(chan net.Conn, 10_000)
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				for range connections {
+					wg.Go(func() {
+						for ctx.Err() == nil && len(all) < cap(all)/2 {
+							if c, err := open(f); err == nil {
+								all <- c
+							}
+							select {
+							case <-ctx.Done():
+							case <-time.After(300 * time.Millisecond): // 50 a second of all
+							}
 						}
-						select {
-						case <-ctx.Done():
-						case <-time.After(300 * time.Millisecond): // 50 a second of all
-						}
+					})
+				}
+				wantOpened := func(n int) {
+					t.Helper()
+					if time.Sleep(5 * time.Second); len(all) < n {
+						t.Fatalf("%d connections were opened, want %d", len(all), n)
 					}
-				})
-			}
-			for len(all) < connections {
-				time.Sleep(time.Millisecond)
-			}
-			client := f.client(true)
-			f.getWhenAccepted(client, "/quick", "right")
-			client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
-				return nil, errors.New("it needs another connection")
-			}
-			for len(all) < 3*connections {
-				time.Sleep(time.Millisecond)
-			}
-			f.getAs(client, "/quick", "")
-			cancel()
-			f.stop() // dials that wait end
-			wg.Wait()
-			for close(all); len(all) > 0; {
-				(<-all).Close()
-			}
+				}
+				wantOpened(connections)
+				client := f.client(true)
+				f.getAs(client, "/quick", "right")
+				client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+					return nil, errors.New("it needs another connection")
+				}
+				wantOpened(10 * connections)
+				f.getAs(client, "/quick", "")
+				cancel()
+				f.stopInTime() // dials that wait end
+				wg.Wait()
+				for close(all); len(all) > 0; {
+					(<-all).Close()
+				}
+			})
 		})
 	}
 }
 
 // dialTLS opens a connection and shakes hands.
 func (f *fixture) dialTLS(protocol string) (net.Conn, error) {
-	c, err := net.Dial("tcp", f.address)
+	c, err := f.dial()
 	if err != nil {
 		return nil, err
 	}
-	c.SetDeadline(time.Now().Add(30 * time.Second))
 	t := tls.Client(c, f.tls(protocol))
 	return t, t.Handshake()
 }
