@@ -430,13 +430,17 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestUpgrade checks a protocol upgrade: both ends read and write, and one of them closes.
+// TestUpgrade checks a protocol upgrade: both ends read and write, and one of them closes. The client's context has no
+// effect from the answer on, even if the handler hijacks later.
 func TestUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		cancelled := make(chan struct{})
 		handler := func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Connection", "Upgrade")
 			w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
 			w.WriteHeader(http.StatusSwitchingProtocols)
+			http.NewResponseController(w).Flush()
+			<-cancelled
 			c, rw, err := http.NewResponseController(w).Hijack()
 			if err != nil {
 				panic(err)
@@ -463,7 +467,9 @@ func TestUpgrade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cancel() // has no effect any more
+		cancel()
+		synctest.Wait()
+		close(cancelled)
 		if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != "echo" {
 			t.Fatalf("%s %v", resp.Status, resp.Header)
 		}

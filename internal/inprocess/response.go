@@ -157,6 +157,7 @@ func (w *response) send() error {
 	resp.Trailer = w.announce()
 	switch {
 	case w.status == http.StatusSwitchingProtocols:
+		w.x.unlink() // before the client has the answer and may cancel its context
 		resp.Body = &upgraded{w.x}
 	case w.head, !bodyAllowed(w.status), w.ended && w.written == 0 && !w.hasTrailers():
 		resp.Body = http.NoBody

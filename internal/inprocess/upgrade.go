@@ -11,7 +11,7 @@ import (
 
 // Hijack implements http.Hijacker for a handler that has answered an upgrade with 101. The exchange
 // then goes on until one of both closes its end; the client's end is the answer's Body, an
-// io.ReadWriteCloser. The client's context does not end it any more.
+// io.ReadWriteCloser. The client's context does not end it once the client has the answer.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	switch {
 	case w.hijacked:
@@ -25,7 +25,6 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	w.hijacked = true
-	w.x.unlink()
 	w.x.upload.setDeadline(&w.x.upload.readUntil, time.Time{})
 	w.x.download.setDeadline(&w.x.download.writeUntil, time.Time{})
 	w.x.download.setLimit(0)
