@@ -412,7 +412,7 @@ func TestBoundedConnections(t *testing.T) {
 		}()
 		time.Sleep(30 * time.Second)
 		if len(served) > 0 {
-			t.Errorf("a third connection is open: %v", <-served)
+			t.Fatalf("a third connection is open: %v", <-served)
 		}
 		first.CloseIdleConnections()
 		if err := <-served; err != nil {
