@@ -13,6 +13,7 @@ import (
 
 // TestBackup backs up, checks and restores, as a user sees it.
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	want := func(wantCode int, args []string, texts ...string) string {

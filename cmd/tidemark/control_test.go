@@ -66,6 +66,7 @@ func socketClient(path string) *http.Client {
 // TestControlSocket: the socket is for this user alone, it replaces the one of a killed server, and
 // the server ends when no client holds a lease.
 func TestControlSocket(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	args := []string{"serve", "--in-memory", "--port=0", "--ready-fd=1", "--control=new/control.sock"}
 	r, stdout, p := driven(t, dir, self(t), args...)
@@ -112,6 +113,7 @@ func listenAgain(path string) error {
 
 // TestControlTCP: the control API on a port needs the token of the file.
 func TestControlTCP(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r, _, _ := driven(t, dir, self(t), "serve", "--in-memory", "--port=0", "--ready-fd=1", "--control=127.0.0.1:0", "--control-token-file=token")
 	token, err := os.ReadFile(r.ControlTokenFile)
@@ -144,6 +146,7 @@ func TestControlTCP(t *testing.T) {
 // TestReadyFD: the line goes to the descriptor, which is then closed; the standard output stays for
 // people.
 func TestReadyFD(t *testing.T) {
+	t.Parallel()
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -175,6 +178,7 @@ func TestReadyFD(t *testing.T) {
 
 // TestExitWithParent: the server ends when its parent was killed.
 func TestExitWithParent(t *testing.T) {
+	t.Parallel()
 	r, stdout, parent := driven(t, t.TempDir(), "sh", "-c", `"$0" serve --in-memory --port=0 --ready-fd=1 --exit-with-parent & wait`, self(t))
 	if r.PID == parent.Pid {
 		t.Fatal("the server is the shell")

@@ -25,11 +25,13 @@ func runExample(t *testing.T, interpreter string, args ...string) {
 }
 
 func TestExamplePython(t *testing.T) {
+	t.Parallel()
 	runExample(t, "python3", "../../examples/python/test_shop.py")
 }
 
 // TestExampleTypeScript runs the example as JavaScript: its text is both.
 func TestExampleTypeScript(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../examples/typescript/shop.test.ts")
 	if err != nil {
 		t.Fatal(err)

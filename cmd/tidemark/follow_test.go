@@ -17,8 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/freeport"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // post creates a ConfigMap, and returns the code of the answer.
@@ -42,6 +44,7 @@ func (p *process) exitAfter(s os.Signal) int {
 
 // TestFollow follows a server that is killed, and promotes the follower, as docs/how-to/follow.md says.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	data, copied := filepath.Join(dir, "data"), filepath.Join(dir, "copy")
 	p := serve(t, "--data-dir="+data)
@@ -93,6 +96,7 @@ func TestFollow(t *testing.T) {
 // TestFollowKills kills a server and its follower under writes to both. Nothing that was acknowledged is missing on
 // either of them.
 func TestFollowKills(t *testing.T) {
+	tier.Full(t)
 	dir := t.TempDir()
 	data, copied := filepath.Join(dir, "data"), filepath.Join(dir, "copy")
 	primary := []string{"--data-dir=" + data, fmt.Sprint("--secure-port=", freeport.Find(t))}
@@ -135,11 +139,8 @@ func TestFollowKills(t *testing.T) {
 		return len(acknowledged)
 	}
 	for round := range 6 {
-		for more := count() + 50; count() < more; time.Sleep(time.Millisecond) {
-			if t.Context().Err() != nil {
-				return
-			}
-		}
+		more := count() + 50
+		await.True(t, "50 more writes", func() bool { return count() >= more })
 		if round%2 == 0 {
 			p.signal(syscall.SIGKILL)
 			_ = p.cmd.Wait()
@@ -169,12 +170,13 @@ func TestFollowKills(t *testing.T) {
 		return all
 	}
 	onServer, onFollower := versions(p), versions(f)
-	for end := time.Now().Add(time.Minute); !maps.Equal(onServer, onFollower) && time.Now().Before(end); { // requests that were broken off may still be made
+	await.Nil(t, "the requests that were broken off", func() error {
+		if maps.Equal(onServer, onFollower) {
+			return nil
+		}
 		onServer, onFollower = versions(p), versions(f)
-	}
-	if !maps.Equal(onServer, onFollower) {
-		t.Errorf("the server has %d objects, and the follower %d, or other versions", len(onServer), len(onFollower))
-	}
+		return fmt.Errorf("the server has %d objects, and the follower %d, or other versions", len(onServer), len(onFollower))
+	})
 	for name := range acknowledged {
 		if onServer[name] == "" {
 			t.Errorf("%s was acknowledged, and is missing", name)

@@ -61,6 +61,7 @@ func TestFork(t *testing.T) {
 
 // TestForkKeep keeps a fork over a restart, as a user sees it.
 func TestForkKeep(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	kubeconfig, path := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "try.kubeconfig")
 	start := func() *tidemark.Server {

@@ -79,6 +79,7 @@ func contentsOf(t *testing.T, dir string) map[string]string {
 
 // TestServeAt shows a state of then, and changes nothing in the directory.
 func TestServeAt(t *testing.T) {
+	t.Parallel()
 	const maps, seen = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/configmaps/seen"
 	dir := filepath.Join(t.TempDir(), "data")
 	p := serve(t, "--data-dir="+dir)

@@ -12,10 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/etcdsnapshot"
 	"github.com/tidemark-dev/tidemark/internal/migrate"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 	"github.com/tidemark-dev/tidemark/internal/stored"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
@@ -30,7 +33,7 @@ type source struct {
 }
 
 func newSource(t *testing.T) *source {
-	log, err := (&datadir.Dir{Path: filepath.Join(t.TempDir(), "data")}).OpenLog(t.Context())
+	log, err := pebblelog.Open(t.Context(), pebblelog.Options{Dir: "/log", FS: vfs.NewMem()}) // a disk would sync each entry
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/etcdstub"
@@ -66,11 +67,14 @@ func TestCheckOther(t *testing.T) {
 
 // TestCheckWaits: nothing listens until the context ends.
 func TestCheckWaits(t *testing.T) {
-	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer stop()
-	if err := etcdstub.Check(ctx, "http://"+freeport.Address(t)); err == nil || errors.Is(err, etcdstub.ErrOther) {
-		t.Errorf("%v", err)
-	}
+	base := "http://" + freeport.Address(t)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+		defer stop()
+		if err := etcdstub.Check(ctx, base); err == nil || errors.Is(err, etcdstub.ErrOther) || ctx.Err() == nil {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 func TestWrongFlags(t *testing.T) {
