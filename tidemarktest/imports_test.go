@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/tidemarktest/internal/tier"
 )
 
 // heavy are packages that are not worth their weight in each test binary. Package nethttp has them.
@@ -50,6 +52,7 @@ func Test(t *testing.T) {
 
 // TestSize: a test that uses the package is less than 2 MB larger than an empty one.
 func TestSize(t *testing.T) {
+	tier.Full(t)
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" || testing.CoverMode() != "" {
 		t.Skip("the limit is for linux/amd64 without coverage")
 	}

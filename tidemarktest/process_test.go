@@ -15,11 +15,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/tidemarktest/internal/tier"
 )
 
 // childVariable marks the processes of TestOneServer.
@@ -171,12 +174,25 @@ func TestHangingProgram(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no shell")
 	}
-	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nsleep 20\n"), 0o700); err != nil {
+	dir := t.TempDir()
+	script, begun := filepath.Join(dir, "script"), filepath.Join(dir, "begun")
+	if out, err := exec.Command("mkfifo", begun).CombinedOutput(); err != nil {
+		t.Skipf("%v: %s", err, out)
+	}
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nsleep 1000 &\necho $! >'"+begun+"'\nwait\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		text, err := os.ReadFile(begun) // the child runs when the script opens it
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		if child, found := os.FindProcess(pid); err != nil || found != nil || pid == 0 {
+			t.Errorf("no child: %q, %v", text, err)
+		} else {
+			t.Cleanup(func() { child.Kill() })
+		}
+	}()
 	if _, err := launch(ctx, script, filepath.Join(t.TempDir(), "log")); err == nil || !strings.Contains(err.Error(), "it is not ready") {
 		t.Errorf("got %v", err)
 	}
@@ -256,6 +272,7 @@ func TestBuildOnce(t *testing.T) {
 // TestBuildSource: a source tree is built with its own modules, whatever GOFLAGS and GOWORK select for the
 // tests that use it.
 func TestBuildSource(t *testing.T) {
+	tier.Full(t)
 	cache, err := cacheDir()
 	if err != nil {
 		t.Fatal(err)

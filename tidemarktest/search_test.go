@@ -1,22 +1,19 @@
 package tidemarktest_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
+	"github.com/tidemark-dev/tidemark/tidemarktest/internal/tier"
 	"github.com/tidemark-dev/tidemark/tidemarktest/nethttp"
 )
 
@@ -55,15 +52,6 @@ func levelTriggered(ctx context.Context, e *tidemarktest.Env) {
 	}
 }
 
-// edgeTriggered creates an object only if it has just created the one before.
-func edgeTriggered(ctx context.Context, e *tidemarktest.Env) {
-	for _, name := range steps {
-		if create(ctx, e, name) != 201 {
-			return
-		}
-	}
-}
-
 // recording is a test that records its failures and its log.
 type recording struct {
 	tidemarktest.TB
@@ -84,46 +72,6 @@ func (s *stopping) Fatalf(format string, a ...any) {
 	runtime.Goexit()
 }
 
-// TestEveryPrefix: a controller that looks at the state passes. One that relies on its own last write
-// fails after each write but the last.
-func TestEveryPrefix(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TIDEMARK_DUMP", dir)
-	env := tidemarktest.Start(t)
-	before := len(env.Changes(t).All())
-	tidemarktest.Search{Parallel: -1}.EveryPrefix(t, env, levelTriggered, tidemarktest.SameEnd()) // one at a time
-
-	r := &recording{TB: t}
-	tidemarktest.EveryPrefix(r, env, edgeTriggered) // SameEnd is the default
-	if len(r.errors) != 2 {
-		t.Fatalf("%d failures, want 2:\n%s", len(r.errors), strings.Join(r.errors, "\n"))
-	}
-	for i, parts := range [][]string{
-		{"after write 1 of 3", "create configmaps default/volume by", "- configmaps default/claim", "- configmaps default/server"},
-		{"after write 2 of 3", "create configmaps default/claim by", "- configmaps default/server"},
-	} {
-		for _, part := range parts {
-			if !strings.Contains(r.errors[i], part) {
-				t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
-			}
-		}
-		dump := filepath.Join(dir, "TestEveryPrefix", fmt.Sprintf("crash-after-write-%d", i+1))
-		if _, err := os.Stat(filepath.Join(dump, "state.yaml")); err != nil {
-			t.Error(err)
-		}
-		history, err := os.ReadFile(filepath.Join(dump, "history.jsonl"))
-		if n := strings.Count(string(history), `"key":"default/`); err != nil || n != i+1 {
-			t.Errorf("the history after write %d has %d changes, %v:\n%s", i+1, n, err, history)
-		}
-	}
-	if !strings.Contains(r.log.String(), "4 of 4 runs, 2 failed") {
-		t.Errorf("the progress:\n%s", &r.log)
-	}
-	if after := len(env.Changes(t).All()); after != before {
-		t.Errorf("the Env has %d changes more", after-before)
-	}
-}
-
 // retrying creates each object, and tries again until it exists.
 func retrying(ctx context.Context, e *tidemarktest.Env) {
 	for _, name := range steps {
@@ -133,76 +81,9 @@ func retrying(ctx context.Context, e *tidemarktest.Env) {
 	}
 }
 
-// TestEveryFault: a controller that tries again passes. One that does not fails on errors, and passes with
-// lost answers and latency.
-func TestEveryFault(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TIDEMARK_DUMP", dir)
-	env := tidemarktest.Start(t)
-	tidemarktest.EveryFault(t, env, retrying, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
-
-	r := &recording{TB: t}
-	tidemarktest.EveryFault(r, env, levelTriggered, tidemarktest.SameEnd())
-	var want [][]string // one failure for each way to fail
-	for i, name := range steps {
-		want = append(want, []string{
-			fmt.Sprintf(`an error 500 for request 1 "get configmaps default/%s" by steps-controller:`, name), "- configmaps default/" + name,
-			fmt.Sprintf(`an error 500 for request %d "create configmaps in default" by steps-controller`, i+1),
-		})
-	}
-	want[0] = append(want[0], "the same error with 3 more:", `an error 429 for request 1 "get`, `an error 429 for request 1 "create`)
-	if len(r.errors) != len(want) {
-		t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
-	}
-	for i, parts := range want {
-		for _, part := range append(parts, "tidemark serve "+dir, "/TestEveryFault/status-500-") {
-			if !strings.Contains(r.errors[i], part) {
-				t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
-			}
-		}
-	}
-	if !strings.Contains(r.log.String(), "15 of 15 runs, 8 failed") {
-		t.Errorf("the progress:\n%s", &r.log)
-	}
-}
-
-// exactRead creates an object after a list of its namespace, which it repeats until that succeeds, and an exact list
-// of all namespaces, which it does not repeat.
-func exactRead(ctx context.Context, e *tidemarktest.Env) {
-	revision := ""
-	for revision == "" && ctx.Err() == nil {
-		read(ctx, e, configMaps, func(list string) {
-			if m := regexp.MustCompile(`"resourceVersion":"(\d+)"`).FindStringSubmatch(list); m != nil {
-				revision = m[1]
-			}
-		})
-	}
-	read(ctx, e, "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion="+revision, func(string) {
-		create(ctx, e, "volume")
-	})
-}
-
-// TestEveryFaultNumbers: a fault happens to the request that its message names, although its rule selects others too,
-// or not all of those with the same verb and resource.
-func TestEveryFaultNumbers(t *testing.T) {
-	env := tidemarktest.Start(t)
-	r := &recording{TB: t}
-	tidemarktest.EveryFault(r, env, exactRead, tidemarktest.SameEnd())
-	if len(r.errors) != 1 {
-		t.Fatalf("%d failures, want 1:\n%s", len(r.errors), strings.Join(r.errors, "\n"))
-	}
-	for _, part := range []string{`an error 500 for request 2 "list configmaps" by`, `an error 410 for request 1 "list configmaps" by`, `an error 500 for request 1 "create configmaps in default" by`} {
-		if !strings.Contains(r.errors[0], part) {
-			t.Errorf("the failure lacks %q:\n%s", part, r.errors[0])
-		}
-	}
-	if log := r.log.String(); strings.Contains(log, "did not happen") {
-		t.Errorf("the log is\n%s", log)
-	}
-}
-
 // TestEveryFaultWebhook: where there are webhooks, one does not answer in time.
 func TestEveryFaultWebhook(t *testing.T) {
+	tier.Full(t)
 	world := tidemarktest.World{Webhooks: tidemarktest.Webhooks{Paths: []string{"testdata/webhook"}}}
 	env := world.Fork(t)
 	nethttp.Serve(t, env.Webhooks(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -220,22 +101,6 @@ func TestEveryFaultWebhook(t *testing.T) {
 	}
 }
 
-// staleRead creates the objects that a list of any age lacks. An object that exists is in its way, and it deletes
-// that.
-func staleRead(ctx context.Context, e *tidemarktest.Env) {
-	read(ctx, e, configMaps+"?resourceVersion=0", func(list string) {
-		for _, name := range steps {
-			if strings.Contains(list, `"name":"`+name+`"`) {
-				continue
-			}
-			if create(ctx, e, name) == 409 {
-				send(ctx, e, "DELETE", configMaps+"/"+name, "")
-				create(ctx, e, name)
-			}
-		}
-	})
-}
-
 // read sends a GET and calls a function with the body.
 func read(ctx context.Context, e *tidemarktest.Env, path string, f func(body string)) {
 	r, err := http.NewRequestWithContext(ctx, "GET", e.URL()+path, http.NoBody)
@@ -249,161 +114,6 @@ func read(ctx context.Context, e *tidemarktest.Env, path string, f func(body str
 	defer answer.Body.Close()
 	if body, err := io.ReadAll(answer.Body); err == nil && answer.StatusCode == 200 {
 		f(string(body))
-	}
-}
-
-// TestEveryLag: a controller that takes an existing object for what it wants passes. One that deletes what it has
-// not seen in a stale list fails.
-func TestEveryLag(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TIDEMARK_DUMP", dir)
-	env := tidemarktest.Start(t)
-	tidemarktest.EveryLag(t, env, levelTriggered, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
-	tidemarktest.EveryPrefix(t, env, staleRead, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
-
-	r := &recording{TB: t}
-	tidemarktest.EveryLag(r, env, staleRead, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
-	want := [][]string{ // after write 1, 2, 3
-		{"a restart at revision", "after write 1 of 3", "changes behind: 1)", "create configmaps default/volume", "configmaps default/volume was deleted, and created again"},
-		{"after write 2 of 3", "changes behind: 1)", "configmaps default/claim was deleted"},
-		{"after write 2 of 3", "changes behind: 2)", "configmaps default/"},
-		{"after write 3 of 3", "changes behind: 1)", "configmaps default/server was deleted"},
-		{"after write 3 of 3", "changes behind: 2)", "configmaps default/"},
-		{"after write 3 of 3", "changes behind: 3)", "configmaps default/", "restart-after-write-3-lag-3 --at"},
-	}
-	if len(r.errors) != len(want) {
-		t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
-	}
-	for i, parts := range want {
-		for _, part := range parts {
-			if !strings.Contains(r.errors[i], part) {
-				t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
-			}
-		}
-	}
-	history, err := os.ReadFile(filepath.Join(dir, "TestEveryLag", "restart-after-write-3-lag-2", "history.jsonl"))
-	if err != nil {
-		t.Error(err)
-	}
-	last := uint64(0)
-	for d := json.NewDecoder(bytes.NewReader(history)); d.More(); { // each change once
-		var c tidemarktest.Change
-		if err := d.Decode(&c); err != nil || c.Revision <= last {
-			t.Fatalf("revision %d after %d, %v in the history:\n%s", c.Revision, last, err, history)
-		}
-		last = c.Revision
-	}
-	if n := strings.Count(string(history), `"verb":"create","actor":{"user":"admin","userAgent":"steps-controller"`); n < 3 {
-		t.Errorf("the history has %d creations:\n%s", n, history)
-	}
-	if !strings.Contains(r.log.String(), "7 of 7 runs, 6 failed") {
-		t.Errorf("the progress:\n%s", &r.log)
-	}
-}
-
-// TestUnstable: a controller whose end differs from run to run fails for this reason alone.
-func TestUnstable(t *testing.T) {
-	t.Parallel()
-	env := tidemarktest.Start(t)
-	r := &recording{TB: t}
-	var runs atomic.Int64
-	tidemarktest.EveryPrefix(r, env, func(ctx context.Context, e *tidemarktest.Env) {
-		create(ctx, e, fmt.Sprint("run-", runs.Add(1)))
-	}, tidemarktest.SameEnd())
-	if len(r.errors) != 1 || !strings.Contains(r.errors[0], "a second run without a disturbance fails") {
-		t.Errorf("the errors are %q", r.errors)
-	}
-}
-
-// slowHost is a Host that is slow while it describes the server, as one on an overloaded machine.
-type slowHost struct{ tidemarktest.Host }
-
-func (h slowHost) Control(ctx context.Context, method, path string, body []byte) (int, io.ReadCloser, error) {
-	if path == "/control/v1" {
-		time.Sleep(10 * time.Millisecond)
-	}
-	return h.Host.Control(ctx, method, path, body)
-}
-
-// TestSearchOverloaded: a run that fails while the machine is overloaded is repeated, and the second time counts.
-func TestSearchOverloaded(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		name               string
-		wrong              func(run int64) bool // run 1 is the first run, 2 the one without a disturbance
-		failures, repeated int
-	}{
-		{"wrong once", func(run int64) bool { return run == 3 }, 0, 1},
-		{"wrong for good", func(run int64) bool { return run > 2 }, 1, 1},
-		{"wrong once without a disturbance", func(run int64) bool { return run == 2 }, 0, 1},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			w := &tidemarktest.World{Host: slowHost{tidemarktest.Start(t).Host()}}
-			r := &recording{TB: t}
-			var runs atomic.Int64
-			tidemarktest.Search{Parallel: -1}.EveryPrefix(r, w.Fork(t), func(ctx context.Context, e *tidemarktest.Env) {
-				wrong := row.wrong(runs.Add(1))
-				levelTriggered(ctx, e)
-				if wrong {
-					send(ctx, e, "DELETE", configMaps+"/"+steps[0], "")
-				}
-			})
-			if len(r.errors) != row.failures {
-				t.Errorf("%d failures, want %d:\n%s", len(r.errors), row.failures, strings.Join(r.errors, "\n"))
-			}
-			if want := fmt.Sprintf("%d of them were repeated", row.repeated); !strings.Contains(r.log.String(), want) {
-				t.Errorf("the log lacks %q:\n%s", want, &r.log)
-			}
-		})
-	}
-}
-
-// TestSearchWithoutTime: a search that judges nothing fails the test: one whose failures could not be repeated, and one that
-// had no time for a disturbance.
-func TestSearchWithoutTime(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		search tidemarktest.Search
-		want   string
-	}{
-		"no repetition": {tidemarktest.Search{Parallel: 8, Budget: 1500 * time.Millisecond}, "arger Search.Budget"},
-		"no run":        {tidemarktest.Search{Budget: 1}, "arger Search.Budget"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := &tidemarktest.World{Host: slowHost{tidemarktest.Start(t).Host()}}
-			r := &recording{TB: t}
-			var runs atomic.Int64
-			row.search.EveryPrefix(r, w.Fork(t), func(ctx context.Context, e *tidemarktest.Env) {
-				wrong := runs.Add(1) > 2
-				levelTriggered(ctx, e)
-				if wrong {
-					for begin := time.Now(); time.Since(begin) < 1500*time.Millisecond; time.Sleep(10 * time.Millisecond) {
-						send(ctx, e, "GET", configMaps+"/"+steps[0], "") // the run goes on past the time for repetitions
-					}
-					send(ctx, e, "DELETE", configMaps+"/"+steps[0], "")
-				}
-			})
-			if len(r.errors) != 1 || !strings.Contains(r.errors[0], row.want) {
-				t.Errorf("the errors are %q, want one with %q\n%s", r.errors, row.want, &r.log)
-			}
-		})
-	}
-}
-
-// TestSearchHotLoop: if the first run does not settle because of a hot loop, the error names who writes what.
-func TestSearchHotLoop(t *testing.T) {
-	t.Parallel()
-	r := &fatal{&recording{TB: t}}
-	tidemarktest.EveryPrefix(r, tidemarktest.Start(t), func(ctx context.Context, e *tidemarktest.Env) {
-		create(ctx, e, "hot")
-		for i := 0; ctx.Err() == nil; i++ {
-			send(ctx, e, "PUT", configMaps+"/hot", fmt.Sprintf(`{"metadata":{"name":"hot"},"data":{"n":"%d"}}`, i))
-		}
-	})
-	if len(r.errors) != 1 || !strings.Contains(r.errors[0], " times: update configmaps default/hot by ") {
-		t.Errorf("the errors are %q", r.errors)
 	}
 }
 
@@ -556,45 +266,4 @@ func TestChanges(t *testing.T) {
 	if len(r.errors) != 5 {
 		t.Errorf("%d failures, want 5:\n%s", len(r.errors), all)
 	}
-}
-
-// TestEveryPrefixService: the addresses that the server allocates are no difference, and no writes of the controller.
-func TestEveryPrefixService(t *testing.T) {
-	env := tidemarktest.Start(t)
-	r := &recording{TB: t}
-	tidemarktest.EveryPrefix(r, env, func(ctx context.Context, e *tidemarktest.Env) {
-		create(ctx, e, "settings")
-		send(ctx, e, "POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"web"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`)
-	}, tidemarktest.SameEnd())
-	if len(r.errors) > 0 || !strings.Contains(r.log.String(), "the first run has 2 writes") {
-		t.Errorf("the errors are %q, the log is\n%s", r.errors, &r.log)
-	}
-}
-
-// finalizing is a controller with a finalizer: it marks the owner, creates a child that belongs to it, and takes the
-// finalizer off when the owner is deleted.
-func finalizing(ctx context.Context, e *tidemarktest.Env) {
-	read(ctx, e, configMaps+"/owner", func(body string) {
-		if strings.Contains(body, `"deletionTimestamp"`) {
-			send(ctx, e, "PUT", configMaps+"/owner", `{"metadata":{"name":"owner"}}`)
-		}
-	})
-}
-
-// TestEveryPrefixGarbage: the last write of a controller makes garbage, which the server collects also if the next
-// controller has nothing to write.
-func TestEveryPrefixGarbage(t *testing.T) {
-	env := tidemarktest.Start(t)
-	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: owner, finalizers: [example.com/f]}}")
-	var owner struct{ Metadata struct{ UID string } }
-	read(t.Context(), env, configMaps+"/owner", func(body string) {
-		if err := json.Unmarshal([]byte(body), &owner); err != nil {
-			t.Fatal(err)
-		}
-	})
-	env.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: child, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: %s}]}}", owner.Metadata.UID))
-	send(t.Context(), env, "DELETE", configMaps+"/owner", "")
-	env.Settle(t)
-	tidemarktest.EveryPrefix(t, env, finalizing)
-	tidemarktest.EveryLag(t, env, finalizing)
 }

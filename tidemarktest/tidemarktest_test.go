@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 	"github.com/tidemark-dev/tidemark/tidemarktest/nethttp"
@@ -261,52 +260,5 @@ func (e *ending) Cleanup(f func()) { e.cleanups = append(e.cleanups, f) }
 func (e *ending) end() {
 	for i := len(e.cleanups) - 1; i >= 0; i-- {
 		e.cleanups[i]()
-	}
-}
-
-// TestLeaks: a test fails if its client watches on. Its log has the objects that wait for finalizers.
-func TestLeaks(t *testing.T) {
-	t.Parallel()
-	e := &ending{recording: &recording{TB: t}}
-	env := tidemarktest.Start(e)
-	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: kept, finalizers: [example.com/never]}}", "{apiVersion: v1, kind: ConfigMap, metadata: {name: other, finalizers: [example.com/never]}}")
-	send(t.Context(), env, "DELETE", configMaps+"/kept", "")
-	r, err := http.NewRequestWithContext(t.Context(), "GET", env.URL()+configMaps+"?watch=true", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("User-Agent", "forgotten")
-	answer, err := nethttp.Client(env).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	// Two others close while the test waits for all of them.
-	ctx, cancel := context.WithCancel(t.Context())
-	for _, resource := range []string{"deployments", "replicasets"} {
-		other, err := http.NewRequestWithContext(ctx, "GET", env.URL()+"/apis/apps/v1/"+resource+"?watch=true", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := nethttp.Client(env).Do(other)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-	}
-	time.AfterFunc(time.Second, cancel)
-	e.end()
-	if len(e.errors) != 1 || !strings.Contains(e.errors[0], "still have watches open in the world "+env.Name()+" (1,") || !strings.Contains(e.errors[0], "watch configmaps in default by forgotten") {
-		t.Errorf("the errors are %q", e.errors)
-	}
-	if log := e.log.String(); !strings.Contains(log, "configmaps default/kept: example.com/never") || strings.Contains(log, "default/other") {
-		t.Errorf("the log is %q", log)
-	}
-
-	e = &ending{recording: &recording{TB: t}}
-	tidemarktest.Start(e)
-	e.end()
-	if len(e.errors) > 0 || e.log.Len() > 0 {
-		t.Errorf("a test without leaks: %q, %q", e.errors, &e.log)
 	}
 }

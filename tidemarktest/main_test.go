@@ -1,0 +1,13 @@
+package tidemarktest_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/tidemarktest/internal/tier"
+)
+
+func TestMain(m *testing.M) {
+	tier.UseProgram()
+	os.Exit(m.Run())
+}
