@@ -26,6 +26,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -61,14 +62,17 @@ func filler(r *rand.Rand) *randfill.Filler {
 // protobuf and CBOR, and comes out of each equal; what is cut out of it is its metadata; and
 // it is a row of its kind's table.
 func TestEveryKindInEveryMedium(t *testing.T) {
-	r := testrand.New(t)
+	r, n := testrand.New(t), 1
+	if tier.IsFull(t) {
+		n = 4
+	}
 	types := everyType()
 	if len(types) < 70 {
 		t.Errorf("%d types", len(types))
 	}
 	for _, typ := range types {
 		t.Run(typ.GroupVersionKind().String(), func(t *testing.T) {
-			for range 4 {
+			for range n {
 				o := typ.New()
 				filler(r).Fill(o)
 				o.GetObjectKind().SetGroupVersionKind(typ.GroupVersionKind())

@@ -14,14 +14,18 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // TestCheckSchemaLikeLibrary: values of a usual size get the words of the library, and
 // large ones its verdict, new ones and those that follow others.
 func TestCheckSchemaLikeLibrary(t *testing.T) {
 	r := testrand.New(t)
-	wrong := 0
-	for i := range 1000 {
+	wrong, n := 0, 100
+	if tier.IsFull(t) {
+		n = 1000
+	}
+	for i := range n {
 		p, long := randomSchema(r, 3), i%20 == 0
 		if long {
 			p = combined(r)
@@ -60,7 +64,7 @@ func TestCheckSchemaLikeLibrary(t *testing.T) {
 			}
 		}
 	}
-	if wrong < 100 {
+	if wrong < n/10 {
 		t.Errorf("%d values were wrong", wrong)
 	}
 }

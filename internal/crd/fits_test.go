@@ -15,6 +15,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 type props = apiextensionsv1.JSONSchemaProps
@@ -227,8 +228,11 @@ func TestNarrowBelow(t *testing.T) {
 		one := map[string]any{"k": "a", "x": x, "y": "2", "d-e": "e"}
 		return map[string]any{"one": one, "two": one, "list": []any{one}, "map": map[string]any{"a": one}, "more": map[string]any{"deep": one}}
 	}
-	r := testrand.New(t)
-	for range 300 {
+	r, n := testrand.New(t), 30
+	if tier.IsFull(t) {
+		n = 300
+	}
+	for range n {
 		p := props{Type: "object", Properties: map[string]props{
 			"one": leaf(), "two": leaf("self.x == '1'"), "more": {Type: "object", Properties: map[string]props{"deep": named, "other": leaf()}},
 			"list": {Type: "array", XListType: &list, XListMapKeys: []string{"k"}, Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &keyed}},
