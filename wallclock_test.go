@@ -27,6 +27,8 @@ var clockUses = []clockUse{
 	{"internal/await/await.go:Nil", "time.Now().After", "its limit of minutes only ends tests that hang"},
 	{"consistentlist/model_test.go:watch", "time.NewTimer", "a handler that runs in bubbles alone: its network is pipes"},
 	{"internal/admission/quota/quota_test.go:Append", "time.Sleep", "a slow log makes requests wait together; nothing depends on how long"},
+	{"internal/control/clock_test.go:TestClock", "time.Until", "it is rounded to hours"},
+	{"internal/httpapi/page_test.go:TestMountTimeout", "time.Until", "its bound is half an hour"},
 	{"internal/http2/http2_test.go:exchanges", "c.SetWriteDeadline", "the test is about deadlines, which have passed"},
 	{"internal/http2/http2_test.go:exchanges", "http.NewResponseController().SetReadDeadline", "the test is about deadlines, which have passed"},
 	{"internal/integration/scenario_test.go:givePeer", "time.Sleep", "only for a recording of kube-apiserver"},

@@ -20,7 +20,7 @@ func TestClock(t *testing.T) {
 	a.do(http.StatusOK, "POST", "/control/v1/worlds/a/clock/advance", `{"milliseconds":86400000}`, &moved)
 	a.create(`{"name":"c","parent":"a"}`)
 	for world, want := range map[string]time.Duration{"root": 0, "b": 0, "a": 24 * time.Hour, "c": 24 * time.Hour} {
-		ahead := now(world).Sub(time.Now()).Round(time.Hour)
+		ahead := time.Until(now(world)).Round(time.Hour)
 		if ahead != want {
 			t.Errorf("the clock of %s is %v ahead, want %v", world, ahead, want)
 		}

@@ -255,7 +255,7 @@ func TestMountTimeout(t *testing.T) {
 			{Path: "/short", Timeout: time.Nanosecond, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })},
 			{Path: "/long", Timeout: time.Hour, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				end, _ := r.Context().Deadline()
-				found <- end.Sub(time.Now())
+				found <- time.Until(end)
 			})},
 		}
 	}})
