@@ -101,22 +101,6 @@ func TestEveryFaultWebhook(t *testing.T) {
 	}
 }
 
-// read sends a GET and calls a function with the body.
-func read(ctx context.Context, e *tidemarktest.Env, path string, f func(body string)) {
-	r, err := http.NewRequestWithContext(ctx, "GET", e.URL()+path, http.NoBody)
-	if err != nil {
-		return
-	}
-	answer, err := nethttp.Client(e).Do(r)
-	if err != nil {
-		return
-	}
-	defer answer.Body.Close()
-	if body, err := io.ReadAll(answer.Body); err == nil && answer.StatusCode == 200 {
-		f(string(body))
-	}
-}
-
 // TestSearchOnReplica: the runs of a search are on copies of the cluster, which have no replicas.
 func TestSearchOnReplica(t *testing.T) {
 	t.Parallel()
