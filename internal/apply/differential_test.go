@@ -428,7 +428,7 @@ func lines(text string) string {
 // TestHistories: after any sequence of writes, everything is as the library has it.
 func TestHistories(t *testing.T) {
 	r := testrand.New(t)
-	n := 10
+	n := 4
 	if tier.IsFull(t) {
 		n = 100
 	}

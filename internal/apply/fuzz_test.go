@@ -158,7 +158,7 @@ func bothWays(t *testing.T, s *Schema, a, b, p string, force bool) (straight int
 func TestStraightAtRandom(t *testing.T) {
 	r := testrand.New(t)
 	s := everythingSchema(t)
-	n := 2_000
+	n := 500
 	if tier.IsFull(t) {
 		n = 20_000
 	}
