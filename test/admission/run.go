@@ -306,7 +306,7 @@ func (r *run) clean() {
 
 // event returns the last event of a request from the audit log.
 func (s *server) event(id string) (map[string]any, error) {
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(untilTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		file, err := os.Open(s.auditLog)
 		if err != nil {
 			return nil, err

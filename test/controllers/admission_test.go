@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
@@ -137,13 +137,7 @@ func operator(t *testing.T, ctx context.Context, s servers.Server) {
 		cancel()
 		must(<-ended)
 	})
-	for m.GetWebhookServer().StartedChecker()(nil) != nil {
-		select {
-		case <-ctx.Done():
-			t.Fatal("the webhook server does not answer")
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	await.Nil(t, "the webhook server", func() error { return m.GetWebhookServer().StartedChecker()(nil) })
 	must(hooks.Install(s.Config))
 	t.Cleanup(func() {
 		c, err := client.New(s.Config, client.Options{})
@@ -158,8 +152,7 @@ func operator(t *testing.T, ctx context.Context, s servers.Server) {
 func TestAdmission(t *testing.T) {
 	tier.Full(t)
 	servers.Each(t, func(t *testing.T, s servers.Server) {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		t.Cleanup(cancel)
+		ctx := t.Context()
 		operator(t, ctx, s)
 		said := &warnings{}
 		quiet := rest.CopyConfig(s.Config)
@@ -177,12 +170,12 @@ func TestAdmission(t *testing.T) {
 		}
 		const denied = `admission webhook "v.example.com" denied the request: `
 		// A kube-apiserver sees new configurations a moment later.
-		for err = c.Create(ctx, of("probe", "i", 1), client.DryRunAll); err == nil && ctx.Err() == nil; err = c.Create(ctx, of("probe", "i", 1), client.DryRunAll) {
-			if !s.Peer {
+		await.True(t, "the webhooks to be in effect", func() bool {
+			if err = c.Create(ctx, of("probe", "i", 1), client.DryRunAll); err == nil && !s.Peer {
 				t.Fatal("the webhooks are not in effect with the next request")
 			}
-			time.Sleep(50 * time.Millisecond)
-		}
+			return err != nil
+		})
 		if !apierrors.IsForbidden(err) || err.Error() != denied+"the image i has no tag" {
 			t.Errorf("a dry-run: %v", err)
 		}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -48,9 +47,7 @@ func on(t *testing.T, test func(b *bed)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		t.Cleanup(cancel)
-		test(&bed{t: t, ctx: ctx, c: c, namespace: s.Namespace, server: s})
+		test(&bed{t: t, ctx: t.Context(), c: c, namespace: s.Namespace, server: s})
 	})
 }
 

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -23,13 +24,13 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
@@ -110,21 +111,12 @@ func (h *harbour) serve(s webhook.Server) {
 		}
 	}
 	h.t.Cleanup(h.stop)
-	h.until("the webhook server answers", func() bool { return s.StartedChecker()(nil) == nil })
+	await.True(h.t, "the webhook server answers", func() bool { return s.StartedChecker()(nil) == nil })
 }
 
 func (h *harbour) atURL() *apiextensionsv1.WebhookClientConfig {
 	at := "https://" + net.JoinHostPort(h.hook.LocalServingHost, strconv.Itoa(h.hook.LocalServingPort)) + "/convert"
 	return &apiextensionsv1.WebhookClientConfig{URL: &at, CABundle: h.hook.LocalServingCAData}
-}
-
-// until waits for what a kube-apiserver does later.
-func (h *harbour) until(what string, done func() bool) {
-	h.t.Helper()
-	err := wait.PollUntilContextTimeout(h.ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
-	if err != nil {
-		h.t.Fatalf("%s: %v", what, err)
-	}
 }
 
 // redefine changes the definition.
@@ -232,7 +224,7 @@ func (h *harbour) migrate(d *apiextensionsv1.CustomResourceDefinition) {
 	if s := after.Spec; s.From != "kiel" || s.To != "moss" {
 		h.t.Errorf("a is %+v when v1 is gone", s)
 	}
-	h.until("v1 is served no more", func() bool { return h.c.Get(h.ctx, client.ObjectKeyFromObject(after), &ferry{}) != nil })
+	await.True(h.t, "v1 is served no more", func() bool { return h.c.Get(h.ctx, client.ObjectKeyFromObject(after), &ferry{}) != nil })
 }
 
 // listed compares lists in both versions.
@@ -325,7 +317,7 @@ func TestConversionFails(t *testing.T) {
 		h.must(h.c.Delete(h.ctx, &corev1.Service{ObjectMeta: h.meta("converter")}))
 		service := &corev1.Service{ObjectMeta: h.meta("converter"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost", Ports: []corev1.ServicePort{{Port: int32(h.hook.LocalServingPort)}}}}
 		h.must(h.c.Create(h.ctx, service))
-		h.until("the service is used", func() bool { h.change("a"); return h.reads("a") == "" })
+		await.True(h.t, "the service is used", func() bool { h.change("a"); return h.reads("a") == "" })
 		h.stop()
 		h.change("a")
 		h.fails("a", failed+`Post "https://`+name+`port/convert?timeout=30s": dial tcp 127.0.0.1:port: connect: connection refused`)
@@ -352,7 +344,12 @@ func (h *harbour) fails(name, want string) {
 	h.t.Helper()
 	got := h.reads(name)
 	if h.server.Peer { // it learns of definitions and services a little later
-		h.until("it fails", func() bool { got = h.reads(name); return got == want })
+		await.Nil(h.t, want, func() error {
+			if got = h.reads(name); got != want {
+				return errors.New(got)
+			}
+			return nil
+		})
 	}
 	if got != want {
 		h.t.Errorf("%s\nwant %s", got, want)

@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
@@ -53,13 +52,13 @@ func TestMetadataCache(t *testing.T) {
 		one.Annotations = map[string]string{"seen": "yes"}
 		b.must(b.c.Patch(b.ctx, one, client.MergeFrom(base)))
 		cached := &metav1.PartialObjectMetadata{TypeMeta: one.TypeMeta}
-		b.must(wait.PollUntilContextTimeout(b.ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-			err := objects.Get(ctx, client.ObjectKeyFromObject(one), cached)
-			return cached.Annotations["seen"] == "yes" && cached.ResourceVersion == one.ResourceVersion, err
-		}))
+		await.True(t, "the change in the cache", func() bool {
+			b.must(objects.Get(b.ctx, client.ObjectKeyFromObject(one), cached))
+			return cached.Annotations["seen"] == "yes" && cached.ResourceVersion == one.ResourceVersion
+		})
 		b.must(b.c.Delete(b.ctx, one))
-		b.must(wait.PollUntilContextTimeout(b.ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-			return apierrors.IsNotFound(objects.Get(ctx, client.ObjectKeyFromObject(one), cached)), nil
-		}))
+		await.True(t, "the deletion in the cache", func() bool {
+			return apierrors.IsNotFound(objects.Get(b.ctx, client.ObjectKeyFromObject(one), cached))
+		})
 	})
 }
