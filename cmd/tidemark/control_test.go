@@ -64,7 +64,7 @@ func socketClient(path string) *http.Client {
 }
 
 // TestControlSocket: the socket is for this user alone, it replaces the one of a killed server, and
-// the server ends when no client holds a lease.
+// the server ends when no client holds a lease. TestLease of internal/control has leases that end.
 func TestControlSocket(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -81,9 +81,6 @@ func TestControlSocket(t *testing.T) {
 	if err := listenAgain(r.Control); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("a second listener: %v", err)
 	}
-	p.Kill()
-	io.Copy(io.Discard, stdout)
-	r, stdout, _ = driven(t, dir, self(t), append(args, "--exit-idle=100ms")...)
 	answer, err := socketClient(r.Control).Post("http://control/control/v1/leases", "", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -92,6 +89,9 @@ func TestControlSocket(t *testing.T) {
 		t.Errorf("the lease is %q %v", line, err)
 	}
 	answer.Body.Close()
+	p.Kill()
+	io.Copy(io.Discard, stdout)
+	r, stdout, _ = driven(t, dir, self(t), append(args, "--exit-idle=100ms")...)
 	if rest, err := io.ReadAll(stdout); err != nil || len(rest) > 0 { // it ends when the process ends
 		t.Errorf("after the line: %q %v", rest, err)
 	}
