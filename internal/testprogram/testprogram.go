@@ -15,9 +15,13 @@ import (
 )
 
 // Path returns the path of the program of this tree. All test binaries share one program, which the go command keeps in its
-// build cache by content, so that it is linked once for each tree. Tests must not change or remove it.
+// build cache by content, so that it is linked once for each tree. Tests must not change or remove it. TIDEMARK_BINARY names
+// another program.
 func Path(t testing.TB) string {
 	t.Helper()
+	if path := os.Getenv("TIDEMARK_BINARY"); path != "" {
+		return path
+	}
 	depend(t, root)
 	path, err := built()
 	if err != nil {
@@ -44,7 +48,8 @@ var built = sync.OnceValues(func() (string, error) {
 })
 
 // depend makes go test run the test again when a Go file of the program changes: it looks at the directories that a test
-// reads, but not at what the programs that it starts were made of.
+// reads, but not at what the programs that it starts were made of. It looks at those of the package's own module alone, so
+// for tests of other modules .ci/run sets TIDEMARK_BINARY, whose path changes with the program.
 func depend(t testing.TB, root string) {
 	t.Helper()
 	_, err := os.Stat(filepath.Join(root, "go.mod"))
