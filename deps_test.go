@@ -24,7 +24,7 @@ var importRules = []importRule{
 	{"internal/store", "internal/exposition", "the store knows keys, bytes and revisions, and depends on nothing but the format of its metrics"},
 	{"internal/store/memlog", "internal/store", "a log implements the store's contract"},
 	{"internal/store/pebblelog", "internal/store", "a log implements the store's contract"},
-	{"internal/store/sharedmem", "internal/store", "a log implements the store's contract"},
+	{"internal/store/storetest/sharedmem", "internal/store", "a log implements the store's contract"},
 	{"internal/store/etcdlog", "internal/store", "a log implements the store's contract"},
 	{"internal/serverclient", "", "a request outside the API depends on no other package"},
 	{"internal/replication", "internal/serverclient internal/store", "a follower exchanges changes and transactions with its server"},

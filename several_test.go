@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/store/sharedmem"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 

@@ -57,7 +57,7 @@ func TestBorrowing(t *testing.T) {
 						if err != nil {
 							t.Error(err)
 						}
-						time.Sleep(100 * time.Millisecond)
+						time.Sleep(time.Second)
 						s.Release()
 						select {
 						case <-ended:
@@ -67,7 +67,7 @@ func TestBorrowing(t *testing.T) {
 					}
 				}()
 			}
-			return func() { close(ended); time.Sleep(time.Second); synctest.Wait() }
+			return func() { close(ended); time.Sleep(5 * time.Second); synctest.Wait() }
 		}
 		period := func() {
 			time.Sleep(10 * time.Second)

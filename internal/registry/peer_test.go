@@ -10,7 +10,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/store/sharedmem"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 

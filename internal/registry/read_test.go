@@ -215,11 +215,11 @@ func TestExpired(t *testing.T) {
 	}
 	w := s.watch(metainternal.ListOptions{ResourceVersion: version(first.Revision), Watch: true})
 	defer w.Close()
-	events, err := w.Next(make([]registry.Event, 0, 4))
+	events, err := next(w, make([]registry.Event, 0, 4))
 	if err != nil || len(events) != 1 || events[0].Type != registry.Error || events[0].Status.Code != 410 || !strings.HasPrefix(events[0].Status.Message, "too old resource version: ") {
 		t.Errorf("a watch below the history: %+v, %v", events, err)
 	}
-	if _, err := w.Next(make([]registry.Event, 0, 4)); err != io.EOF {
+	if _, err := next(w, make([]registry.Event, 0, 4)); err != io.EOF {
 		t.Errorf("after the ERROR: %v", err)
 	}
 }
@@ -239,7 +239,7 @@ func take(t testing.TB, w *registry.Watch, n int) []string {
 	t.Helper()
 	var all []string
 	for len(all) < n {
-		events, err := w.Next(make([]registry.Event, 0, n-len(all)))
+		events, err := next(w, make([]registry.Event, 0, n-len(all)))
 		if err != nil {
 			t.Fatalf("after %v: %v", all, err)
 		}
@@ -268,9 +268,9 @@ func TestWatchSelector(t *testing.T) {
 	s.update("configmaps", "default", "a", configMap("a", "on", "2"))
 	s.update("configmaps", "default", "a", configMap("a", "on", "3"))
 	left := s.update("configmaps", "default", "a", configMap("a", "off", "4"))
-	events, err := w.Next(make([]registry.Event, 0, 8))
+	events, err := next(w, make([]registry.Event, 0, 8))
 	for err == nil && len(events) < 3 {
-		events, err = w.Next(events)
+		events, err = next(w, events)
 	}
 	if err != nil || len(events) != 3 {
 		t.Fatalf("%+v, %v", events, err)
@@ -332,7 +332,7 @@ func TestWatchTimes(t *testing.T) {
 		var times []time.Duration
 		var last store.Revision
 		for {
-			events, err := w.Next(make([]registry.Event, 0, 4))
+			events, err := next(w, make([]registry.Event, 0, 4))
 			if err == io.EOF {
 				times = append(times, time.Since(begin))
 				break
@@ -352,7 +352,7 @@ func TestWatchTimes(t *testing.T) {
 
 		begin, seconds = time.Now(), -1
 		w = s.watch(metainternal.ListOptions{TimeoutSeconds: &seconds})
-		if events, err := w.Next(make([]registry.Event, 0, 4)); err != io.EOF || len(events) > 0 || time.Since(begin) > 0 {
+		if events, err := next(w, make([]registry.Event, 0, 4)); err != io.EOF || len(events) > 0 || time.Since(begin) > 0 {
 			t.Errorf("a negative timeoutSeconds: %+v, %v after %v", events, err, time.Since(begin))
 		}
 		w.Close()
@@ -362,7 +362,7 @@ func TestWatchTimes(t *testing.T) {
 		seconds = 10
 		w = s.watch(metainternal.ListOptions{TimeoutSeconds: &seconds})
 		for i := range 3 { // a watch that is behind ends all the same
-			events, err := w.Next(make([]registry.Event, 0, 1))
+			events, err := next(w, make([]registry.Event, 0, 1))
 			if late := i == 2; late != (err == io.EOF) || late != (len(events) == 0) {
 				t.Errorf("after %d s of 10: %+v, %v", 5*i+1, events, err)
 			}
@@ -372,11 +372,11 @@ func TestWatchTimes(t *testing.T) {
 		w.Close()
 
 		w = s.watch(metainternal.ListOptions{SendInitialEvents: yes(), ResourceVersionMatch: "NotOlderThan"})
-		if events, err := w.Next(make([]registry.Event, 0, 1)); err != nil || events[0].Type != registry.Added {
+		if events, err := next(w, make([]registry.Event, 0, 1)); err != nil || events[0].Type != registry.Added {
 			t.Errorf("the first initial event: %+v, %v", events, err)
 		}
 		time.Sleep(time.Minute + 1)
-		if events, err := w.Next(make([]registry.Event, 0, 1)); err != nil || events[0].Type != registry.Error || events[0].Status.Code != 504 {
+		if events, err := next(w, make([]registry.Event, 0, 1)); err != nil || events[0].Type != registry.Error || events[0].Status.Code != 504 {
 			t.Errorf("an initial event after more than a minute: %+v, %v", events, err)
 		}
 		w.Close()
@@ -388,14 +388,14 @@ func TestWatchTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.AfterFunc(time.Second, cancel)
-		if events, err := w.Next(make([]registry.Event, 0, 4)); err != io.EOF || len(events) > 0 || time.Since(begin) != time.Second {
+		if events, err := next(w, make([]registry.Event, 0, 4)); err != io.EOF || len(events) > 0 || time.Since(begin) != time.Second {
 			t.Errorf("a watch whose context ends after a second: %+v, %v after %v", events, err, time.Since(begin))
 		}
 		w.Close()
 
 		begin = time.Now()
 		w = s.watch(metainternal.ListOptions{ResourceVersion: version(s.Store.Any().Revision() + 10), SendInitialEvents: yes(), ResourceVersionMatch: "NotOlderThan"})
-		events, err := w.Next(make([]registry.Event, 0, 4))
+		events, err := next(w, make([]registry.Event, 0, 4))
 		if err != nil || len(events) != 1 || events[0].Type != registry.Error || events[0].Status.Code != 504 || time.Since(begin) != 3*time.Second {
 			t.Errorf("a version in the future: %+v, %v after %v", events, err, time.Since(begin))
 		}
@@ -428,7 +428,7 @@ func TestListAndWatch(t *testing.T) {
 		w := s.watch(metainternal.ListOptions{ResourceVersion: version(l.Revision)})
 		var at store.Revision
 		for range 30 + rng.IntN(100) {
-			events, err := w.Next(make([]registry.Event, 0, 1+rng.IntN(9)))
+			events, err := next(w, make([]registry.Event, 0, 1+rng.IntN(9)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -527,4 +527,15 @@ func BenchmarkList(b *testing.B) {
 	b.Run("all", run(metainternal.ListOptions{}))
 	b.Run("page", run(metainternal.ListOptions{Limit: 500}))
 	b.Run("1%", run(metainternal.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"l": "yes"})}))
+}
+
+// next waits for the first events of TryNext.
+func next(w *registry.Watch, buf []registry.Event) ([]registry.Event, error) {
+	for {
+		events, err := w.TryNext(buf)
+		if len(events) > len(buf) || err != nil {
+			return events, err
+		}
+		w.Wait()
+	}
 }

@@ -279,17 +279,6 @@ func (w *Watch) matching(snapshot store.Snapshot) iter.Seq[*store.Object] {
 	}
 }
 
-// Next is TryNext that waits for the first event.
-func (w *Watch) Next(buf []Event) ([]Event, error) {
-	for {
-		events, err := w.TryNext(buf)
-		if len(events) > len(buf) || err != nil {
-			return events, err
-		}
-		w.Wait()
-	}
-}
-
 // Wait waits until TryNext may have something. It can return early.
 func (w *Watch) Wait() { w.cursor.Wait() }
 

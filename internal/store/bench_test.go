@@ -172,7 +172,7 @@ func BenchmarkWatch(b *testing.B) {
 					ready.Done()
 					buf := make([]*store.Change, 16)
 					for n := 0; n < b.N; {
-						got, err := c.Next(b.Context(), buf)
+						got, err := storetest.Next(b.Context(), c, buf)
 						if err != nil {
 							b.Error(err)
 							return

@@ -310,27 +310,11 @@ func (c *Cursor) ended() bool {
 	return c.topic == nil || c.store.closed.Load() || c.replica != nil && c.replica.ended.Load()
 }
 
-// Next fills buf with the changes that follow, at least one, and waits for them
-// until the context ends. It returns their number. It splits a revision only if that does not
-// fit into buf, see Whole. An *ExpiredError means that the
-// reader was too slow and the history went on without it, ErrClosed that the store
-// was closed. Changes that left memory are read back from the log.
-func (c *Cursor) Next(ctx context.Context, buf []*Change) (int, error) {
-	defer context.AfterFunc(ctx, c.Wake)()
-	for {
-		n, err := c.TryNext(ctx, buf)
-		if n > 0 || err != nil || len(buf) == 0 {
-			return n, err
-		}
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		c.Wait()
-	}
-}
-
-// TryNext is Next without waiting: zero when there is nothing. The context bounds
-// what is read back from the log.
+// TryNext fills buf with the changes that follow, and returns their number: zero when
+// there is nothing yet, see Wait. It splits a revision only if that does not fit into buf,
+// see Whole. An *ExpiredError means that the reader was too slow and the history went on
+// without it, ErrClosed that the store was closed. It reads changes that left memory back
+// from the log; the context bounds that.
 func (c *Cursor) TryNext(ctx context.Context, buf []*Change) (int, error) {
 	for {
 		if c.ended() {

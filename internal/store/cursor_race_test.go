@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
 // TestWatchBesideWrites: a cursor that begins while its object is being written
@@ -36,7 +37,7 @@ func TestWatchBesideWrites(t *testing.T) {
 					return
 				}
 				defer c.Close()
-				if n, err := c.Next(t.Context(), make([]*store.Change, 1)); n != 1 || err != nil {
+				if n, err := storetest.Next(t.Context(), c, make([]*store.Change, 1)); n != 1 || err != nil {
 					t.Errorf("%s: %d changes, %v", key, n, err)
 				}
 			})

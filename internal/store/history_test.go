@@ -244,7 +244,7 @@ func TestBusy(t *testing.T) {
 			defer c.Close()
 			buf := make([]*store.Change, 64)
 			for n := 0; n < len(objects); {
-				got, err := c.Next(t.Context(), buf)
+				got, err := storetest.Next(t.Context(), c, buf)
 				if err != nil {
 					t.Error(err)
 					return
@@ -364,7 +364,7 @@ func follow(ctx context.Context, t *testing.T, s *store.Store, prefix string, st
 	defer all.Close()
 	var want []store.Revision
 	for more := make([]*store.Change, 100); all.Revision() < end; {
-		n, err := all.Next(ctx, more)
+		n, err := storetest.Next(ctx, all, more)
 		if err != nil {
 			t.Errorf("%q: %v", prefix, err)
 			return
@@ -375,7 +375,7 @@ func follow(ctx context.Context, t *testing.T, s *store.Store, prefix string, st
 			}
 		}
 		for len(got) < len(want) {
-			n, err := c.Next(ctx, buf)
+			n, err := storetest.Next(ctx, c, buf)
 			if err != nil {
 				t.Errorf("%q: %v after %d of %d changes", prefix, err, len(got), len(want))
 				return
@@ -523,7 +523,7 @@ func TestGathering(t *testing.T) {
 					defer cursor.Close()
 					buf := make([]*store.Change, 1)
 					for range 3 {
-						if _, err := cursor.Next(t.Context(), buf); err != nil {
+						if _, err := storetest.Next(t.Context(), cursor, buf); err != nil {
 							t.Error(err)
 						}
 						if i == 0 {

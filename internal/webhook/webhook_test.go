@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,8 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// TestClient: a long answer is an error, a redirect is not followed, and the kubeconfig's paths
-// begin at its directory.
+// TestClient: a long response is an error, no redirect is followed, and the kubeconfig's paths begin
+// at its directory. All clients of webhooks for authentication, authorization and images are made
+// this way.
 func TestClient(t *testing.T) {
 	followed := false
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -24,8 +26,9 @@ func TestClient(t *testing.T) {
 			_, _ = w.Write([]byte(strings.Repeat("x", answerBytes+1)))
 		case "/most":
 			_, _ = w.Write([]byte(strings.Repeat("x", answerBytes)))
-		case "/moved":
-			http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
+		case "/301", "/302", "/303", "/307", "/308":
+			code, _ := strconv.Atoi(r.URL.Path[1:])
+			http.Redirect(w, r, "/other", code)
 		case "/other":
 			followed = true
 		}
@@ -65,8 +68,10 @@ clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], us
 	if err := get("/long"); !errors.Is(err, errLargeAnswer) {
 		t.Errorf("a long answer: %v", err)
 	}
-	if err := get("/moved"); err == nil || followed {
-		t.Errorf("a redirect: %v, followed %t", err, followed)
+	for _, path := range []string{"/301", "/302", "/303", "/307", "/308"} {
+		if err := get(path); err == nil || followed {
+			t.Errorf("a redirect with %s: %v, followed %t", path[1:], err, followed)
+		}
 	}
 	if _, err := Config(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)

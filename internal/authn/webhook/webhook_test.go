@@ -254,24 +254,3 @@ func TestBadConfig(t *testing.T) {
 		}
 	}
 }
-
-// TestRedirects: a token goes to the address of the kubeconfig alone.
-func TestRedirects(t *testing.T) {
-	var reached atomic.Int64
-	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		reached.Add(1)
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":%s}`, ann+"}")
-	}))
-	defer elsewhere.Close()
-	for _, code := range []int{301, 302, 303, 307, 308} {
-		s := serve(t, nil)
-		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, code) })
-		if got := ask(s.open(t, nil), "secret"); !strings.HasPrefix(got, "error: ") {
-			t.Errorf("%d: %s", code, got)
-		}
-	}
-	if n := reached.Load(); n > 0 {
-		t.Errorf("%d redirects were followed", n)
-	}
-}

@@ -364,18 +364,3 @@ func FuzzCompile(f *testing.F) {
 		_, _ = c.match(t.Context(), &spec, "x", NewMetrics())
 	})
 }
-
-// TestRedirects: a service cannot send the server elsewhere: a review goes to the address of
-// the kubeconfig alone.
-func TestRedirects(t *testing.T) {
-	elsewhere := newService(t, says(`{"allowed":true}`))
-	for _, code := range []int{301, 302, 303, 307, 308} {
-		w := newService(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, code) }).webhook(t, Config{OnError: authz.Deny})
-		if got := ask(t.Context(), w, pods("ann")); got.d != authz.Deny || got.err == "" {
-			t.Errorf("%d: %+v", code, got)
-		}
-	}
-	if n := elsewhere.calls.Load(); n > 0 {
-		t.Errorf("%d redirects were followed", n)
-	}
-}

@@ -115,7 +115,7 @@ func testReplicaWakes(t *testing.T, medium Medium) {
 		got := make(chan store.Revision)
 		go func() {
 			buf := make([]*store.Change, 1)
-			if n, err := cursor.Next(t.Context(), buf); n != 1 || err != nil {
+			if n, err := Next(t.Context(), cursor, buf); n != 1 || err != nil {
 				t.Errorf("%s: %d changes, %v", name, n, err)
 				buf[0] = new(store.Change)
 			}

@@ -262,7 +262,7 @@ func (w *sharedWatcher) read(ctx context.Context, t testing.TB, chance *rand.Ran
 	defer w.Close()
 	for {
 		buf := make([]*store.Change, 1+chance.IntN(6))
-		n, err := w.Next(ctx, buf)
+		n, err := Next(ctx, w.Cursor, buf)
 		switch {
 		case n > 0:
 			before := len(w.changes)

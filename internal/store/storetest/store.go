@@ -275,7 +275,7 @@ func testCursors(t *testing.T, medium Medium) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if n, err := all.Next(ended, buf); n != 0 || !errors.Is(err, context.Canceled) {
+	if n, err := Next(ended, all, buf); n != 0 || !errors.Is(err, context.Canceled) {
 		t.Errorf("next whose context ended: %d, %v", n, err)
 	}
 	one.Close()
@@ -286,7 +286,7 @@ func testCursors(t *testing.T, medium Medium) {
 	Within(t, "close", func() {
 		done := make(chan error)
 		go func() {
-			_, err := all.Next(context.Background(), buf)
+			_, err := Next(context.Background(), all, buf)
 			done <- err
 		}()
 		Close(t, s)

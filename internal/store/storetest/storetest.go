@@ -190,3 +190,19 @@ func Within(t testing.TB, what string, f func()) {
 	}()
 	await.Value(t, what, done)
 }
+
+// Next waits until c has changes, at least one, or the context ends, and fills buf with them. It
+// returns their number.
+func Next(ctx context.Context, c *store.Cursor, buf []*store.Change) (int, error) {
+	defer context.AfterFunc(ctx, c.Wake)()
+	for {
+		n, err := c.TryNext(ctx, buf)
+		if n > 0 || err != nil || len(buf) == 0 {
+			return n, err
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		c.Wait()
+	}
+}
