@@ -7,4 +7,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-func TestMain(m *testing.M) { os.Exit(tier.Race(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(tier.Race(m,
+		"TestBackup", "TestBackupRefused", "TestBackupTime", "TestForkAtOnDisk", "TestImports", "TestKeepBytes",
+		"TestKeepDamage", "TestKeepEncrypted", "TestKeepErrors", "TestKeepHistory", "TestSeed", "TestTiers",
+		"TestWallClock",
+	))
+}

@@ -21,7 +21,7 @@ var unraced = map[string]string{
 
 var (
 	goStatement = regexp.MustCompile(`(?m)^\s*go (func\(|\w)|\.Go\(func`)
-	raceCall    = regexp.MustCompile(`tier\.Race\(m(.*)\)\)`)
+	raceCall    = regexp.MustCompile(`tier\.Race\(m([^)]*)\)\)`)
 	quoted      = regexp.MustCompile(`"(\w+)"`)
 	otherGate   = regexp.MustCompile(`testing\.Short\(\)|TIDEMARK_TEST_SUITES`)
 )

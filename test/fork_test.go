@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -18,6 +19,7 @@ func TestInformersOfFork(t *testing.T) { testInformerOn(t, servers.Fork(t).Confi
 // TestKubectlOfFork does with kubectl in a fork what users do in a cluster, and looks at what the server
 // has of it.
 func TestKubectlOfFork(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := servers.Start(t)
 	root := newKubectl(t, s)

@@ -119,7 +119,10 @@ func testKubectlApplyStrict(t *testing.T, k *kubectlIn) {
 
 // TestKubectlServerSide applies by server-side apply: who owns what, conflicts, and
 // what becomes of objects that were applied the old way.
-func TestKubectlServerSide(t *testing.T) { onKubectl(t, testKubectlServerSide) }
+func TestKubectlServerSide(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlServerSide)
+}
 
 func testKubectlServerSide(t *testing.T, k *kubectlIn) {
 	apply := []string{"apply", "--server-side", "-f", "-"}

@@ -56,6 +56,7 @@ spec: {depth: 30, links: [{name: a, kg: 1}]}
 
 // TestKubectlCustom: a definition and its objects, as one meets them by kubectl.
 func TestKubectlCustom(t *testing.T) {
+	tier.Full(t)
 	onKubectl(t, func(t *testing.T, k *kubectlIn) {
 		crd := "crd/anchors.tidemark.example.net"
 		t.Cleanup(func() { k.run("", "delete", crd, "--ignore-not-found", "--wait=false") })

@@ -17,6 +17,7 @@ const certificateRequest = `{"apiVersion":"certificates.k8s.io/v1","kind":"Certi
 
 // TestKubectlTokens: kubectl auth whoami and can-i, for a user and for a service account.
 func TestKubectlTokens(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
 	k.want("", []string{"auth", "whoami"}, "admin", "system:masters")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
@@ -94,6 +95,7 @@ func TestKubectlWatch(t *testing.T) {
 // TestKubectlWatchTable prints tables of a watch: as wide ones, with their heads once and
 // a line for each change.
 func TestKubectlWatchTable(t *testing.T) {
+	tier.Full(t)
 	onKubectl(t, func(t *testing.T, k *kubectlIn) {
 		for _, watch := range []struct {
 			args   []string

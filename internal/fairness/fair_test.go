@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // client is a flow of requests: each of its goroutines sends one after the other.
@@ -69,8 +70,11 @@ func jain(clients []*client) float64 {
 // number, width and duration of their requests. A flow that wants less gets it, and waits for
 // little.
 func TestFlowsAreEqual(t *testing.T) {
-	r := testrand.New(t)
-	for range 20 {
+	r, rounds := testrand.New(t), 4
+	if tier.IsFull(t) {
+		rounds = 40
+	}
+	for range rounds {
 		synctest.Test(t, func(t *testing.T) {
 			g := one(10, fairness.Level{Queues: 8, HandSize: 1, QueueLength: 1000})
 			var greedy []*client

@@ -21,6 +21,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // receiver is an audit webhook that keeps the events.
@@ -184,7 +185,11 @@ func TestAuditConcurrent(t *testing.T) {
 }
 
 func testAuditConcurrent(t *testing.T, http1 bool) {
-	const workers, each, bigMaps = 8, 4, 10
+	const workers, bigMaps = 8, 10
+	each := 2
+	if tier.IsFull(t) {
+		each = 20
+	}
 	s, events := startAudited(t, wiring{http1: http1, config: panics})
 	const maps = "/api/v1/namespaces/default/configmaps"
 	for i := range bigMaps {

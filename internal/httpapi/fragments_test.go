@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -146,10 +147,14 @@ func TestFragmentsInParallel(t *testing.T) {
 	for i := range 300 {
 		s.put(t, "default", fmt.Sprintf("c%d", i), strings.Repeat("x", i))
 	}
+	lists := 8
+	if tier.IsFull(t) {
+		lists = 30
+	}
 	var clients sync.WaitGroup
 	for n := range 8 {
 		clients.Go(func() {
-			for i := range 30 {
+			for i := range lists {
 				if n == 0 {
 					s.put(t, "default", fmt.Sprintf("c%d", i*7), fmt.Sprint(i))
 				}

@@ -7,4 +7,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-func TestMain(m *testing.M) { os.Exit(tier.Race(m, "TestAllocations")) }
+func TestMain(m *testing.M) {
+	os.Exit(tier.Race(m,
+		"TestAllocations", "TestCacheRuns", "TestErrorsAreSmall", "TestFragments", "TestFragmentsCompressWell",
+		"TestLargeAnswers", "TestListForms", "TestManyForms", "TestMetricsForget", "TestMetricsOfKindsThatGo",
+	))
+}

@@ -49,7 +49,7 @@ var built = sync.OnceValues(func() (string, error) {
 
 // depend makes go test run the test again when a Go file of the program changes: it looks at the directories that a test
 // reads, but not at what the programs that it starts were made of. It looks at those of the package's own module alone, so
-// for tests of other modules .ci/run sets TIDEMARK_BINARY, whose path changes with the program.
+// for tests of other modules .ci/quick sets TIDEMARK_BINARY, whose path changes with the program.
 func depend(t testing.TB, root string) {
 	t.Helper()
 	_, err := os.Stat(filepath.Join(root, "go.mod"))

@@ -39,15 +39,17 @@ func IsFull(t testing.TB) bool {
 }
 
 // Race runs the tests of a package whose concurrency the change tier checks with the race detector. .ci/run finds the
-// packages by this call, which their TestMain makes. They are tested once: with the detector, and without it only the
-// tests that it would falsify, such as those that count allocations. Their names are plain.
+// packages by this call, which their TestMain makes. It runs each test once: with the detector, or without it if plain has
+// its name. Those are tests that count what the detector changes, and long ones that make one request after the other. The
+// full tier runs all of them both ways.
 func Race(m *testing.M, plain ...string) int {
 	flag.Parse()
 	names := "^(" + strings.Join(plain, "|") + ")$"
-	switch {
+	switch chosen := os.Getenv(Variable); {
+	case chosen == "full":
 	case Detector:
 		set("test.skip", names)
-	case os.Getenv(Variable) == "change":
+	case chosen == "change":
 		fmt.Println("tier change: .ci/run runs all other tests of this package with the race detector")
 		set("test.run", names)
 	}

@@ -8,5 +8,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(tier.Race(m, "TestDamage", "TestFlipAfterCleanStop", "TestFlipAfterPowerCut", "TestAcceptDataLoss"))
+	os.Exit(tier.Race(m,
+		"TestAcceptDataLoss", "TestAcceptedLossIsKept", "TestCrash", "TestDamage", "TestFlipAfterCleanStop",
+		"TestFlipAfterPowerCut", "TestForeignWrite", "TestFullDisk", "TestSmallDisk", "TestWriteError",
+	))
 }

@@ -341,7 +341,7 @@ func testSharedExpire(t *testing.T, m SharedMedium) {
 	if m.Expire == nil {
 		t.Skip("the medium cannot delete several objects in one revision")
 	}
-	const objects = 40
+	const objects = 20
 	for _, memory := range []int64{0, 1} {
 		s := Open(t, store.Options{Shared: m.Open(t), MaxMemory: memory})
 		start := s.Any().Revision()

@@ -14,9 +14,10 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-var sharedStepsFlag = flag.Int("storetest.sharedsteps", 60, "steps of each writer in the randomized test of several stores")
+var sharedStepsFlag = flag.Int("storetest.sharedsteps", 0, "steps of each writer in the randomized test of several stores; 0 is 60 in the full tier, 25 in others")
 
 // sharedRun is a randomized test of several stores on one log. Clients write and read through
 // all of them at once, each with what it has learned from any of them. Afterwards the run compares
@@ -75,6 +76,14 @@ type sharedWatcher struct {
 // RunSharedModel is the randomized test of RunShared. It also accepts a log that leaves outcomes unknown
 // (store.ErrUnknown).
 func RunSharedModel(t *testing.T, m SharedMedium) {
+	steps := *sharedStepsFlag
+	switch {
+	case steps > 0:
+	case tier.IsFull(t):
+		steps = 60
+	default:
+		steps = 25
+	}
 	chance := testrand.New(t)
 	r := &sharedRun{TB: t, medium: m, counts: map[string]int{}, expired: map[store.Revision]bool{}, versions: map[[2]string][]modelChange{}}
 	for _, memory := range []int64{0, 1, 20 << 10} {
@@ -92,7 +101,7 @@ func RunSharedModel(t *testing.T, m SharedMedium) {
 	for range 4 * len(r.stores) {
 		of := rand.New(rand.NewPCG(chance.Uint64(), 3))
 		writers.Go(func() {
-			for range *sharedStepsFlag {
+			for range steps {
 				r.step(of)
 			}
 		})
