@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
 // BenchmarkResume continues 400 watches after a start, 2,000 changes back, as the clients of a server do that was
@@ -46,7 +47,7 @@ func BenchmarkResume(b *testing.B) {
 				defer cursor.Close()
 				buf := make([]*store.Change, 256)
 				for seen := 0; seen < changes; {
-					n, err := cursor.Next(b.Context(), buf)
+					n, err := storetest.Next(b.Context(), cursor, buf)
 					if err != nil {
 						b.Error(err)
 						return
