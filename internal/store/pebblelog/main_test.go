@@ -10,6 +10,6 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(tier.Race(m,
 		"TestAcceptDataLoss", "TestAcceptedLossIsKept", "TestCrash", "TestDamage", "TestFlipAfterCleanStop",
-		"TestFlipAfterPowerCut", "TestForeignWrite", "TestFullDisk", "TestSmallDisk", "TestWriteError",
+		"TestFlipAfterPowerCut", "TestForeignWrite", "TestFullDisk", "TestModel", "TestSmallDisk", "TestWriteError",
 	))
 }
