@@ -7,4 +7,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-func TestMain(m *testing.M) { os.Exit(tier.Race(m, "TestMayGrantLikeSimple", "TestMayGrantLimits", "TestRuleLikeSimple")) }
+func TestMain(m *testing.M) {
+	os.Exit(tier.Race(m, "TestMayGrantLikeSimple", "TestMayGrantLimits", "TestRuleLikeSimple"))
+}
