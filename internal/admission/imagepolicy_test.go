@@ -115,7 +115,7 @@ func TestImagePolicyParse(t *testing.T) {
 	}
 }
 
-// TestImagePolicyResponses: the service decides, and its answers are kept for a time.
+// TestImagePolicyResponses: the service allows and denies images, and its responses are cached for a time.
 func TestImagePolicyResponses(t *testing.T) {
 	s := newService(t)
 	now := time.Unix(0, 0)

@@ -20,8 +20,8 @@ const (
 	mutatingBindings = "mutatingadmissionpolicybindings.admissionregistration.k8s.io"
 )
 
-// install stores a policy for ConfigMaps with a binding, both of one name.
-func install(t testing.TB, s *policytest.Server, name, spec string) {
+// installMutating stores a policy for ConfigMaps with a binding, both of one name.
+func installMutating(t testing.TB, s *policytest.Server, name, spec string) {
 	t.Helper()
 	s.Must(t, mutatingPolicies, "", fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},%s}}`, name, spec))
 	s.Must(t, mutatingBindings, "", fmt.Sprintf(`{"metadata":{"name":%[1]q},"spec":{"policyName":%[1]q}}`, name))
@@ -79,7 +79,7 @@ func TestMutations(t *testing.T) {
 		{"match condition", `"matchConditions":[{"name":"c","expression":"object.data.k == 'x'"}],` + apply("Object{data: {'a': 'b'}}"), `{"k":"v"}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			install(t, s, "p", test.spec)
+			installMutating(t, s, "p", test.spec)
 			defer s.Delete(t, mutatingPolicies, "p")
 			defer s.Delete(t, mutatingBindings, "p")
 			o, err := s.DryRun("configmaps", `{"metadata":{"name":"c","labels":{"app":"x"}},"data":{"k":"v"}}`)
@@ -100,8 +100,8 @@ func TestMutations(t *testing.T) {
 func TestMutationOrder(t *testing.T) {
 	m := mutating.NewMetrics()
 	s := policytest.New(t, mutating.Plugin(policy.Config{Catalog: builtin.Catalog, Metrics: m}))
-	install(t, s, "b", apply("Object{data: {'k': object.data.k + 'b'}}"))
-	install(t, s, "a", apply("Object{data: {'k': object.data.k + 'a'}}"))
+	installMutating(t, s, "b", apply("Object{data: {'k': object.data.k + 'b'}}"))
+	installMutating(t, s, "a", apply("Object{data: {'k': object.data.k + 'a'}}"))
 	o, err := s.DryRun("configmaps", `{"metadata":{"name":"c"},"data":{"k":"v"}}`)
 	if err != nil {
 		t.Fatal(err)
@@ -118,8 +118,8 @@ func TestMutationOrder(t *testing.T) {
 func TestReinvocation(t *testing.T) {
 	s := policytest.New(t, mutating.Plugin(policy.Config{Catalog: builtin.Catalog}))
 	again := strings.Replace(apply("Object{data: {'copy': object.data.k}}"), "Never", "IfNeeded", 1)
-	install(t, s, "a", again)
-	install(t, s, "b", apply("Object{data: {'k': 'new'}}"))
+	installMutating(t, s, "a", again)
+	installMutating(t, s, "b", apply("Object{data: {'k': 'new'}}"))
 	o, err := s.DryRun("configmaps", `{"metadata":{"name":"c"},"data":{"k":"v"}}`)
 	if err != nil {
 		t.Fatal(err)

@@ -19,11 +19,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-const (
-	policies = "validatingadmissionpolicies.admissionregistration.k8s.io"
-	bindings = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
-)
-
 // recorder is a plugin that notes the policies which apply to creates of ConfigMaps.
 type recorder struct {
 	policies *policy.Policies[int]
@@ -33,7 +28,7 @@ type recorder struct {
 
 func newRecorder() *recorder {
 	r := &recorder{}
-	r.policies = policy.New(policy.Kind[int]{Policies: policies, Bindings: bindings, Catalog: builtin.Catalog,
+	r.policies = policy.New(policy.Kind[int]{Policies: validatingPolicies, Bindings: validatingBindings, Catalog: builtin.Catalog,
 		Policy: func(o *store.Object) (policy.Definition, func() int, error) {
 			v, err := registry.Decode[admissionregistrationv1.ValidatingAdmissionPolicy](o)
 			if err != nil {
@@ -108,23 +103,23 @@ func TestPoliciesApplyWithTheNextRequest(t *testing.T) {
 		}
 	}
 	check()
-	s.Must(t, policies, "", document("p2", ""))
+	s.Must(t, validatingPolicies, "", document("p2", ""))
 	check() // it has no binding
-	s.Must(t, bindings, "", binding("b2", "p2", ""))
-	s.Must(t, bindings, "", binding("b1", "p2", ""))
+	s.Must(t, validatingBindings, "", binding("b2", "p2", ""))
+	s.Must(t, validatingBindings, "", binding("b1", "p2", ""))
 	check("p2/b1", "p2/b2")
-	s.Must(t, policies, "", document("p1", ""))
-	s.Must(t, bindings, "", binding("a", "p1", `,"matchResources":{"objectSelector":{"matchLabels":{"a":"b"}}}`))
-	s.Must(t, bindings, "", binding("z", "p1", `,"matchResources":{"objectSelector":{"matchLabels":{"a":"c"}}}`))
+	s.Must(t, validatingPolicies, "", document("p1", ""))
+	s.Must(t, validatingBindings, "", binding("a", "p1", `,"matchResources":{"objectSelector":{"matchLabels":{"a":"b"}}}`))
+	s.Must(t, validatingBindings, "", binding("z", "p1", `,"matchResources":{"objectSelector":{"matchLabels":{"a":"c"}}}`))
 	check("p1/a", "p2/b1", "p2/b2")
 	if r.compiled != 2 {
 		t.Errorf("policies were compiled %d times, want once each", r.compiled)
 	}
-	s.Delete(t, bindings, "b2")
+	s.Delete(t, validatingBindings, "b2")
 	check("p1/a", "p2/b1")
-	s.Delete(t, policies, "p1")
+	s.Delete(t, validatingPolicies, "p1")
 	check("p2/b1")
-	s.Must(t, bindings, "", binding("unreadable", "p2", ""))
+	s.Must(t, validatingBindings, "", binding("unreadable", "p2", ""))
 	check("p2/b1", "unreadable: failed to configure policy: the binding unreadable cannot be read: it is damaged")
 }
 
@@ -134,9 +129,9 @@ func TestPolicyParams(t *testing.T) {
 	for i, label := range []string{"x", "x", "y"} {
 		s.Must(t, "configmaps", "n", fmt.Sprintf(`{"metadata":{"name":"c%d","labels":{"l":%q}},"data":{"k":"%d"}}`, i, label, i))
 	}
-	s.Must(t, policies, "", document("p", `,"paramKind":{"apiVersion":"v1","kind":"ConfigMap"}`))
-	s.Must(t, policies, "", document("q", `,"paramKind":{"apiVersion":"v1","kind":"Nope"}`))
-	s.Must(t, bindings, "", binding("q", "q", ""))
+	s.Must(t, validatingPolicies, "", document("p", `,"paramKind":{"apiVersion":"v1","kind":"ConfigMap"}`))
+	s.Must(t, validatingPolicies, "", document("q", `,"paramKind":{"apiVersion":"v1","kind":"Nope"}`))
+	s.Must(t, validatingBindings, "", binding("q", "q", ""))
 	for _, test := range []struct{ ref, want string }{
 		{`"name":"c1","parameterNotFoundAction":"Deny"`, "p/b map[k:1]"},
 		{`"name":"c1","namespace":"n","parameterNotFoundAction":"Deny"`, "p/b map[k:1]"},
@@ -145,7 +140,7 @@ func TestPolicyParams(t *testing.T) {
 		{`"selector":{"matchLabels":{"l":"x"}},"parameterNotFoundAction":"Deny"`, "p/b map[k:0], p/b map[k:1]"},
 		{`"selector":{"matchLabels":{"l":"z"}},"parameterNotFoundAction":"Allow"`, ""},
 	} {
-		s.Must(t, bindings, "", binding("b", "p", `,"paramRef":{`+test.ref+`}`))
+		s.Must(t, validatingBindings, "", binding("b", "p", `,"paramRef":{`+test.ref+`}`))
 		want := "q: failed to configure policy: failed to find resource referenced by paramKind: '/v1, Kind=Nope'"
 		if test.want != "" {
 			want = test.want + ", " + want
@@ -153,7 +148,7 @@ func TestPolicyParams(t *testing.T) {
 		if got := strings.Join(r.create(t, s, `{"metadata":{"name":"c"}}`), ", "); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", test.ref, got, want)
 		}
-		s.Delete(t, bindings, "b")
+		s.Delete(t, validatingBindings, "b")
 	}
 }
 

@@ -19,8 +19,8 @@ const (
 	validatingBindings = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
 )
 
-// validatingInstall stores a policy with a binding, both named p.
-func validatingInstall(t *testing.T, s *policytest.Server, spec, actions string) {
+// installValidating stores a policy with a binding, both named p.
+func installValidating(t *testing.T, s *policytest.Server, spec, actions string) {
 	t.Helper()
 	s.Must(t, validatingPolicies, "", `{"metadata":{"name":"p"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},`+spec+`}}`)
 	s.Must(t, validatingBindings, "", fmt.Sprintf(`{"metadata":{"name":"p"},"spec":{"policyName":"p","validationActions":[%s]}}`, actions))
@@ -48,7 +48,7 @@ func TestPolicyDecisions(t *testing.T) {
 		{"warn", `"validations":[{"expression":"false","message":"m"}]`, `"Warn"`, 0, "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'p': m"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			validatingInstall(t, s, test.spec, test.actions)
+			installValidating(t, s, test.spec, test.actions)
 			defer s.Delete(t, validatingPolicies, "p")
 			defer s.Delete(t, validatingBindings, "p")
 			got, err := s.DryRun("configmaps", `{"metadata":{"name":"c"},"data":{"k":"v"}}`)
@@ -71,7 +71,7 @@ func TestPolicyDecisions(t *testing.T) {
 func TestPolicyAudit(t *testing.T) {
 	m := validating.NewMetrics()
 	s := policytest.New(t, validating.Plugin(policy.Config{Catalog: builtin.Catalog, Metrics: m}))
-	validatingInstall(t, s, `"validations":[{"expression":"false","message":"m"}],"auditAnnotations":[{"key":"a","valueExpression":"'k is ' + object.data.k"}]`, `"Audit"`)
+	installValidating(t, s, `"validations":[{"expression":"false","message":"m"}],"auditAnnotations":[{"key":"a","valueExpression":"'k is ' + object.data.k"}]`, `"Audit"`)
 	got, err := s.DryRun("configmaps", `{"metadata":{"name":"c"},"data":{"k":"v"}}`)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestPolicyAudit(t *testing.T) {
 
 func TestAnnotationThatFailsDenies(t *testing.T) {
 	s := policytest.New(t, validating.Plugin(policy.Config{Catalog: builtin.Catalog}))
-	validatingInstall(t, s, `"auditAnnotations":[{"key":"a","valueExpression":"string(object.data.nope)"}]`, `"Warn"`)
+	installValidating(t, s, `"auditAnnotations":[{"key":"a","valueExpression":"string(object.data.nope)"}]`, `"Warn"`)
 	_, err := s.DryRun("configmaps", `{"metadata":{"name":"c"},"data":{"k":"v"}}`)
 	status := policytest.Status(t, err)
 	if want := "string(object.data.nope)' resulted in error: no such key: nope"; status.Code != http.StatusUnprocessableEntity || !strings.HasSuffix(status.Message, want) {

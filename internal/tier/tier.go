@@ -39,21 +39,27 @@ func IsFull(t testing.TB) bool {
 }
 
 // Race runs the tests of a package whose concurrency the change tier checks with the race detector. .ci/run finds the
-// packages by this call, which their TestMain makes. It runs each test once: with the detector, or without it if plain has
-// its name. Those are tests that count what the detector changes, and long ones that make one request after the other. The
-// full tier runs all of them both ways.
+// packages by this call, which their TestMain makes. The change tier runs each test once: with the detector, or without it
+// if plain has its name. Those are tests that the detector slows down a lot and that have little concurrency. Elsewhere
+// go test runs all tests, with the detector or without.
 func Race(m *testing.M, plain ...string) int {
 	flag.Parse()
-	names := "^(" + strings.Join(plain, "|") + ")$"
-	switch chosen := os.Getenv(Variable); {
-	case chosen == "full":
-	case Detector:
-		set("test.skip", names)
-	case chosen == "change":
-		fmt.Println("tier change: .ci/run runs all other tests of this package with the race detector")
-		set("test.run", names)
+	if name := only(os.Getenv(Variable), Detector); name != "" {
+		set(name, "^("+strings.Join(plain, "|")+")$")
 	}
 	return m.Run()
+}
+
+// only returns the flag of go test that takes the plain tests of Race: none if all tests run.
+func only(tier string, detector bool) string {
+	switch {
+	case tier != "change":
+		return ""
+	case detector:
+		return "test.skip"
+	}
+	fmt.Println("tier change: .ci/run runs all other tests of this package with the race detector")
+	return "test.run"
 }
 
 // set sets a flag unless the command line does.

@@ -122,7 +122,7 @@ func testModel(t *testing.T, medium Medium) {
 			for _, o := range operations {
 				total += o.weight
 			}
-			steps := steps(t)
+			steps := steps(t, *stepsFlag, 3000, 600)
 			for step := range steps {
 				if step > 0 && step%(steps/4+1) == 0 {
 					r.restart()

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
-	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 var sharedStepsFlag = flag.Int("storetest.sharedsteps", 0, "steps of each writer in the randomized test of several stores; 0 is 60 in the full tier, 25 in others")
@@ -76,14 +75,7 @@ type sharedWatcher struct {
 // RunSharedModel is the randomized test of RunShared. It also accepts a log that leaves outcomes unknown
 // (store.ErrUnknown).
 func RunSharedModel(t *testing.T, m SharedMedium) {
-	steps := *sharedStepsFlag
-	switch {
-	case steps > 0:
-	case tier.IsFull(t):
-		steps = 60
-	default:
-		steps = 25
-	}
+	steps := steps(t, *sharedStepsFlag, 60, 25)
 	chance := testrand.New(t)
 	r := &sharedRun{TB: t, medium: m, counts: map[string]int{}, expired: map[store.Revision]bool{}, versions: map[[2]string][]modelChange{}}
 	for _, memory := range []int64{0, 1, 20 << 10} {

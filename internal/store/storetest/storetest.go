@@ -23,16 +23,16 @@ import (
 
 var stepsFlag = flag.Int("storetest.steps", 0, "steps of each randomized test; 0 is 3000 in the full tier, 600 in others")
 
-// steps is how many steps a randomized test makes.
-func steps(t testing.TB) int {
+// steps returns how many steps a randomized test makes: those of the flag, unless it is zero.
+func steps(t testing.TB, flag, full, others int) int {
 	t.Helper()
 	switch {
-	case *stepsFlag > 0:
-		return *stepsFlag
+	case flag > 0:
+		return flag
 	case tier.IsFull(t):
-		return 3000
+		return full
 	}
-	return 600
+	return others
 }
 
 // Medium makes empty storage for a log, and returns a function that opens the log: first,
