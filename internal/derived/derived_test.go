@@ -335,21 +335,28 @@ func TestTracker(t *testing.T) {
 			}
 		})
 	}
+	var asked atomic.Uint64 // the newest revision that a reader asked for
 	for range 3 {
 		readers.Go(func() {
 			for !done.Load() {
 				state := s.Any()
-				tracker.RLock(state)
-				newest := store.Revision(0)
-				for _, at := range value {
-					newest = max(newest, at)
+				for seen := asked.Load(); seen < uint64(state.Revision()) && !asked.CompareAndSwap(seen, uint64(state.Revision())); {
+					seen = asked.Load()
 				}
+				tracker.RLock(state)
+				exact := asked.Load() == uint64(state.Revision())
+				objects := 0
 				for _, name := range names {
 					for o := range state.Snapshot(name).Scan("", "") {
-						if at := value[name+" "+o.Key]; at < o.Modified && newest <= state.Revision() {
+						objects++
+						// In a newer state, the object may be deleted.
+						if at := value[name+" "+o.Key]; at < o.Modified && (exact || at != 0) {
 							t.Errorf("at %d: %s is known at %d", state.Revision(), o.Key, at)
 						}
 					}
+				}
+				if exact && len(value) != objects {
+					t.Errorf("at %d: %d objects are known, want %d", state.Revision(), len(value), objects)
 				}
 				tracker.RUnlock()
 			}
