@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -142,7 +141,7 @@ func (a *aggregation) sync(ctx context.Context, i item) error {
 // union returns the rules of all roles that a role selects, without duplicates, in the
 // order of the selectors and of the role names.
 func union(roles store.Snapshot, role *rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
-	rules := []rbacv1.PolicyRule{}
+	rules, have := []rbacv1.PolicyRule{}, map[string]bool{} // have has the rules in JSON
 	for i := range role.AggregationRule.ClusterRoleSelectors {
 		wanted := &role.AggregationRule.ClusterRoleSelectors[i]
 		selector, err := metav1.LabelSelectorAsSelector(wanted)
@@ -161,8 +160,12 @@ func union(roles store.Snapshot, role *rbacv1.ClusterRole) ([]rbacv1.PolicyRule,
 				continue
 			}
 			for _, rule := range r.Rules {
-				same := func(have rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(have, rule) }
-				if !slices.ContainsFunc(rules, same) {
+				text, err := json.Marshal(rule) // it omits what is empty
+				if err != nil {
+					return nil, err
+				}
+				if !have[string(text)] {
+					have[string(text)] = true
 					rules = append(rules, rule)
 				}
 			}

@@ -6,9 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/testkinds"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 const clusterRoles = "clusterroles.rbac.authorization.k8s.io"
@@ -93,4 +97,30 @@ func TestAggregation(t *testing.T) {
 func (w *world) changeRole(name string, change func(*rbacv1.ClusterRole)) {
 	w.Helper()
 	w.change(clusterRoles, name, "", func(o metav1.Object) { change(o.(*rbacv1.ClusterRole)) })
+}
+
+// TestAggregationOfMany: the cost of an aggregated role grows with its rules, not with their square.
+func TestAggregationOfMany(t *testing.T) {
+	tier.Full(t)
+	slow := testkinds.Growth(1000, 50*time.Millisecond, func(n int) testkinds.Steps {
+		w := newWorld(t, "clusterrole-aggregation")
+		var verbs []string
+		for i := range n {
+			verbs = append(verbs, fmt.Sprint("verb", i))
+		}
+		steps := testkinds.Steps{}
+		steps.Do("aggregation", func() error {
+			w.role("many", "to-view", verbs...)
+			w.role("again", "to-view", verbs...)
+			w.make(clusterRoles, "", `{"metadata":{"name":"view"},"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"to-view":"true"}}]}}`)
+			if got := w.verbs("view"); !slices.Equal(got, verbs) {
+				t.Errorf("%d verbs, want %d", len(got), n)
+			}
+			return nil
+		})
+		return steps
+	})
+	if slow != "" {
+		t.Error(slow)
+	}
 }

@@ -38,10 +38,12 @@ var errEnough = errors.New("enough")
 // name. So the comparison takes them in this order, and each one narrows the rules that are left.
 // It is done with a resource if one of the rules that are left has all verbs and names, and with a
 // wanted rule if one rule covers all of it.
-func missingFrom(own, wanted []policyRule) ([]permission, error) {
+func missingFrom(own []*role, wanted []policyRule) ([]permission, error) {
 	c := comparison{}
-	for i := range own {
-		c.own = append(c.own, newOwned(&own[i]))
+	for _, r := range own {
+		for _, o := range r.owned() {
+			c.own = append(c.own, candidate{owned: o})
+		}
 	}
 	for i := range wanted {
 		err := c.resources(&wanted[i])
@@ -62,13 +64,13 @@ func missingFrom(own, wanted []policyRule) ([]permission, error) {
 type owned struct {
 	verbs, groups, resources, names set
 	paths                           []path
-	// whole: it has all verbs and names of the wanted rule.
-	whole bool
 }
 
-func newOwned(r *policyRule) *owned {
-	o := compile(r)
-	return &owned{verbs: newSet(r.Verbs), groups: o.groups, resources: o.resources, names: o.names, paths: o.paths}
+// candidate is a rule that may cover permissions of the wanted rule.
+type candidate struct {
+	*owned
+	// whole: it has all verbs and names of the wanted rule.
+	whole bool
 }
 
 // covers reports whether a rule is for a resource of another rule, which may have a subresource.
@@ -82,7 +84,7 @@ func (o *owned) covers(resource string) bool {
 
 // comparison is the state of missingFrom.
 type comparison struct {
-	own     []*owned
+	own     []candidate
 	missing []permission
 	steps   int
 }
@@ -104,7 +106,7 @@ func (c *comparison) miss(p permission) error {
 }
 
 // narrow returns the rules that has accepts.
-func (c *comparison) narrow(rules []*owned, has func(o *owned) bool) (left []*owned, err error) {
+func (c *comparison) narrow(rules []candidate, has func(o candidate) bool) (left []candidate, err error) {
 	for _, o := range rules {
 		if has(o) {
 			left = append(left, o)
@@ -118,7 +120,8 @@ func (c *comparison) resources(w *policyRule) error {
 	if len(w.APIGroups) == 0 || len(w.Resources) == 0 {
 		return nil
 	}
-	for _, o := range c.own {
+	for i := range c.own {
+		o := &c.own[i]
 		names := o.names.any || len(w.ResourceNames) > 0 && o.names.hasAll(w.ResourceNames)
 		o.whole = names && o.verbs.hasAll(w.Verbs)
 		if o.whole && o.groups.hasAll(w.APIGroups) && !slices.ContainsFunc(w.Resources, func(r string) bool { return !o.covers(r) }) {
@@ -129,16 +132,16 @@ func (c *comparison) resources(w *policyRule) error {
 		}
 	}
 	for _, group := range w.APIGroups {
-		ofGroup, err := c.narrow(c.own, func(o *owned) bool { return o.groups.has(group) })
+		ofGroup, err := c.narrow(c.own, func(o candidate) bool { return o.groups.has(group) })
 		if err != nil {
 			return err
 		}
 		for _, resource := range w.Resources {
-			left, err := c.narrow(ofGroup, func(o *owned) bool { return o.covers(resource) })
+			left, err := c.narrow(ofGroup, func(o candidate) bool { return o.covers(resource) })
 			if err != nil {
 				return err
 			}
-			if slices.ContainsFunc(left, func(o *owned) bool { return o.whole }) {
+			if slices.ContainsFunc(left, func(o candidate) bool { return o.whole }) {
 				continue
 			}
 			if err := c.verbs(left, w, permission{group: group, resource: resource}); err != nil {
@@ -150,13 +153,13 @@ func (c *comparison) resources(w *policyRule) error {
 }
 
 // verbs compares the permissions of a rule on one resource.
-func (c *comparison) verbs(rules []*owned, w *policyRule, p permission) error {
+func (c *comparison) verbs(rules []candidate, w *policyRule, p permission) error {
 	for _, p.verb = range w.Verbs {
-		left, err := c.narrow(rules, func(o *owned) bool { return o.verbs.has(p.verb) })
+		left, err := c.narrow(rules, func(o candidate) bool { return o.verbs.has(p.verb) })
 		if err != nil {
 			return err
 		}
-		all := slices.ContainsFunc(left, func(o *owned) bool { return o.names.any })
+		all := slices.ContainsFunc(left, func(o candidate) bool { return o.names.any })
 		switch {
 		case all:
 		case len(w.ResourceNames) > 0:
@@ -172,13 +175,13 @@ func (c *comparison) verbs(rules []*owned, w *policyRule, p permission) error {
 }
 
 // names compares the permissions of a rule on the names of one resource.
-func (c *comparison) names(rules []*owned, w *policyRule, p permission) error {
+func (c *comparison) names(rules []candidate, w *policyRule, p permission) error {
 	p.named = true
 	for _, p.name = range w.ResourceNames {
 		if err := c.step(len(rules) + 1); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(rules, func(o *owned) bool { return o.names.has(p.name) }) {
+		if slices.ContainsFunc(rules, func(o candidate) bool { return o.names.has(p.name) }) {
 			continue
 		}
 		if err := c.miss(p); err != nil {
@@ -192,7 +195,7 @@ func (c *comparison) names(rules []*owned, w *policyRule, p permission) error {
 func (c *comparison) paths(w *policyRule) error {
 	for _, url := range w.NonResourceURLs {
 		compared := 0
-		left, err := c.narrow(c.own, func(o *owned) bool {
+		left, err := c.narrow(c.own, func(o candidate) bool {
 			compared += len(o.paths)
 			return o.names.any && slices.ContainsFunc(o.paths, func(p path) bool { return p.matches(url) })
 		})
@@ -204,7 +207,7 @@ func (c *comparison) paths(w *policyRule) error {
 		}
 		for _, verb := range w.Verbs {
 			err := c.step(len(left) + 1)
-			if err == nil && !slices.ContainsFunc(left, func(o *owned) bool { return o.verbs.has(verb) }) {
+			if err == nil && !slices.ContainsFunc(left, func(o candidate) bool { return o.verbs.has(verb) }) {
 				err = c.miss(permission{isPath: true, path: url, verb: verb})
 			}
 			if err != nil {

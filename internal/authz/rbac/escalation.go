@@ -29,7 +29,7 @@ type Scope struct {
 // those that are missing, in the words of kube-apiserver.
 func (z *Authorizer) MayGrant(at Scope, rules []rbacv1.PolicyRule) error {
 	p := z.at(at.State)
-	own, resolving := p.rules(at.User, at.Namespace, at.missing)
+	own, resolving := p.rolesOf(at.User, at.Namespace, at.missing)
 	uncovered, err := missingFrom(own, rules)
 	if err != nil || len(uncovered) == 0 {
 		return err

@@ -4,13 +4,15 @@
 // A decision reads the state of its moment, so a change of a role or binding is in effect with
 // the commit that stores it. It looks up the user and each group of the user, first among the
 // ClusterRoleBindings, then among the RoleBindings of the namespace, and matches the rules of the
-// roles that they refer to. So it costs as much as the user has groups and bindings, however many
-// bindings there are. An update costs as much as what changed: a role is compiled once, and a
-// binding is read once.
+// roles that they refer to, each role once. So it costs as much as the user has groups, bindings
+// and rules for the resource, however many bindings there are. An update costs as much as what
+// changed: a role is compiled once, and a binding is read once.
 package rbac
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -64,11 +66,14 @@ func (z *Authorizer) Fork(s *store.Store) *Authorizer {
 func (z *Authorizer) Authorize(_ context.Context, a *authz.Attributes) (authz.Decision, string, error) {
 	p := z.at(z.store.Any())
 	q, u := newQuery(a), newIdentity(a.User)
-	missing := false
+	missing, seen := false, seenRoles{}
 	places, n := scopes(a.Namespace)
 	for _, at := range places[:n] {
 		for i := range u.subjects() {
 			for _, e := range p.bindings(u.subject(i, at)) {
+				if !seen.add(&e.Value.binding.role) {
+					continue
+				}
 				switch r := p.role(&e.Value); {
 				case r == nil:
 					missing = true
@@ -81,8 +86,38 @@ func (z *Authorizer) Authorize(_ context.Context, a *authz.Attributes) (authz.De
 	if !missing {
 		return authz.NoOpinion, "", nil
 	}
-	_, err := p.rules(a.User, a.Namespace, missingRole)
+	_, err := p.rolesOf(a.User, a.Namespace, missingRole)
 	return authz.NoOpinion, "RBAC: " + err.Error(), nil
+}
+
+// seenRoles are the roles of bindings that were looked at. The zero value is empty.
+type seenRoles struct {
+	n    int
+	few  [16]*roleKey
+	many map[roleKey]struct{} // if there are more
+}
+
+// add adds a role. It returns false if the role is there already.
+func (s *seenRoles) add(k *roleKey) bool {
+	if s.many == nil {
+		for _, have := range s.few[:s.n] {
+			if *have == *k {
+				return false
+			}
+		}
+		if s.n < len(s.few) {
+			s.few[s.n] = k
+			s.n++
+			return true
+		}
+		s.many = make(map[roleKey]struct{}, 4*len(s.few))
+		for _, have := range s.few {
+			s.many[*have] = struct{}{}
+		}
+	}
+	before := len(s.many)
+	s.many[*k] = struct{}{}
+	return len(s.many) > before
 }
 
 // policy is what decides at one state.
@@ -132,29 +167,61 @@ func (p *policy) reason(u *identity, at place, by *derived.Entry[grant]) string 
 	return first.reason
 }
 
-// Rules implements authz.Ruler.
+// maxRules bounds the bytes of the rules that Rules returns. Each string counts 16 bytes more.
+const maxRules = 4 << 20
+
+// Rules implements authz.Ruler. The rules of a role are listed once, however many bindings refer
+// to it. The list is incomplete if the rules are larger than 4 MiB.
 func (z *Authorizer) Rules(_ context.Context, u *authn.User, namespace string) authz.Rules {
 	var all authz.Rules
 	p := z.at(z.store.Any())
-	rules, err := p.rules(u, namespace, missingRole)
-	for _, r := range rules {
-		if len(r.Resources) > 0 {
-			all.Resources = append(all.Resources, authz.ResourceRule{Verbs: r.Verbs, Groups: r.APIGroups, Resources: r.Resources, Names: r.ResourceNames})
-		}
-		if len(r.NonResourceURLs) > 0 {
-			all.NonResources = append(all.NonResources, authz.NonResourceRule{Verbs: r.Verbs, Paths: r.NonResourceURLs})
+	roles, err := p.rolesOf(u, namespace, missingRole)
+	size := 0
+	for _, role := range roles {
+		for i := range role.rules {
+			r := &role.rules[i]
+			if size += sizeOf(r); size > maxRules {
+				all.Incomplete = true
+				all.Err = utilerrors.NewAggregate(append(errorsOf(err), errTooLarge))
+				return all
+			}
+			if len(r.Resources) > 0 {
+				all.Resources = append(all.Resources, authz.ResourceRule{Verbs: r.Verbs, Groups: r.APIGroups, Resources: r.Resources, Names: r.ResourceNames})
+			}
+			if len(r.NonResourceURLs) > 0 {
+				all.NonResources = append(all.NonResources, authz.NonResourceRule{Verbs: r.Verbs, Paths: r.NonResourceURLs})
+			}
 		}
 	}
 	all.Err = err
 	return all
 }
 
-// rules returns the rules of a user: those of the ClusterRoleBindings, then those of the
-// namespace's RoleBindings, in the order of the bindings' names. Bindings of roles that do not
-// exist are errors, which absent makes.
-func (p *policy) rules(u *authn.User, namespace string, absent func(*binding) error) ([]policyRule, error) {
-	var all []policyRule
+// errTooLarge says why Rules are incomplete.
+var errTooLarge = errors.New("the rules are larger than 4 MiB; the list ends early")
+
+// sizeOf returns about how many bytes a rule takes in a message.
+func sizeOf(r *policyRule) int {
+	size := 64
+	for _, texts := range [...][]string{r.Verbs, r.APIGroups, r.Resources, r.ResourceNames, r.NonResourceURLs} {
+		for _, text := range texts {
+			size += 16 + len(text)
+		}
+	}
+	return size
+}
+
+// maxAbsent bounds the missing roles that an error names.
+const maxAbsent = 20
+
+// rolesOf returns the roles of a user, each once: those of the ClusterRoleBindings, then those of
+// the namespace's RoleBindings, in the order of the bindings' names. Roles that do not exist are
+// errors, which absent makes; the error names the first 20.
+func (p *policy) rolesOf(u *authn.User, namespace string, absent func(*binding) error) ([]*role, error) {
+	var all []*role
 	var errs []error
+	var seen seenRoles
+	more := 0
 	who := newIdentity(u)
 	places, n := scopes(namespace)
 	for _, at := range places[:n] {
@@ -163,14 +230,30 @@ func (p *policy) rules(u *authn.User, namespace string, absent func(*binding) er
 			found = append(found, p.bindings(who.subject(i, at))...)
 		}
 		slices.SortStableFunc(found, func(a, b *derived.Entry[grant]) int { return strings.Compare(a.Object.Key, b.Object.Key) })
-		found = slices.CompactFunc(found, func(a, b *derived.Entry[grant]) bool { return a.Object == b.Object })
 		for _, e := range found {
-			if r := p.role(&e.Value); r != nil {
-				all = append(all, r.rules...)
-			} else {
+			if !seen.add(&e.Value.binding.role) {
+				continue
+			}
+			switch r := p.role(&e.Value); {
+			case r != nil:
+				all = append(all, r)
+			case len(errs) < maxAbsent:
 				errs = append(errs, absent(e.Value.binding))
+			default:
+				more++
 			}
 		}
 	}
+	if more > 0 {
+		errs = append(errs, fmt.Errorf("%d more roles not found", more))
+	}
 	return all, utilerrors.NewAggregate(errs)
+}
+
+// errorsOf returns the errors of an aggregate. A nil error has none.
+func errorsOf(err error) []error {
+	if all, ok := err.(utilerrors.Aggregate); ok {
+		return all.Errors()
+	}
+	return nil
 }

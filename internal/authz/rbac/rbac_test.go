@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
@@ -85,7 +87,7 @@ func TestReason(t *testing.T) {
 }
 
 // TestRules: rules come in the order of the bindings' names, those of the cluster first, and once
-// for each binding.
+// for each role.
 func TestRules(t *testing.T) {
 	s := open(t)
 	z := rbac.New(s)
@@ -95,6 +97,7 @@ func TestRules(t *testing.T) {
 	put(t, s, rbac.RoleBindings, "m/a", `{"roleRef":{"kind":"ClusterRole","name":"c"},"subjects":[{"kind":"User","name":"u"}]}`, 0)
 	put(t, s, rbac.ClusterRoleBindings, "z", `{"roleRef":{"kind":"ClusterRole","name":"c"},"subjects":[{"kind":"User","name":"u"},{"kind":"Group","name":"g"}]}`, 0)
 	put(t, s, rbac.ClusterRoleBindings, "y", `{"roleRef":{"kind":"ClusterRole","name":"none"},"subjects":[{"kind":"User","name":"u"}]}`, 0)
+	put(t, s, rbac.RoleBindings, "n/again", `{"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"User","name":"u"}]}`, 0)
 	got := z.Rules(t.Context(), &authn.User{Name: "u", Groups: []string{"g"}}, "n")
 	want := authz.Rules{
 		Resources: []authz.ResourceRule{
@@ -172,6 +175,133 @@ func TestRuleLikeSimple(t *testing.T) {
 	for range 5000 {
 		a := authz.Attributes{Verb: one(), IsResource: chance.IntN(4) > 0, Group: one(), Resource: one(), Subresource: one(), Name: one(), Path: one()}
 		checkRule(t, s, z, randomRule(chance), a, &last)
+	}
+}
+
+// TestRoleLikeSimple compares random roles, some of which have many rules, with the simple decision.
+func TestRoleLikeSimple(t *testing.T) {
+	chance := testrand.New(t)
+	s, z := oneRole(t)
+	var last store.Revision
+	one := func() string { return words[chance.IntN(len(words))] }
+	allowed := 0
+	for range 100 {
+		rules := make([]rbacv1.PolicyRule, 1+chance.IntN(40))
+		for i := range rules {
+			rules[i] = randomRule(chance)
+			rules[i].Verbs = []string{fmt.Sprint("v", chance.IntN(40))} // so that few rules allow a request
+		}
+		text, err := json.Marshal(map[string]any{"rules": rules})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = put(t, s, rbac.ClusterRoles, "c", string(text), last)
+		for range 100 {
+			a := authz.Attributes{Verb: rules[chance.IntN(len(rules))].Verbs[0], IsResource: chance.IntN(4) > 0, Group: one(), Resource: one(), Subresource: one(), Name: one(), Path: one()}
+			a.User = &authn.User{Name: "u"}
+			d, _, _ := z.Authorize(t.Context(), &a)
+			want := slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return allows(&r, &a) })
+			if (d == authz.Allow) != want {
+				t.Fatalf("%+v by %+v: %v, want %v", a, rules, d, want)
+			}
+			if want {
+				allowed++
+			}
+		}
+	}
+	if allowed < 200 || allowed > 9_800 {
+		t.Errorf("%d of 10,000 are allowed", allowed)
+	}
+}
+
+// bound returns an authorizer with a role of some rules, to which bindings give everybody in namespace n the rights.
+func bound(t *testing.T, rules, bindings int) (*store.Store, *rbac.Authorizer) {
+	t.Helper()
+	s := open(t)
+	var all []rbacv1.PolicyRule
+	for i := range rules {
+		all = append(all, rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: []string{fmt.Sprint("p", i)}})
+	}
+	text, err := json.Marshal(map[string]any{"rules": all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, rbac.Roles, "n/r", string(text), 0)
+	for i := range bindings {
+		put(t, s, rbac.RoleBindings, fmt.Sprint("n/b", i), `{"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"Group","name":"all"}]}`, 0)
+	}
+	return s, rbac.New(s)
+}
+
+var anybody = &authn.User{Name: "u", Groups: []string{"all"}}
+
+// TestManyBindings: a role to which many bindings refer counts once.
+func TestManyBindings(t *testing.T) {
+	const rules = 1000
+	s, z := bound(t, rules, 300)
+	if got := z.Rules(t.Context(), anybody, "n"); len(got.Resources) != rules || got.Incomplete || got.Err != nil {
+		t.Errorf("%d rules, incomplete: %v, %v; want %d", len(got.Resources), got.Incomplete, got.Err, rules)
+	}
+	// Another 300 roles of 100 kB each are too much for one list.
+	var names []string
+	for i := range 5000 {
+		names = append(names, fmt.Sprint(1_000_000_000_000+i))
+	}
+	text, err := json.Marshal(map[string]any{"rules": []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: names}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		put(t, s, rbac.Roles, fmt.Sprint("n/large", i), string(text), 0)
+		put(t, s, rbac.RoleBindings, fmt.Sprint("n/large", i), fmt.Sprintf(`{"roleRef":{"kind":"Role","name":"large%d"},"subjects":[{"kind":"Group","name":"all"}]}`, i), 0)
+		put(t, s, rbac.RoleBindings, fmt.Sprint("n/missing", i), fmt.Sprintf(`{"roleRef":{"kind":"Role","name":"missing%d"},"subjects":[{"kind":"Group","name":"all"}]}`, i), 0)
+	}
+	got := z.Rules(t.Context(), anybody, "n")
+	if !got.Incomplete || got.Err == nil || !strings.Contains(got.Err.Error(), "larger than 4 MiB") || !strings.Contains(got.Err.Error(), `"missing0" not found`) || len(got.Resources) < rules {
+		t.Errorf("%d rules, incomplete: %v, %v", len(got.Resources), got.Incomplete, got.Err)
+	}
+	allowed, reason := decide(t, z, &authn.User{Name: "u", Groups: []string{"all"}}, "n")
+	if allowed || !strings.HasSuffix(reason, ", 80 more roles not found]") || strings.Count(reason, "not found") != 21 {
+		t.Errorf("%v, %q", allowed, reason)
+	}
+	s2, z2 := bound(t, 20, 300)
+	if err := z2.MayGrant(rbac.Scope{State: s2.Any(), User: anybody, Namespace: "n"}, []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: []string{"p7", "p19"}}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRulesTimesBindings: the cost of a decision, of a list of rules and of a check of escalation does not grow with
+// the product of rules and bindings.
+func TestRulesTimesBindings(t *testing.T) {
+	tier.Full(t)
+	slow := testkinds.Growth(1000, 50*time.Millisecond, func(n int) testkinds.Steps {
+		s, z := bound(t, n, n/2)
+		steps := testkinds.Steps{}
+		decide(t, z, anybody, "n") // makes the indexes
+		steps.Do("decisions", func() error {
+			for range 200 {
+				decide(t, z, anybody, "n")
+			}
+			return nil
+		})
+		steps.Do("lists", func() error {
+			for range 20 {
+				z.Rules(t.Context(), anybody, "n")
+			}
+			return nil
+		})
+		steps.Do("grants", func() error {
+			for range 20 {
+				if z.MayGrant(rbac.Scope{State: s.Any(), User: anybody, Namespace: "n"}, []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}}) == nil {
+					t.Error("granted")
+				}
+			}
+			return nil
+		})
+		return steps
+	})
+	if slow != "" {
+		t.Error(slow)
 	}
 }
 

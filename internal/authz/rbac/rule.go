@@ -3,6 +3,7 @@ package rbac
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -15,24 +16,77 @@ type policyRule = rbacv1.PolicyRule
 type role struct {
 	rules    []policyRule
 	compiled []rule
+	// resources are the rules of a role that has many, by the resources that they name: "pods", "pods/log", "*/scale" or
+	// "*". paths are its rules with paths.
+	resources map[string][]*rule
+	paths     []*rule
+	// owned returns the rules as comparisons need them. It makes them once.
+	owned func() []*owned
 }
+
+// manyRules is from how many rules on a lookup is quicker than a look at each rule.
+const manyRules = 16
 
 func newRole(rules []policyRule) *role {
 	r := &role{rules: rules, compiled: make([]rule, len(rules))}
 	for i := range rules {
 		r.compiled[i] = compile(&rules[i])
 	}
+	r.owned = sync.OnceValue(func() []*owned {
+		all := make([]*owned, len(rules))
+		for i := range rules {
+			c := &r.compiled[i]
+			all[i] = &owned{verbs: newSet(rules[i].Verbs), groups: c.groups, resources: c.resources, names: c.names, paths: c.paths}
+		}
+		return all
+	})
+	if len(rules) < manyRules {
+		return r
+	}
+	r.resources = map[string][]*rule{}
+	for i := range rules {
+		c := &r.compiled[i]
+		for _, resource := range rules[i].Resources {
+			have := r.resources[resource]
+			if len(have) == 0 || have[len(have)-1] != c {
+				r.resources[resource] = append(have, c)
+			}
+		}
+		if len(c.paths) > 0 {
+			r.paths = append(r.paths, c)
+		}
+	}
 	return r
 }
 
 // allows reports whether a rule of the role allows the request.
 func (r *role) allows(q *query) bool {
-	for i := range r.compiled {
-		if r.compiled[i].allows(q) {
+	switch {
+	case r.resources == nil:
+		for i := range r.compiled {
+			if r.compiled[i].allows(q) {
+				return true
+			}
+		}
+		return false
+	case !q.IsResource:
+		return anyAllows(r.paths, q)
+	case anyAllows(r.resources["*"], q):
+		return true
+	case q.Subresource == "":
+		return anyAllows(r.resources[q.Resource], q)
+	}
+	var room [128]byte
+	for _, first := range [...]string{q.Resource, "*"} {
+		if anyAllows(r.resources[string(append(append(append(room[:0], first...), '/'), q.Subresource...))], q) {
 			return true
 		}
 	}
 	return false
+}
+
+func anyAllows(rules []*rule, q *query) bool {
+	return slices.ContainsFunc(rules, func(r *rule) bool { return r.allows(q) })
 }
 
 // query is a request to match with rules.
