@@ -254,11 +254,14 @@ func TestWork(t *testing.T) {
 		{"streamed", wide.List(1<<40, true), Work{Seats: 10, Large: true}},
 		{"of an old state", wide.List(1<<62, false), Work{Seats: 100, Large: true}},
 		{"within the level", narrow.List(1<<40, false), Work{Seats: 4, Large: true}},
-		{"few watches", wide.Write(9), Work{Seats: 1}},
-		{"ten watches", wide.Write(10), Work{Seats: 1, FinalSeats: 1, Extra: 5 * time.Millisecond}},
-		{"more watches", wide.Write(95), Work{Seats: 1, FinalSeats: 10, Extra: 5 * time.Millisecond}},
-		{"many watches", wide.Write(1000), Work{Seats: 1, FinalSeats: 10, Extra: 50 * time.Millisecond}},
-		{"within the level", narrow.Write(100), Work{Seats: 1, FinalSeats: 4, Extra: 12500 * time.Microsecond}},
+		{"a small object", wide.Write(128<<10-1, 0), Work{Seats: 1}},
+		{"a large object", wide.Write(128<<10, 0), Work{Seats: 1, Large: true}},
+		{"a large object that many watch", wide.Write(1<<20, 1000), Work{Seats: 1, FinalSeats: 10, Extra: 50 * time.Millisecond, Large: true}},
+		{"few watches", wide.Write(0, 9), Work{Seats: 1}},
+		{"ten watches", wide.Write(0, 10), Work{Seats: 1, FinalSeats: 1, Extra: 5 * time.Millisecond}},
+		{"more watches", wide.Write(0, 95), Work{Seats: 1, FinalSeats: 10, Extra: 5 * time.Millisecond}},
+		{"many watches", wide.Write(0, 1000), Work{Seats: 1, FinalSeats: 10, Extra: 50 * time.Millisecond}},
+		{"within the level", narrow.Write(0, 100), Work{Seats: 1, FinalSeats: 4, Extra: 12500 * time.Microsecond}},
 	} {
 		if row.got != row.want {
 			t.Errorf("%s: %+v, want %+v", row.what, row.got, row.want)

@@ -17,8 +17,14 @@ const (
 	eventTime      = 5 * time.Millisecond
 )
 
-// largeBytes is from how many bytes on a list is large. It is not of kube-apiserver.
-const largeBytes = 32 << 10
+// Large requests are not of kube-apiserver.
+const (
+	// largeBytes is from how many bytes on a list is large.
+	largeBytes = 32 << 10
+	// largeObject is from how many bytes of an object on a write that changes it is large. However small a patch is, the
+	// whole object is decoded, compared and encoded.
+	largeObject = 128 << 10
+)
 
 // Work is the estimated work of a request.
 type Work struct {
@@ -54,12 +60,14 @@ func (l *Level) List(bytes int64, streamed bool) Work {
 	return Work{Seats: l.width(int((bytes+bytesPerSeat-1)/bytesPerSeat), mostListSeats), Large: large}
 }
 
-// Write is the work of a write whose event goes to so many watches. Few watches do not count.
-func (l *Level) Write(watches int) Work {
+// Write is the work of a write that changes an object of so many bytes, and whose event goes to so many watches. Few
+// watches do not count.
+func (l *Level) Write(bytes, watches int) Work {
+	large := bytes >= largeObject
 	if watches < watchesPerSeat {
-		return Small
+		return Work{Seats: 1, Large: large}
 	}
 	seats := (watches + watchesPerSeat - 1) / watchesPerSeat
 	final := l.width(seats, mostWriteSeats)
-	return Work{Seats: 1, FinalSeats: final, Extra: time.Duration(float64(eventTime) * float64(seats) / float64(final))}
+	return Work{Seats: 1, FinalSeats: final, Extra: time.Duration(float64(eventTime) * float64(seats) / float64(final)), Large: large}
 }

@@ -33,9 +33,25 @@ func (q *request) work() flowschema.Work {
 			return q.listWork()
 		}
 	case verbCreate, verbUpdate, verbPatch, verbDelete:
-		return q.flow.Level.Write(watches)
+		return q.flow.Level.Write(q.changedBytes(), watches)
 	}
 	return flowschema.Small
+}
+
+// changedBytes returns the size of the object that an update or a patch changes; zero if there is none.
+func (q *request) changedBytes() int {
+	if q.info.Verb != verbUpdate && q.info.Verb != verbPatch {
+		return 0
+	}
+	key := q.info.Name
+	if q.info.Namespace != "" && q.typ.Namespaced {
+		key = q.info.Namespace + "/" + key
+	}
+	o := q.h.c.Registry.Store.Any().Get(q.typ.Collection, key)
+	if o == nil {
+		return 0
+	}
+	return o.Len()
 }
 
 // countWatches returns the number of watches that may see the write of the request; zero if it is no

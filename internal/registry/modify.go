@@ -29,13 +29,25 @@ type objectChange struct {
 func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store.Object, error) {
 	w.identify(ctx)
 	warned := len(w.warnings)
-	for {
+	hasTurn := false
+	for repeats := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		w.warnings = w.warnings[:warned]
 		state := r.Store.Any()
 		current := state.Get(w.Type.Collection, w.key())
+		large := current != nil && current.Len() >= largeObject
+		// A webhook may change the object, too: the first attempt does not keep it from that.
+		if large && !hasTurn && (repeats > 0 || !r.handles(w, state, admissionv1.Update, readsObjects)) {
+			done, err := r.turns.take(ctx, w.Type.Collection, w.key())
+			if err != nil {
+				return nil, err
+			}
+			defer done()
+			hasTurn = true
+			continue
+		}
 		if current == nil {
 			if c.absent == nil {
 				return nil, w.notFound()
@@ -62,8 +74,10 @@ func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store
 		case restarts(err):
 		case !conflicts(err):
 			return made, err
-		case c.versioned:
+		case c.versioned, large && repeats >= largeRepeats:
 			return nil, conflictStatus(w.Target, err)
+		default:
+			repeats++
 		}
 	}
 }

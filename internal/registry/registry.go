@@ -50,6 +50,7 @@ type Registry struct {
 	Sequential bool
 
 	turn      sync.Mutex // see Turn
+	turns     turns      // of large objects
 	schemas   sync.Map   // *resource.Type, or weak.Pointer of a structural schema: *apply.Schema
 	unchanged apply.Unchanged
 }

@@ -3,10 +3,14 @@ package registry_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -223,6 +227,57 @@ func TestContention(t *testing.T) {
 	if got := s.Store.Any().Revision() - before; got != writers*writes {
 		t.Errorf("%d updates made %d revisions", writers*writes, got)
 	}
+}
+
+// TestLargeContention: requests change a large object one after the other, so that no work on it is done twice. A request
+// whose client is gone leaves the line.
+func TestLargeContention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, store.Options{})
+		s.create("configmaps", "default", configMap("a", "", strings.Repeat("x", 100_000)))
+		times := atomic.Int64{}
+		s.Now = func() time.Time {
+			times.Add(1)
+			time.Sleep(time.Second) // so that all requests are at work at once
+			return time.Unix(1e9, 0)
+		}
+		target := s.target("configmaps", "default", "a")
+		patch := func(ctx context.Context, i int) error {
+			_, err := s.Patch(ctx, target, registry.Patch{Type: types.ApplyYAMLPatchType, Bytes: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k%d":"v"}}`, i)},
+				registry.WriteOptions{FieldManager: fmt.Sprint("m", i)})
+			return err
+		}
+		if err := patch(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		one := times.Swap(0)
+		const writers = 20
+		before := s.Store.Any().Revision()
+		var all sync.WaitGroup
+		for i := range writers {
+			all.Go(func() {
+				if err := patch(t.Context(), i+1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		gone, cancel := context.WithCancel(t.Context())
+		all.Go(func() {
+			if err := patch(gone, writers+1); !errors.Is(err, context.Canceled) {
+				t.Errorf("the request of a client that is gone: %v", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		all.Wait()
+		if got := s.Store.Any().Revision() - before; got != writers {
+			t.Errorf("%d patches made %d revisions", writers, got)
+		}
+		if got, most := times.Load(), writers*one+1; got > most { // the request of the client that is gone took it once
+			t.Errorf("%d patches took the time %d times, want at most %d", writers, got, most)
+		}
+	})
 }
 
 func TestDelete(t *testing.T) {
