@@ -185,7 +185,7 @@ func TestAuditConcurrent(t *testing.T) {
 }
 
 func testAuditConcurrent(t *testing.T, http1 bool) {
-	const workers, bigMaps = 8, 10
+	const workers, bigMaps, requests = 8, 10, 10 // requests of a turn
 	each := 2
 	if tier.IsFull(t) {
 		each = 20
@@ -204,6 +204,11 @@ func testAuditConcurrent(t *testing.T, http1 bool) {
 	}
 	const short, long = "RequestReceived ResponseComplete", "RequestReceived ResponseStarted ResponseComplete"
 	var all sync.WaitGroup
+	all.Go(func() {
+		for range bigMaps + workers*each*requests {
+			await.Value(t, "the end of a handler", s.ended)
+		}
+	})
 	for w := range workers {
 		all.Go(func() {
 			for i := range each {
@@ -227,9 +232,6 @@ func testAuditConcurrent(t *testing.T, http1 bool) {
 		})
 	}
 	all.Wait()
-	for range len(want) + bigMaps {
-		await.Value(t, "the end of a handler", s.ended)
-	}
 	for i, log := range events() {
 		for id, stage := range want {
 			if got := stages(log[id]); got != stage {
