@@ -107,6 +107,8 @@ var plugins = []entry{
 	{"", always, one(definitionNames)},
 	{"", always, one(customObjects)},
 	{"", always, one(adminAccess)},
+	{"", always, one(claimRights)},
+	{"", always, one(paramRights)},
 	{"", always, one(unenforcedWarnings)},
 	{"", always, one(escalation)}, // after all plugins that change a role
 }

@@ -94,6 +94,19 @@ func (a *Attributes) RequestedKind() schema.GroupVersionKind {
 	return formOf(a.Type, a.Subresource).Kind
 }
 
+// RequestVerb returns the verb that the request was authorized for: "create", "update", "delete", or "patch" of a patch or an apply.
+func (a *Attributes) RequestVerb() string {
+	switch {
+	case a.w.source == fromPatch:
+		return "patch"
+	case a.Operation == admissionv1.Delete:
+		return "delete"
+	case a.Operation == admissionv1.Create:
+		return "create"
+	}
+	return "update"
+}
+
 // RequestedResource returns the resource that the request was sent to.
 func (a *Attributes) RequestedResource() schema.GroupVersionResource {
 	return a.Type.GroupVersion().WithResource(a.Type.Resource)

@@ -134,9 +134,7 @@ const (
 var modes = []mode{
 	{associatedNode, func(want, by *authn.User) bool {
 		node, ok := nodeName(want.Name)
-		_, _, account := ServiceAccount(by.Name)
-		on := by.Extra["authentication.kubernetes.io/node-name"]
-		return ok && account && onlyName(want) && len(on) == 1 && on[0] == node
+		return ok && onlyName(want) && NodeOf(by) == node
 	}},
 	{"arbitrary-node", func(want, _ *authn.User) bool {
 		_, ok := nodeName(want.Name)
@@ -188,6 +186,15 @@ func ServiceAccount(user string) (namespace, name string, ok bool) {
 	namespace, name, _ = strings.Cut(rest, ":")
 	valid := len(validation.ValidateNamespaceName(namespace, false)) == 0 && len(validation.ValidateServiceAccountName(name, false)) == 0
 	return namespace, name, valid
+}
+
+// NodeOf returns the node that a service account's pod runs on, by its token; empty for other users.
+func NodeOf(u *authn.User) string {
+	_, _, account := ServiceAccount(u.Name)
+	if on := u.Extra["authentication.kubernetes.io/node-name"]; account && len(on) == 1 && len(validation.NameIsDNSSubdomain(on[0], false)) == 0 {
+		return on[0]
+	}
+	return ""
 }
 
 // withoutNode returns the service account as the rules of associated-node see it: on whatever node
