@@ -38,6 +38,7 @@
 //	policies_bench_test.go         Pods under validating policies, beside Pods without
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation
 //	rbac_more_test.go              bootstrap roles, what users cannot see, informers with few rights
+//	rights_test.go                 what authors of policies and writers of claims need beyond the right to write
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
 //	reviews_test.go                tokens of service accounts, access reviews, the issuer's documents
 //	seats_test.go                  what clients hold before they are known, and while they send
