@@ -36,9 +36,10 @@
 // checksum, and cannot always tell a torn write from damage. The package looks
 // at the files of the write-ahead log before Pebble does, and refuses a bad
 // record that a later one proves to have been synced, and a log that is missing or
-// shorter than in HEAD. HEAD knows of a write within Options.HeadInterval, so what
-// can be taken for a torn write is the last group, if it is younger than that, and
-// whole groups of that time at the truncated end of a log. In Pebble's tables every block
+// shorter than in HEAD. HEAD knows of each log before its first write is acknowledged, and
+// of a write within Options.HeadInterval. So what can be taken for a torn write is the last
+// group, if it is younger than that, and whole groups of that time at the truncated end of a
+// log, except for the first group of the log. In Pebble's tables every block
 // has a checksum, and each version and header has its own.
 //
 // # Files

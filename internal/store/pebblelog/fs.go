@@ -36,7 +36,7 @@ func (fs orderedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 		return &compactionFile{File: f, space: fs.space}, nil
 	}
 	if number, ok := walNumber(fs.PathBase(name)); ok && err == nil && fs.PathDir(name) == fs.dir {
-		return &aheadFile{File: f, synced: fs.wals.add(number)}, nil
+		return &aheadFile{File: f, synced: fs.wals.add(number), begun: &fs.wals.begun}, nil
 	}
 	if err != nil || !strings.HasPrefix(fs.PathBase(name), "MANIFEST-") {
 		return f, err
@@ -78,7 +78,7 @@ func (fs orderedFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	ahead := &aheadFile{File: f, end: was.Size(), synced: new(atomic.Uint64)}
+	ahead := &aheadFile{File: f, end: was.Size(), synced: new(atomic.Uint64), begun: &fs.wals.begun}
 	if number, ok := walNumber(fs.PathBase(from)); ok {
 		fs.wals.remove(number)
 	}
@@ -111,6 +111,7 @@ type aheadFile struct {
 	vfs.File
 	at, end int64
 	synced  *atomic.Uint64
+	begun   *atomic.Bool // set by the first sync of something
 }
 
 // How much is written ahead: as much as there is, so that a small log stays small, and
@@ -141,8 +142,8 @@ func (f *aheadFile) SyncData() error { return f.note(f.File.SyncData) }
 // note calls sync. Pebble writes and syncs a log from one goroutine at a time.
 func (f *aheadFile) note(sync func() error) error {
 	err := sync()
-	if err == nil {
-		f.synced.Store(uint64(f.at))
+	if err == nil && f.synced.Swap(uint64(f.at)) == 0 && f.at > 0 {
+		f.begun.Store(true)
 	}
 	return err
 }

@@ -18,10 +18,11 @@ import (
 // renamed. So it is always some head that was durable before, and Pebble has to have
 // reached it.
 //
-// It is written after every flush of a memtable, within Options.HeadInterval of every
-// write, and at the clean stop. No write waits for it, and a log whose HEAD is old is
-// whole: HEAD only bounds what damage at the end of the write-ahead log or of the
-// manifest could make look like a torn write.
+// It is written with the first synced write in each write-ahead log, after every flush of a
+// memtable, within Options.HeadInterval of every write, and at the clean stop. Only the
+// first of these delays a write: without it, the loss of a whole young write-ahead log
+// would go unnoticed. A log whose HEAD is old is whole: HEAD only bounds what damage at the
+// end of the write-ahead log or of the manifest could make look like a torn write.
 //
 // The head decides whether something is missing. The positions name what: a log that
 // HEAD lists may also be gone because Pebble had no use for it any more.
@@ -177,6 +178,8 @@ func (l *Log) runCopier() {
 
 // renewHead writes HEAD if it changed. On failure the old HEAD stays, and is still valid.
 func (l *Log) renewHead(syncDirectory bool) {
+	l.renewing.Lock()
+	defer l.renewing.Unlock()
 	w := l.witness(l.liveWALs())
 	if l.copied != nil && l.copied.head == w.head && slices.Equal(l.copied.wals, w.wals) {
 		return

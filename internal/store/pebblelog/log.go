@@ -47,8 +47,10 @@ type Log struct {
 	wrote      chan struct{} // has a value when HEAD should be renewed within HeadInterval
 	stopCopier chan struct{}
 	copierDone chan struct{}
-	copied     *witness // the content of HEAD, nil if unknown; used by the copier alone
-	stale      bool     // HEAD could not be renewed; used by the copier alone
+
+	renewing sync.Mutex // held while HEAD is renewed; it also guards the next two
+	copied   *witness   // the content of HEAD, nil if unknown
+	stale    bool       // HEAD could not be renewed
 
 	compacting sync.Mutex // one Compact at a time
 
@@ -335,6 +337,9 @@ func (l *Log) commit(batch *pebble.Batch, next head, how *pebble.WriteOptions) e
 	l.head.Store(&next)
 	if how.Sync {
 		l.durable.Store(&next)
+		if next.sequence > 1 && l.wals.begun.Swap(false) {
+			l.renewHead(true) // before the first write in a write-ahead log is acknowledged
+		}
 		wake(l.wrote)
 	}
 	return nil

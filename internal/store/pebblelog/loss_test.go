@@ -434,8 +434,8 @@ func TestNoLogIsNotNew(t *testing.T) {
 	}
 }
 
-// TestHeadRenewals counts: HEAD is written once a second while there are writes, once
-// after the last of them, and not while nothing is written.
+// TestHeadRenewals counts: HEAD is written once a second while there are writes, once with
+// each write-ahead log, once after the last write, and not while nothing is written.
 func TestHeadRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := testrand.New(t)
@@ -457,8 +457,8 @@ func TestHeadRenewals(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n := fs.take(); n < 9 || n > 11 {
-			t.Errorf("HEAD was written %d times in 10 seconds of writes", n)
+		if n, logs := fs.take(), int(fs.logs.Load()); n < 9 || n > 11+logs {
+			t.Errorf("HEAD was written %d times in 10 seconds of writes to %d write-ahead logs", n, logs)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -469,10 +469,22 @@ func TestHeadRenewals(t *testing.T) {
 	})
 }
 
-// renames counts how often HEAD was replaced.
+// renames counts how often HEAD was replaced, and the write-ahead logs that were made.
 type renames struct {
 	vfs.FS
-	n atomic.Int64
+	n, logs atomic.Int64
+}
+
+func (fs *renames) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if path.Ext(name) == ".log" {
+		fs.logs.Add(1)
+	}
+	return fs.FS.Create(name, c)
+}
+
+func (fs *renames) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	fs.logs.Add(1)
+	return fs.FS.ReuseForWrite(from, to, c)
 }
 
 func (fs *renames) Rename(from, to string) error {

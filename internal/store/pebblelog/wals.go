@@ -19,6 +19,9 @@ type walPosition struct{ number, synced uint64 }
 type wals struct {
 	mu     sync.Mutex
 	synced map[uint64]*atomic.Uint64
+
+	// begun is set by the first sync of each log.
+	begun atomic.Bool
 }
 
 func (w *wals) add(number uint64) *atomic.Uint64 {
