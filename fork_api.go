@@ -27,7 +27,9 @@ const forksPath = forkapi.Path
 // maxForkRequest bounds the body of a request for a fork, in bytes.
 const maxForkRequest = 16 << 10
 
-// route passes a request to the world that its path names. It opens a kept fork for a request with credentials.
+// route passes a request to the world that its path names. It opens a kept fork for a request with credentials. The
+// root world serves the paths of forks that do not exist, and refuses those that open none, so that such requests are
+// authenticated, authorized, recorded and limited as all others.
 func (r *running) route(rw http.ResponseWriter, q *http.Request) {
 	rest, ok := strings.CutPrefix(q.URL.Path, forkPath)
 	if !ok {
@@ -37,14 +39,34 @@ func (r *running) route(rw http.ResponseWriter, q *http.Request) {
 	name, _, _ := strings.Cut(rest, "/")
 	w, k := r.forks.get(name)
 	switch {
+	case k != nil && !k.admits(q), k == nil && w == nil:
+		r.root.handler.ServeHTTP(rw, q)
+		return
 	case k != nil:
 		w = k.forRequest(rw, q)
-	case w == nil:
-		noFork(rw, name)
 	}
 	if w != nil {
 		w.serve(rw, without(q, w.prefix()))
 	}
+}
+
+// missing returns the error of a path of the world that nothing is served at.
+func (w *World) missing(path string) error {
+	if rest, ok := strings.CutPrefix(path, replicaPath); ok {
+		name, _, _ := strings.Cut(rest, "/")
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "replicas"}, name)
+	}
+	if rest, ok := strings.CutPrefix(path, forkPath); ok && w.fork == nil {
+		name, _, _ := strings.Cut(rest, "/")
+		if _, k := w.running.forks.get(name); k != nil {
+			return &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+				Message: "the kept fork " + name + " is not open: only requests with credentials that are valid in it open it",
+			}}
+		}
+		return forkNotFound(name)
+	}
+	return nil
 }
 
 // without returns the request with a path that lacks the prefix.
@@ -66,10 +88,12 @@ func without(q *http.Request, prefix string) *http.Request {
 }
 
 // noFork answers a request for a fork that does not exist.
-func noFork(rw http.ResponseWriter, name string) {
+func noFork(rw http.ResponseWriter, name string) { refuse(rw, forkNotFound(name)) }
+
+func forkNotFound(name string) *apierrors.StatusError {
 	err := apierrors.NewNotFound(schema.GroupResource{Resource: "forks"}, name)
 	err.ErrStatus.Message = fmt.Sprintf("fork %q not found", name)
-	refuse(rw, err)
+	return err
 }
 
 // noWorld answers a request for a fork that does not exist, or that is kept and cannot be opened. The client may have

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -250,13 +249,11 @@ func (k *kept) use(ctx context.Context) (*World, error) {
 	return k.world.Load(), nil
 }
 
-// forRequest returns the world for a request, and opens it if it is not open. Nil: the request is answered.
+// forRequest returns the world for a request that admits allows, and opens it if it is not open. Nil: the request is
+// answered.
 func (k *kept) forRequest(rw http.ResponseWriter, q *http.Request) *World {
 	if w := k.world.Load(); w != nil {
 		return w
-	}
-	if !k.admit(rw, q) {
-		return nil
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), keptWait)
 	defer cancel()
@@ -268,23 +265,17 @@ func (k *kept) forRequest(rw http.ResponseWriter, q *http.Request) *World {
 	return w
 }
 
-// admit reports whether a request may open the fork, or wait for that. Otherwise it answers the request. The rights in
-// the fork are among its objects, which are not read yet. So each request with valid credentials is admitted.
-func (k *kept) admit(rw http.ResponseWriter, q *http.Request) bool {
-	user, err := k.clients.Authenticate(without(q, forkPath+k.name))
-	if user != nil && !user.IsAnonymous() {
+// admits reports whether the fork is open, or a request may open it or wait for that. The rights in the fork are among
+// its objects, which are not read yet. So each request with valid credentials is admitted.
+func (k *kept) admits(q *http.Request) bool {
+	if k.world.Load() != nil {
 		return true
 	}
+	user, err := k.clients.Authenticate(without(q, forkPath+k.name))
 	if err != nil {
 		k.running.root.server.logOf(logForks).Debug("authentication failed", "fork", k.name, "err", err)
 	}
-	rw.Header().Set("Connection", "close") // as for other requests without credentials: one guess for each handshake
-	if user == nil {
-		refuse(rw, apierrors.NewUnauthorized("Unauthorized"))
-		return false
-	}
-	fail(rw, http.StatusForbidden, "the kept fork "+k.name+" is not open: only requests with credentials open it")
-	return false
+	return user != nil && !user.IsAnonymous()
 }
 
 // open opens the world, and remembers why it cannot be opened. The caller holds mu.

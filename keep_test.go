@@ -515,9 +515,7 @@ func TestKeepCredentials(t *testing.T) {
 	servertest.Stop(t, s)
 	s = start()
 	for _, path := range []string{configMaps, "/readyz", "/version", "/", ""} {
-		if got := must(t, as(servertest.Anonymous(s)), http.StatusForbidden, "GET", path, ""); !strings.Contains(got, "only requests with credentials") {
-			t.Errorf("%s: %s", path, got)
-		}
+		must(t, as(servertest.Anonymous(s)), http.StatusForbidden, "GET", path, "")
 		must(t, as(servertest.WithToken(s, "wrong")), http.StatusUnauthorized, "GET", path, "")
 		must(t, as(servertest.WithToken(s, issued["b"])), http.StatusUnauthorized, "GET", path, "")
 		wantOpen(false)

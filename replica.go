@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
@@ -151,8 +149,8 @@ func (w *World) answer(rw http.ResponseWriter, q *http.Request) {
 	}
 	name, _, _ := strings.Cut(rest, "/")
 	r := w.replica(name)
-	if r == nil {
-		refuse(rw, apierrors.NewNotFound(schema.GroupResource{Resource: "replicas"}, name))
+	if r == nil { // the world refuses the client or the path
+		w.handler.ServeHTTP(rw, q)
 		return
 	}
 	r.handler.ServeHTTP(rw, without(q, replicaPath+name))

@@ -401,6 +401,7 @@ func (w *World) api(credentials authn.Authenticator) httpapi.Config {
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             w.openAPI,
 		Pages:               s.issuerPages(w),
+		Missing:             w.missing,
 		Version:             version,
 		Commit:              revision,
 		BuildDate:           at,

@@ -47,6 +47,7 @@ func (q *request) serve() error {
 	}
 	for _, step := range [...]func(*request) error{
 		(*request).authenticate,
+		(*request).readSelectors,
 		(*request).beginAudit,
 		(*request).checkQuery,
 		(*request).impersonate,
@@ -143,12 +144,11 @@ func (q *request) checkQuery() error {
 	return nil
 }
 
-// readInfo reads what the request asks for from its path and query.
+// readInfo reads what the request asks for from its path, and the verb.
 func (q *request) readInfo() {
 	q.info = newRequestInfo(q.r)
 	if q.info.IsResource {
 		q.typ = q.h.c.Catalog().Lookup(q.info.Group, q.info.Version, q.info.Resource)
-		q.readSelectors()
 	}
 }
 
@@ -219,31 +219,35 @@ func (q *request) catchUp() error {
 
 // readSelectors gives authorization the selectors of a list, a watch or a deletecollection. A
 // list or a watch of one name is authorized like a request for the object. The deprecated paths
-// below watch/ have no selectors.
-func (q *request) readSelectors() {
+// below watch/ have no selectors. It is called after authentication, and parses no selector that is
+// long: the user may have no right to the list.
+func (q *request) readSelectors() error {
 	a := &q.info
 	switch {
-	case a.Verb != verbList && a.Verb != verbWatch && a.Verb != verbDeleteCollection, !a.collection, a.watch:
-		return
+	case !a.IsResource, a.Verb != verbList && a.Verb != verbWatch && a.Verb != verbDeleteCollection, !a.collection, a.watch:
+		return nil
 	case !strings.Contains(q.r.URL.RawQuery, "Selector") && !strings.Contains(q.r.URL.RawQuery, "%"): // a name may have escapes
-		return
+		return nil
 	}
 	v := q.query()
 	a.FieldSelector, a.LabelSelector = v.Get("fieldSelector"), v.Get("labelSelector")
 	if a.Verb == verbDeleteCollection {
-		return
+		return nil
 	}
 	if name := selectedName(a.FieldSelector); name != "" {
-		if _, err := listOptions(v); err == nil {
-			a.Name = name
-		}
+		a.Name = name
 	}
+	return nil
 }
+
+// maxNamingSelector bounds the field selectors that authorization gets a name from, in bytes. A longer one
+// needs the right to list all objects.
+const maxNamingSelector = 4 << 10
 
 // selectedName returns the one name that a field selector selects, or "".
 func selectedName(text string) string {
-	if text == "" || strings.Count(text, ",") >= maxTerms {
-		return "" // too long: it is refused later
+	if text == "" || len(text) > maxNamingSelector {
+		return ""
 	}
 	s, err := fields.ParseSelector(text)
 	if err != nil {

@@ -42,6 +42,9 @@ type Config struct {
 	Pages []Page
 	// Mounts are further handlers, at paths of their own; empty: none.
 	Mounts []Mount
+	// Missing returns the error of a path that nothing is served at, to a client that may send the request. It is safe
+	// for concurrent use. Nil, and a nil error: 404.
+	Missing func(path string) error
 	// Prefix was cut off the paths of requests: "/fork/try". Audit events have it. Empty: none.
 	Prefix string
 	// Version is gitVersion of /version: "v1.36.3+tidemark.0.1.0".

@@ -54,6 +54,11 @@ func (q *request) page() error {
 			return q.mounted(m)
 		}
 	}
+	if q.h.c.Missing != nil {
+		if err := q.h.c.Missing(path); err != nil {
+			return err
+		}
+	}
 	return errNoPage
 }
 
