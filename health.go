@@ -164,8 +164,8 @@ func (w *World) loopChecks() []httpapi.Check {
 	var all []httpapi.Check
 	for _, f := range w.loops.Metrics() {
 		all = append(all, httpapi.Check{Name: "controller/" + f.Name, Probe: func() error { return w.loops.Err() }, Note: func() string {
-			if paused, leader := w.loops.Standby(); paused && leader != "" {
-				return ", paused: another server leads, " + leader
+			if paused, led := w.loops.Standby(); paused && led { // its name is in the Lease: clients without credentials read this
+				return ", paused: another server leads"
 			} else if paused {
 				return ", paused: no server leads"
 			}

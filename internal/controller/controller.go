@@ -472,17 +472,17 @@ func (l *Loops) Err() error {
 	return nil
 }
 
-// Standby reports whether the loops pause because this server does not lead, and returns the one that does;
-// empty: none has shown that it does for electionDuration.
-func (l *Loops) Standby() (paused bool, leader string) {
+// Standby reports whether the loops pause because this server does not lead, and whether another one does. None leads
+// if none has shown that it does for electionDuration.
+func (l *Loops) Standby() (paused, led bool) {
 	if !l.standby.Load() {
-		return false, ""
+		return false, false
 	}
 	lease := leaseOf(l.store.Any().Get(electionKey.collection, electionKey.key))
 	if lease == nil || lease.Spec.RenewTime == nil || l.now().Sub(lease.Spec.RenewTime.Time) > electionDuration {
-		return true, ""
+		return true, false
 	}
-	return true, holder(lease)
+	return true, holder(lease) != ""
 }
 
 // Revision returns how far the loops have read the store.

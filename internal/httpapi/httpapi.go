@@ -100,7 +100,7 @@ type Check struct {
 	// cheap, and must be safe for concurrent use.
 	Probe func() error
 	// Note returns a text to show after a check that succeeds; nil: there is none. It has to
-	// be as cheap and safe as Probe.
+	// be as cheap and safe as Probe. Clients without credentials see it: it names no host, user or path.
 	Note func() string
 }
 
