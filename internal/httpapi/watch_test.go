@@ -243,3 +243,48 @@ func TestManyWatches(t *testing.T) {
 		})
 	}
 }
+
+// TestWatchSelectors: the selectors of open watches count as memory of their user, who gets half of it. Others may
+// still open such watches, and all may open watches with short selectors. What was charged is given back at the end.
+func TestWatchSelectors(t *testing.T) {
+	const limit, terms = 8 << 20, 4000
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.WaitingBytes = limit }})
+	for _, long := range []string{"labelSelector=" + strings.Repeat("key!=v,", terms) + "key!=w", "fieldSelector=" + strings.Repeat("metadata.name!=v,", terms) + "metadata.name!=x"} {
+		var open []*watchReader
+		var last answer
+		for len(open) < 100 {
+			resp := s.open(t, t.Context(), "GET", maps+"?watch=1&"+long, nil, "Authorization: Bearer editor")
+			if resp.StatusCode != 200 {
+				body, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				last = answer{resp.StatusCode, resp.Header, string(body)}
+				break
+			}
+			open = append(open, &watchReader{resp, bufio.NewReader(resp.Body)})
+		}
+		if n := len(open); n < 3 || n*terms*100 > limit {
+			t.Errorf("%.20s: %d watches with %d terms each were opened", long, n, terms)
+		}
+		if _, reason, message := last.status(t); last.code != 429 || reason != "TooManyRequests" || !strings.Contains(message, "selectors of open watches") || last.header.Get("Retry-After") == "" {
+			t.Errorf("%.20s: %d %s %q", long, last.code, reason, message)
+		}
+		s.watch(t, maps+"?watch=1&labelSelector=a%3Db", "Authorization: Bearer editor").resp.Body.Close()
+		if w := s.watch(t, maps+"?watch=1&"+long); w.resp.StatusCode != 200 {
+			t.Errorf("%.20s: another user: %d", long, w.resp.StatusCode)
+		} else {
+			w.resp.Body.Close()
+		}
+		for _, w := range open {
+			w.resp.Body.Close()
+		}
+		for range len(open) + 3 {
+			s.waitEnded(t, "GET "+maps)
+		}
+		w := s.watch(t, maps+"?watch=1&"+long, "Authorization: Bearer editor")
+		if w.resp.StatusCode != 200 {
+			t.Errorf("%.20s: after the others ended: %d", long, w.resp.StatusCode)
+		}
+		w.resp.Body.Close()
+		s.waitEnded(t, "GET "+maps)
+	}
+}
