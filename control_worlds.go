@@ -7,7 +7,6 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/control"
 	"github.com/tidemark-dev/tidemark/internal/controller"
-	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // worlds are the worlds of a server as the control API knows them: the root world, and all forks.
@@ -62,7 +61,7 @@ func (w worlds) Create(ctx context.Context, o control.Options) (control.World, e
 		return &controlled{f}, nil
 	case errors.Is(err, ErrForkExists):
 		return nil, fmt.Errorf("the world %q %w", o.Name, control.ErrExists)
-	case errors.Is(err, ErrTooManyForks), errors.Is(err, ErrForkHistory), errors.Is(err, ErrForkMemory), errors.Is(err, store.ErrBusy):
+	case errors.Is(err, ErrTooManyForks), errors.Is(err, ErrForkHistory), errors.Is(err, ErrForkMemory):
 		return nil, fmt.Errorf("%w: %w", control.ErrLimit, err)
 	case errors.Is(err, ErrForkClosed):
 		return nil, fmt.Errorf("the world %q: %w: %w", o.Parent, control.ErrNotFound, err)

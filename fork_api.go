@@ -231,7 +231,7 @@ func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
 		exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "forks"}, asked.Name)
 		exists.ErrStatus.Message = fmt.Sprintf("fork %q already exists", asked.Name)
 		refuse(rw, exists)
-	case errors.Is(err, ErrTooManyForks), errors.Is(err, ErrTooManyKept), errors.Is(err, store.ErrBusy):
+	case errors.Is(err, ErrTooManyForks), errors.Is(err, ErrTooManyKept):
 		fail(rw, http.StatusTooManyRequests, err.Error())
 	case errors.Is(err, ErrForkMemory), errors.Is(err, store.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
 		fail(rw, http.StatusInsufficientStorage, err.Error())

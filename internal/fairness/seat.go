@@ -509,6 +509,15 @@ func (w *stopwatch) total() time.Duration {
 // requests is spent.
 var ErrFull = errors.New("too many requests are waiting for their clients, please try again later")
 
+// Hold calls Seat.Hold for the request of the context, if it has a seat. The error is ErrFull. Only the request's
+// goroutine may call it.
+func Hold(ctx context.Context, bytes int64) error {
+	if s, _ := ctx.Value(contextKey{}).(*Seat); s != nil && !s.Hold(bytes) {
+		return ErrFull
+	}
+	return nil
+}
+
 // Wait calls f, which waits for something outside of this server, without the seats of the
 // context's request. bytes estimates the memory that the request holds meanwhile. If the context
 // has no seat (work of the server itself), Wait just calls f.

@@ -40,8 +40,6 @@ func status(err error) error {
 		return tooLargeStatus(tooLarge)
 	case errors.As(err, &expired):
 		return apierrors.NewResourceExpired(goneList)
-	case errors.Is(err, store.ErrBusy):
-		return apierrors.NewTooManyRequests("too many requests read old history at once, please try again later", 1)
 	case errors.Is(err, store.ErrNoSpace):
 		return coded(507, "InsufficientStorage", err.Error()+"; reads and deletions go on")
 	case errors.As(err, &quota) && quota.Shared:

@@ -72,15 +72,13 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 		l.Items = listed(nil)
 	case p.limit > 0:
 		err = l.chunk(v, s, p)
-		if !v.InMemory() {
-			for o := range l.Items {
-				l.BufferedBytes += int64(o.Len())
-			}
-		}
-		v.Close() // other requests may wait for this view; the chunk needs it no more
+		v.Close() // the chunk needs it no more
 	default:
 		after := p.afterKey(s)
 		l.Items = l.selected(ctx, s.scan(v, after), s)
+		if l.FromLog {
+			l.BufferedBytes = store.BatchBytes
+		}
 		if s.all() { // which counts nothing
 			l.Read, _ = v.Count(s.watchPrefix(), after)
 			l.Selected = l.Read
@@ -93,15 +91,19 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	return l, nil
 }
 
-// maxChunkBytes ends a chunk early, which the protocol allows. Objects that were read from the log
-// stay in memory until the chunk is sent.
-const maxChunkBytes = 64 << 20
+const (
+	// maxChunkBytes ends a chunk early, which the protocol allows. Objects that were read from the log
+	// stay in memory until the chunk is sent.
+	maxChunkBytes = 64 << 20
+	// chunkStep is how many bytes of such objects are charged to the user at a time.
+	chunkStep = 1 << 20
+)
 
 // chunk collects one chunk. Its continue token and remainingItemCount are sent in front of the
 // items.
 func (l *List) chunk(v *store.View, s *selector, p plan) error {
 	var items []*store.Object
-	more, size := false, 0
+	more, size, held := false, 0, 0
 	for o, err := range l.selected(s.ctx, s.scan(v, p.afterKey(s)), s) {
 		if err != nil {
 			return err
@@ -111,6 +113,15 @@ func (l *List) chunk(v *store.View, s *selector, p plan) error {
 		}
 		items = append(items, o)
 		size += o.Len()
+		if size-held > chunkStep && !v.InMemory() {
+			if err := fairness.Hold(s.ctx, int64(size-held)); err != nil {
+				return err
+			}
+			held = size
+		}
+	}
+	if !v.InMemory() {
+		l.BufferedBytes = int64(size - held)
 	}
 	l.Items = listed(items)
 	if s.all() {

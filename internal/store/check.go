@@ -106,7 +106,7 @@ func (o *Object) check() error {
 
 // checkLog compares a collection with what the log has at the same revision.
 func (s *Store) checkLog(ctx context.Context, c *collection, state *State) error {
-	return s.batch(ctx, true, func(ctx context.Context) error {
+	return s.batch(ctx, s.old.batches, func(ctx context.Context) error {
 		rest := state.root(c).all()
 		for o, err := range s.archive.ObjectsAt(ctx, c.name, state.revision, "", "") {
 			if expired := (*ExpiredError)(nil); errors.As(err, &expired) {

@@ -433,7 +433,7 @@ func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool,
 		upTo = min(upTo, c.replica.Revision())
 	}
 	p := place{c.position, c.within}
-	err = s.batch(ctx, true, func(ctx context.Context) (err error) {
+	err = s.batch(ctx, s.old.batches, func(ctx context.Context) (err error) {
 		if floor := Revision(s.floor.Load()); p.position < floor {
 			return &ExpiredError{Revision: p.position, Floor: floor}
 		}

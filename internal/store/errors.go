@@ -15,8 +15,6 @@ var (
 	// ErrNoSpace: the medium is full. Nothing was written, and reads still work. Errors that
 	// wrap it say what is full.
 	ErrNoSpace = errors.New("no space left for writes")
-	// ErrBusy: too many readers of old history at once; try again later.
-	ErrBusy = errors.New("too many reads of old history at once")
 	// ErrOverloaded: too many writes are under way on a Shared, here or in the log. Nothing was
 	// written; reads of the log can fail with it, too. Try again later.
 	ErrOverloaded = errors.New("too many writes are under way")

@@ -21,22 +21,28 @@ import (
 //     keepEvery of them, and cached for the next page of the list
 //   - when its changes left memory: read back from the log as it is scanned, in
 //     batches, so that a reader that stalls holds one batch and nothing of the
-//     log. Few at a time; time linear in the versions stored in the range
+//     log. Few batches are read at a time; time linear in the versions stored in
+//     the range
 //
 // Options.MaxMemory covers the tree of a view: when the changes after its revision leave
 // memory, the view loses its tree and goes on from the log. A scan under way does so, too; it
 // holds one batch.
 
 const (
-	oldViews   = 4 // views at a time that read from the log
-	oldBatches = 4 // batches at a time for cursors, and for views that lost their tree
+	oldViews   = 4 // batches at a time for views that never had a tree
+	oldBatches = 4 // the same for cursors, and for views that lost their tree
 	// sharedBatches is the same on a Shared, which takes a while for each batch, and mostly waits: etcd begins with old
 	// watches every 100 ms. All clients continue their watches there when a server was started again.
 	sharedBatches = 32
 	oldBatch      = 256 // objects or changes of a batch
-	oldBytes      = 1 << 20
-	maxIdle       = 32 // cached trees that no view reads
+	maxIdle       = 32  // cached trees that no view reads
+
+	// oldBytes ends a batch early, in bytes.
+	oldBytes = BatchBytes
 )
+
+// BatchBytes is about what a view that is not InMemory holds between two objects, in bytes.
+const BatchBytes = 1 << 20
 
 // oldReads bounds the reading of history from the log.
 type oldReads struct {
@@ -61,18 +67,16 @@ func (r *oldReads) close() {
 	r.closed = true
 }
 
-// batch calls f, which reads a batch from the log, when not too many others do. Its
-// context ends with the caller's and with the store.
-func (s *Store) batch(ctx context.Context, queue bool, f func(context.Context) error) error {
-	if queue {
-		select {
-		case s.old.batches <- struct{}{}:
-			defer func() { <-s.old.batches }()
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.done:
-			return ErrClosed
-		}
+// batch calls f, which reads a batch from the log, when not too many others do: places has room for those
+// that may. f must not wait for a client. Its context ends with the caller's and with the store.
+func (s *Store) batch(ctx context.Context, places chan struct{}, f func(context.Context) error) error {
+	select {
+	case places <- struct{}{}:
+		defer func() { <-places }()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.done:
+		return ErrClosed
 	}
 	s.old.mu.RLock()
 	defer s.old.mu.RUnlock()
@@ -110,15 +114,14 @@ type View struct {
 	ctx        context.Context // of Exact: reads from the log end with it
 	collection *collection
 	revision   Revision
-	// pin is nil when the view reads from the log, with one of oldReads.views.
+	// pin is nil when the view reads from the log.
 	pin    *pinned
 	closed atomic.Bool
 }
 
 // Exact returns the state at the revision. Below the history it returns an *ExpiredError,
 // for a revision that is not reached within wait a *TooLargeError. A state that left memory
-// is read back from the log as it is scanned, until the context ends; if too many views do
-// so already, Exact returns ErrBusy. The caller closes the view.
+// is read back from the log as it is scanned, until the context ends. The caller closes the view.
 func (s *Store) Exact(ctx context.Context, collection string, r Revision, wait time.Duration) (*View, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
@@ -134,15 +137,7 @@ func (s *Store) Exact(ctx context.Context, collection string, r Revision, wait t
 		}
 		return nil, &ExpiredError{Revision: r, Floor: floor}
 	}
-	if v.pin != nil {
-		return v, nil
-	}
-	select {
-	case s.old.views <- struct{}{}:
-		return v, nil
-	default:
-		return nil, ErrBusy
-	}
+	return v, nil
 }
 
 // Hold returns a view of the published state for a reader that may be slow: when the
@@ -434,7 +429,11 @@ func (v *View) old(batch []*Object, prefix, after string) ([]*Object, error) {
 
 func (v *View) eachOld(prefix, after string, f func(*Object) bool) error {
 	s := v.store
-	return s.batch(v.ctx, v.pin != nil, func(ctx context.Context) error {
+	places := s.old.batches
+	if v.pin == nil {
+		places = s.old.views
+	}
+	return s.batch(v.ctx, places, func(ctx context.Context) error {
 		if floor := Revision(s.floor.Load()); v.revision < floor {
 			return &ExpiredError{Revision: v.revision, Floor: floor}
 		}
@@ -482,7 +481,6 @@ func (v *View) Close() {
 		return
 	}
 	if v.pin == nil {
-		<-v.store.old.views
 		return
 	}
 	h := &v.store.history

@@ -150,7 +150,7 @@ func (f *Feed) readBack(ctx context.Context, buf []CollectionChange) (n int, err
 	s.history.mu.Lock()
 	upTo := s.history.window
 	s.history.mu.Unlock()
-	err = s.batch(ctx, true, func(ctx context.Context) (err error) {
+	err = s.batch(ctx, s.old.batches, func(ctx context.Context) (err error) {
 		if floor := Revision(s.floor.Load()); f.position < floor {
 			return &ExpiredError{Revision: f.position, Floor: floor}
 		}

@@ -89,7 +89,7 @@ func (f *follower) readAgain(collection string, standIns []*Object, healed map[*
 
 // readOne returns the object of a stand-in, or nil if it still cannot be read, or has changed.
 func (f *follower) readOne(collection string, standIn *Object, at Revision) (found *Object, err error) {
-	err = f.store.batch(f.ctx, true, func(ctx context.Context) error {
+	err = f.store.batch(f.ctx, f.store.old.batches, func(ctx context.Context) error {
 		for o, err := range f.log.ObjectsAt(ctx, collection, at, standIn.Key, "") {
 			if err == nil && o.Key == standIn.Key && o.Modified == standIn.Modified && !o.isUnreadable() {
 				found = o
