@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -152,6 +153,8 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 		err = answer.check(asked)
 	case errors.Is(err, fairness.ErrFull):
 		return nil, err
+	case errors.Is(err, remote.ErrBusy):
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("conversion webhook for %v: %v", kind, remote.ErrBusy), 1)
 	case ctx.Err() != nil: // the client left, or the time of its request is over
 		return nil, ctx.Err()
 	}
@@ -236,9 +239,7 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 		defer span.End()
 	}
 	err = fairness.Wait(ctx, int64(len(body))+webhookBytes, func() error {
-		ctx, cancel := context.WithTimeout(ctx, webhookTimeout)
-		defer cancel()
-		return w.call(ctx, body, answer)
+		return w.endpoint.Call(ctx, webhookTimeout, func(ctx context.Context) error { return w.call(ctx, body, answer) })
 	})
 	return answer, err
 }

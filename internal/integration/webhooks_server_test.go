@@ -1,18 +1,24 @@
 package integration_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509/pkix"
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/webhook/webhooktest"
 )
@@ -100,4 +106,53 @@ func TestWebhookMetrics(t *testing.T) {
 	if got := noted(t, log, path, "patch.webhook.admission.k8s.io/"); len(got) > 0 {
 		t.Errorf("an event of level Metadata has %q", got)
 	}
+}
+
+// TestSickWebhook: a webhook that sends much and then hangs does not keep the webhook of another namespace from denying,
+// although the failures of that one are ignored.
+func TestSickWebhook(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	sick, well := webhooktest.Start(t), webhooktest.Start(t)
+	begun := make(chan struct{}, 8)
+	sick.On("/", func(w http.ResponseWriter, r *webhooktest.Review) {
+		_, _ = w.Write(make([]byte, 70<<10))
+		w.(http.Flusher).Flush()
+		begun <- struct{}{}
+		<-r.HTTP.Context().Done()
+	})
+	well.On("/", func(w http.ResponseWriter, r *webhooktest.Review) {
+		webhooktest.Deny("no")(w, r)
+		_, _ = io.WriteString(w, strings.Repeat(" ", 70<<10))
+	})
+	for name, hook := range map[string]*webhooktest.Server{"a": sick, "b": well} {
+		create[corev1.Namespace](t, c, "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+		create[admissionregistrationv1.ValidatingWebhookConfiguration](t, c, validatingPath, configuration(name,
+			fmt.Sprintf(`,"failurePolicy":"Ignore","timeoutSeconds":30,"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%q}}`, name), hook.Config("/")))
+	}
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	defer callers.Wait()
+	defer leave()
+	for i := range cap(begun) {
+		callers.Go(func() {
+			body := strings.NewReader(fmt.Sprintf(`{"metadata":{"name":"c%d"}}`, i))
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Host+"/api/v1/namespaces/a/configmaps", body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Content-Type", "application/json")
+			if resp, err := client.Do(r); err == nil {
+				resp.Body.Close()
+			}
+		})
+	}
+	for range cap(begun) {
+		await.Value(t, "a call of the webhook", begun)
+	}
+	wantRefused(t, c, "/api/v1/namespaces/b/configmaps", `{"metadata":{"name":"c"}}`, 400, `admission webhook "b.example.com" denied the request: no`)
 }

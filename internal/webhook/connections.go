@@ -81,7 +81,6 @@ type Connections struct {
 	order      list.List // of *shared, the last used one first
 
 	closed atomic.Bool
-	large  atomic.Int64 // bytes of large answers that are read
 }
 
 // shared is a transport of a target.
@@ -89,6 +88,8 @@ type shared struct {
 	key  string
 	base *http.Transport
 	with http.RoundTripper // the transport with credentials
+
+	large atomic.Int64 // bytes of buffers for large responses
 
 	mu sync.Mutex
 	h2 []*http2client.Conn // those of base with HTTP/2; guarded by mu
@@ -157,7 +158,7 @@ func (c *Connections) Close() {
 	}
 }
 
-// Endpoint returns a client of a target that has at most calls calls under way; others wait.
+// Endpoint returns a client of a target. At most calls calls of it run at once; others wait.
 func (c *Connections) Endpoint(t Target, calls int) (*Endpoint, error) {
 	u, err := t.url()
 	if err != nil {

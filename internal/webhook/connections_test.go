@@ -19,6 +19,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/await"
 )
 
 // serve starts a webhook with HTTP/2. It counts its connections.
@@ -163,34 +165,76 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestCallLimit: a call that waits for others ends with its context.
+// TestCallLimit: a call that waits for others ends with its context, or with an error that says so.
 func TestCallLimit(t *testing.T) {
-	begun := make(chan struct{}, 10)
-	s, ca, _ := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		begun <- struct{}{}
-		<-r.Context().Done()
-	})
 	c := NewConnections(nil, nil)
 	defer c.Close()
-	e, err := c.Endpoint(Target{URL: s.URL, CABundle: ca}, 1)
+	e, err := c.Endpoint(Target{URL: "https://127.0.0.1:1"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { _, err := e.Post(first, 10); ended <- err }()
-	<-begun
-	second, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := e.Post(second, 10); !errors.Is(err, context.Canceled) {
-		t.Errorf("the second call: %v", err)
+	never := func(context.Context) error {
+		t.Error("a call ran beside another one")
+		return nil
 	}
-	stop()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
+	err = e.Call(t.Context(), time.Minute, func(context.Context) error {
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := e.Call(gone, time.Minute, never); !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller that has left: %v", err)
+		}
+		if err := e.Call(t.Context(), 0, never); !errors.Is(err, ErrBusy) {
+			t.Errorf("a caller that has waited: %v", err)
+		}
+		return io.EOF
+	})
+	if !errors.Is(err, io.EOF) {
 		t.Errorf("the first call: %v", err)
 	}
-	if len(begun) > 0 {
-		t.Error("the second call reached the webhook")
+	if err := e.Call(t.Context(), time.Minute, func(context.Context) error { return nil }); err != nil {
+		t.Errorf("after the first call: %v", err)
+	}
+}
+
+// TestLargeResponses: a target that sends much without end uses up its own budget and that of no other target. What is
+// charged is what has arrived.
+func TestLargeResponses(t *testing.T) {
+	const bodyBytes, callers = 1 << 20, 8
+	body := strings.Repeat("x", bodyBytes)
+	ctx, leave := context.WithCancel(t.Context())
+	sick, sickCA, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, body)
+		w.(http.Flusher).Flush()
+		if r.URL.Path == "/hang" {
+			<-ctx.Done()
+		}
+	})
+	well, wellCA, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
+	c := NewConnections(nil, nil)
+	defer c.Close()
+	hang := endpoint(t, c, Target{URL: sick.URL + "/hang", CABundle: sickCA})
+	charged := &hang.transport.large
+	ended := make(chan error)
+	for range callers {
+		go func() { _, err := hang.Post(ctx, 8*bodyBytes); ended <- err }()
+	}
+	await.True(t, "buffers of twice what arrived", func() bool { return charged.Load() == callers*2*bodyBytes })
+	charged.Add(maxTargetBytes)
+	if _, err := endpoint(t, c, Target{URL: sick.URL, CABundle: sickCA}).Post(ctx, 8*bodyBytes); !errors.Is(err, ErrBusy) {
+		t.Errorf("another path of the target: %v", err)
+	}
+	if a, err := endpoint(t, c, Target{URL: well.URL, CABundle: wellCA}).Post(t.Context(), 8*bodyBytes); err != nil || len(a.Body) != bodyBytes {
+		t.Errorf("another target: %v", err)
+	}
+	charged.Add(-maxTargetBytes)
+	leave()
+	for range callers {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller that has left: %v", err)
+		}
+	}
+	if n := charged.Load(); n != 0 {
+		t.Errorf("%d bytes are charged after the last call", n)
 	}
 }
 

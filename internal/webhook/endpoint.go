@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +17,16 @@ import (
 )
 
 const (
-	// smallAnswer is how many bytes of an answer are read without regard to other answers.
-	smallAnswer = 64 << 10
-	// maxLargeBytes bounds what all answers that are larger hold while they are read.
-	maxLargeBytes = 128 << 20
+	// smallBody is how many bytes of a response are read without regard to other responses.
+	smallBody = 64 << 10
+	// maxTargetBytes bounds the buffers of all responses of one target that are larger. It is a budget for each
+	// target, so that a sick webhook takes nothing from the others.
+	maxTargetBytes = 64 << 20
 )
+
+// ErrBusy is the error of a call for which the server has no room, because other calls of the same webhook use it. The
+// webhook has not failed, so the failure policy of an admission webhook does not cover this error.
+var ErrBusy = errors.New("too many calls of the webhook are under way, please try again later")
 
 // Endpoint is a client of one webhook. Its methods are safe for concurrent use.
 type Endpoint struct {
@@ -43,22 +47,46 @@ type Answer struct {
 	Body    []byte
 }
 
-// Post sends a request whose body is the concatenation of parts, and returns the answer, which may
-// have limit bytes. It waits for the context as long as there are too many other calls; the query has
-// the time until the deadline, and headers have the span in the context. It follows no redirect. An error quotes nothing that the other side
-// sent.
+// Call calls f, whose context ends after timeout. If too many calls are under way, it waits for one of them to end, up
+// to timeout, and then returns ErrBusy.
+func (e *Endpoint) Call(ctx context.Context, timeout time.Duration, f func(context.Context) error) error {
+	if err := e.enter(ctx, timeout); err != nil {
+		return err
+	}
+	defer func() { <-e.calls }()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// enter waits until fewer calls are under way than the endpoint allows.
+func (e *Endpoint) enter(ctx context.Context, most time.Duration) error {
+	select {
+	case e.calls <- struct{}{}:
+		return nil
+	default:
+	}
+	over := time.NewTimer(most)
+	defer over.Stop()
+	select {
+	case e.calls <- struct{}{}:
+		return nil
+	case <-over.C:
+		return ErrBusy
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Post sends a request whose body is the concatenation of parts, and returns the response, whose body may have limit
+// bytes. It is for use within Call. The query has the time until the deadline, and headers have the span in the
+// context. It follows no redirect. An error quotes nothing that the other side sent.
 func (e *Endpoint) Post(ctx context.Context, limit int64, parts ...[]byte) (*Answer, error) {
 	u := e.url
 	if deadline, ok := ctx.Deadline(); ok {
 		if left := time.Until(deadline); left > 0 {
 			u.RawQuery = "timeout=" + roundUp(left).String()
 		}
-	}
-	select {
-	case e.calls <- struct{}{}:
-		defer func() { <-e.calls }()
-	case <-ctx.Done():
-		return nil, &url.Error{Op: "Post", URL: u.String(), Err: ctx.Err()}
 	}
 	resp, err := e.send(ctx, &u, parts)
 	if err != nil {
@@ -70,7 +98,7 @@ func (e *Endpoint) Post(ctx context.Context, limit int64, parts ...[]byte) (*Ans
 			e.CloseIdleConnections()
 		}
 	}()
-	body, err := e.of.read(resp, limit)
+	body, err := e.transport.read(resp, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -124,42 +152,44 @@ func newRequest(ctx context.Context, u *url.URL, parts [][]byte) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// errLargeAnswers is the error of an answer while others use the memory for large answers.
-var errLargeAnswers = errors.New("the answers of webhooks take too much memory, please try again later")
-
-// read reads the body of an answer, at most limit bytes.
-func (c *Connections) read(resp *http.Response, limit int64) ([]byte, error) {
-	size := resp.ContentLength
-	if size > limit {
+// read reads the body of a response, at most limit bytes. The budget of the target is charged for the buffer as it
+// grows with what arrives, whatever the header announces.
+func (s *shared) read(resp *http.Response, limit int64) ([]byte, error) {
+	if resp.ContentLength > limit {
 		return nil, errTooLarge(limit)
 	}
-	var b bytes.Buffer
-	b.Grow(int(min(max(size, 512), smallAnswer)) + bytes.MinRead)
-	n, err := io.CopyN(&b, resp.Body, min(smallAnswer, limit+1))
-	if errors.Is(err, io.EOF) {
-		return b.Bytes(), nil
+	var charged int64
+	defer func() { s.large.Add(-charged) }()
+	charge := func(n int64) bool {
+		charged += n
+		return s.large.Add(n) <= maxTargetBytes
 	}
-	if err != nil {
-		return nil, brokenOff(err)
+	b := make([]byte, 0, min(max(resp.ContentLength, 511), smallBody, limit)+1)
+	for {
+		n, err := resp.Body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case int64(len(b)) > limit:
+			return nil, errTooLarge(limit)
+		case errors.Is(err, io.EOF):
+			return b, nil
+		case err != nil:
+			return nil, brokenOff(err)
+		case len(b) < cap(b):
+			continue
+		}
+		size := min(2*int64(cap(b)), limit+1)
+		if size > smallBody {
+			// Both buffers exist while one is copied to the other.
+			if !charge(size) {
+				return nil, ErrBusy
+			}
+		}
+		b = append(make([]byte, 0, size), b...)
+		if charged > size {
+			charge(size - charged)
+		}
 	}
-	// The buffer doubles, so it has up to three times the bytes while it grows.
-	held := 3 * limit
-	if size > 0 {
-		held = 3 * size
-	}
-	if c.large.Add(held) > maxLargeBytes {
-		c.large.Add(-held)
-		return nil, errLargeAnswers
-	}
-	defer c.large.Add(-held)
-	_, err = io.CopyN(&b, resp.Body, limit+1-n)
-	switch {
-	case err == nil:
-		return nil, errTooLarge(limit)
-	case !errors.Is(err, io.EOF):
-		return nil, brokenOff(err)
-	}
-	return b.Bytes(), nil
 }
 
 func errTooLarge(limit int64) error { return fmt.Errorf("the answer has more than %d bytes", limit) }

@@ -86,9 +86,15 @@ func (d *dispatcher) call(ctx context.Context, h *hook, payload []byte) (reply *
 	if err != nil {
 		return nil, h.failed(http.StatusInternalServerError, "could not get REST client: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.timeout)
-	defer cancel()
-	got, err := post(ctx, endpoint, reviewHead(h.version, uid), payload)
+	var got *remote.Answer
+	err = endpoint.Call(ctx, h.timeout, func(ctx context.Context) (err error) {
+		got, err = post(ctx, endpoint, reviewHead(h.version, uid), payload)
+		return err
+	})
+	if errors.Is(err, remote.ErrBusy) {
+		// Other requests are the reason. If the failure policy covered it, they could switch the webhook off.
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("admission webhook %q: %v", h.name, remote.ErrBusy), 1)
+	}
 	if err != nil {
 		return nil, h.failed(http.StatusServiceUnavailable, "failed to call webhook: %w", err)
 	}

@@ -17,9 +17,9 @@ import (
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
-// callsPerWebhook is the limit of concurrent calls of one webhook; others wait, and their waiting
-// counts as the time of the webhook. It bounds the goroutines and buffers that a webhook which hangs
-// can hold, at about 24 KiB a call.
+// callsPerWebhook is the limit of concurrent calls of one webhook. Others wait for up to the timeout of the webhook, and
+// are then refused with 429. It bounds the goroutines and buffers that a webhook which hangs can hold, at about 24 KiB a
+// call.
 const callsPerWebhook = 512
 
 // phase is a kind of webhook, as metrics name it.

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -191,6 +193,27 @@ func BenchmarkAnswer(b *testing.B) {
 		}
 		if _, err := r.check(admit, "v1", string(types.UID("u"))); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestBusyWebhook: a request for which a webhook has no room is refused, whatever the failure policy. Other requests
+// could switch the webhook off otherwise.
+func TestBusyWebhook(t *testing.T) {
+	connections := remote.NewConnections(nil, nil)
+	defer connections.Close()
+	w := New(Config{Mutating: connections, Validating: connections})
+	d := &dispatcher{Webhooks: w, a: &registry.Attributes{Target: registry.Target{Type: typeOf(t, "configmaps")}, Operation: admissionv1.Create}}
+	for _, p := range []phase{admit, validating} {
+		h := &hook{phase: p, name: "busy.example.com", version: "v1", ignore: true} // it has no time to wait
+		e, err := connections.Endpoint(remote.Target{URL: "https://127.0.0.1:1"}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.endpoint.Store(e)
+		_, err = d.call(t.Context(), h, nil)
+		if ignored := d.record(h, time.Now(), err); ignored || !apierrors.IsTooManyRequests(final(err)) {
+			t.Errorf("%s: ignored %t: %v", p, ignored, err)
 		}
 	}
 }

@@ -53,7 +53,10 @@ func (w *Webhooks) validate(ctx context.Context, a *registry.Attributes) error {
 	if err := d.wait(ctx, len(all), func() { d.callAll(ctx, all) }); err != nil {
 		return err
 	}
-	return d.finish(all)
+	if err := d.finish(all); err != nil {
+		return err
+	}
+	return timeLeft(ctx) // a failure because of the request's own deadline is not ignored
 }
 
 // callBytes is the estimated memory of a call without its review.
