@@ -134,7 +134,9 @@ func (c *Credentials) authenticate(r *http.Request, connection *conn) (*User, er
 	for _, find := range [...]func(*http.Request) (string, error){bearer, offered} {
 		token, err := find(r)
 		if token != "" {
-			u, _, err = authenticateToken(r.Context(), c.Tokens, NewToken(token), c.Audiences)
+			t := NewToken(token)
+			t.From = r.RemoteAddr
+			u, _, err = authenticateToken(r.Context(), c.Tokens, t, c.Audiences)
 			if u != nil {
 				return u, nil
 			}

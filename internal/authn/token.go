@@ -3,7 +3,9 @@ package authn
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 )
 
@@ -14,7 +16,29 @@ type Token struct {
 	// Sum is the SHA-256 of Text. Tokens are looked up by it: the time of a lookup by hash
 	// reveals nothing about the tokens.
 	Sum [sha256.Size]byte
+	// From is the address of the client that sends the token, "host:port". It is empty if a TokenReview has the token.
+	From string
 }
+
+// Client returns the client that sends the token: its IP address, or the network of a site in IPv6, in which a client may
+// choose any address.
+func (t *Token) Client() string {
+	from, err := netip.ParseAddrPort(t.From)
+	if err != nil {
+		return t.From
+	}
+	a := from.Addr().Unmap().WithZone("")
+	if a.Is6() {
+		if site, err := a.Prefix(64); err == nil {
+			a = site.Addr()
+		}
+	}
+	return a.String()
+}
+
+// ErrBusy is the error of a kind of tokens that is too busy with other tokens to check one. A request without another
+// valid credential gets 429.
+var ErrBusy = errors.New("too many requests are waiting for an authenticator, please try again later")
 
 // NewToken returns the token with that text. Usual tokens cost no allocation: they are copied to the
 // stack, short ones to a small buffer.

@@ -4,6 +4,7 @@ package authz
 
 import (
 	"context"
+	"errors"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
@@ -38,6 +39,10 @@ const (
 	// Deny refuses the request; no other authorizer is asked.
 	Deny
 )
+
+// ErrBusy is the error of an authorizer that is too busy with other requests to decide. The decision is Deny
+// then, and the request gets 429.
+var ErrBusy = errors.New("too many requests are waiting for an authorizer, please try again later")
 
 // Authorizer authorizes requests. It is safe for concurrent use.
 type Authorizer interface {

@@ -169,6 +169,9 @@ func (q *request) authenticate() error {
 	}
 	if user == nil {
 		q.auditRefused()
+		if errors.Is(err, authn.ErrBusy) {
+			return apierrors.NewTooManyRequests(authn.ErrBusy.Error(), 1)
+		}
 		return errUnauthorized()
 	}
 	q.info.User = user
@@ -196,6 +199,8 @@ func (q *request) may(a *authz.Attributes) error {
 	switch {
 	case decision == authz.Allow:
 		return nil
+	case errors.Is(err, authz.ErrBusy):
+		return apierrors.NewTooManyRequests(err.Error(), 1)
 	case err != nil:
 		return errUndecided(q.r, err)
 	}

@@ -1,8 +1,15 @@
 package httpapi_test
 
 import (
+	"context"
+	"errors"
+	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
 const (
@@ -246,5 +253,33 @@ func TestAuditID(t *testing.T) {
 	}
 	if got := s.do(t, "GET", "/healthz", "", "Audit-Id: "+strings.Repeat("x", 1000)).header.Get("Audit-Id"); len(got) != 64 {
 		t.Errorf("audit ID of %d bytes", len(got))
+	}
+}
+
+// busy is an authenticator and an authorizer that has no time for some requests.
+type busy struct{}
+
+func (busy) Authenticate(r *http.Request) (*authn.User, error) {
+	if r.Header.Get("Authorization") == "Bearer unknown" {
+		return nil, errors.Join(errors.New("no such token"), authn.ErrBusy)
+	}
+	return tokens{}.Authenticate(r)
+}
+
+func (busy) Authorize(_ context.Context, a *authz.Attributes) (authz.Decision, string, error) {
+	if a.User.Name == "bob" {
+		return authz.Deny, "", authz.ErrBusy
+	}
+	return authz.Allow, "", nil
+}
+
+// TestBusy: a request is refused with 429 while authenticators or authorizers are busy with others.
+func TestBusy(t *testing.T) {
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Authn, c.Authz = busy{}, busy{} }})
+	for _, token := range []string{"unknown", "bob"} {
+		got := s.do(t, "GET", "/api/v1/namespaces/default", "", "Authorization: Bearer "+token)
+		if got.code != 429 || got.header.Get("Retry-After") != "1" || !strings.Contains(got.body, `"reason":"TooManyRequests"`) {
+			t.Errorf("%s: %d %s", token, got.code, got.body)
+		}
 	}
 }

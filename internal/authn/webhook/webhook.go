@@ -1,7 +1,8 @@
 // Package webhook authenticates bearer tokens by asking a remote service: it sends a TokenReview, and
 // the service completes it. Answers are kept for a time, in a bounded cache; failed calls are not.
-// Requests with the same token share one call. A service that does not answer delays only the
-// requests whose tokens no other authenticator knows, each for callLimit at most.
+// Requests with the same token share one call, which ends when the last of them leaves. A service that
+// hangs delays only the requests whose tokens no other authenticator knows, each for callLimit at most,
+// and clients at one address leave room for others.
 package webhook
 
 import (
@@ -9,15 +10,14 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
 const (
@@ -27,10 +27,8 @@ const (
 
 	// callLimit bounds a call with its retries.
 	callLimit = 30 * time.Second
-	// maxCalls bounds the calls under way. Further tokens are refused until one ends.
-	maxCalls = 1000
-	// cached bounds the answers that are kept, of about 1 KiB each.
-	cached = 4096
+	// maxWaiting bounds the requests that wait for the service. Those of one client address are at most half of them.
+	maxWaiting = 1000
 )
 
 // Config configures a Tokens.
@@ -56,12 +54,9 @@ type Config struct {
 type Tokens struct {
 	c       Config
 	remote  *remote
-	answers *utilcache.LRUExpireCache // by key; values are *answer
-	calls   calls
+	answers *cache
+	flights webhook.Flights[*answer]
 }
-
-// key is a hash of a token and the audiences that it is wanted for.
-type key [sha256.Size]byte
 
 // answer is what the service says about a token.
 type answer struct {
@@ -85,29 +80,28 @@ func New(c Config) (*Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Tokens{c: c, remote: remote, answers: utilcache.NewLRUExpireCacheWithClock(cached, clock(c.Now))}, nil
+	return &Tokens{
+		c: c, remote: remote, answers: newCache(c.Now), flights: webhook.Flights[*answer]{Most: maxWaiting, Limit: callLimit},
+	}, nil
 }
-
-// clock implements the clock of LRUExpireCache.
-type clock func() time.Time
-
-// Now returns the time.
-func (c clock) Now() time.Time { return c() }
 
 // AuthenticateToken implements authn.Tokens.
 func (w *Tokens) AuthenticateToken(ctx context.Context, t authn.Token, audiences []string) (*authn.User, []string, error) {
 	k := keyOf(t, audiences)
-	if a, ok := w.answers.Get(k); ok {
+	if a := w.answers.get(k); a != nil {
 		w.c.Metrics.asked("hit")
-		return a.(*answer).get()
+		return a.get()
 	}
 	w.c.Metrics.asked("miss")
-	a, err := w.calls.join(ctx, k, func(ctx context.Context) (*answer, error) {
-		if a, ok := w.answers.Get(k); ok { // meanwhile
-			return a.(*answer), nil
+	a, err := w.flights.Join(ctx, k, t.Client(), func(ctx context.Context) (*answer, error) {
+		if a := w.answers.get(k); a != nil { // meanwhile
+			return a, nil
 		}
 		return w.call(ctx, k, t, audiences)
 	})
+	if errors.Is(err, webhook.ErrBusy) {
+		err = authn.ErrBusy
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,9 +110,9 @@ func (w *Tokens) AuthenticateToken(ctx context.Context, t authn.Token, audiences
 
 func (a *answer) get() (*authn.User, []string, error) { return a.user, a.good, a.err }
 
-// keyOf hashes a token and audiences. Their number and lengths are in it, so that no two lists have the
+// keyOf returns a hash of a token and the audiences that it is wanted for. Their number and lengths are in it, so that no two lists have the
 // same text.
-func keyOf(t authn.Token, audiences []string) key {
+func keyOf(t authn.Token, audiences []string) webhook.Key {
 	text := append([]byte(nil), t.Sum[:]...)
 	for _, a := range audiences {
 		text = append(binary.AppendUvarint(text, uint64(len(a))), a...)
@@ -127,7 +121,7 @@ func keyOf(t authn.Token, audiences []string) key {
 }
 
 // call asks the service, and keeps the answer. Several requests may use it.
-func (w *Tokens) call(ctx context.Context, k key, t authn.Token, audiences []string) (*answer, error) {
+func (w *Tokens) call(ctx context.Context, k webhook.Key, t authn.Token, audiences []string) (*answer, error) {
 	end := w.c.Metrics.fetching()
 	status, err := w.remote.review(ctx, t.Text, audiences)
 	end(err)
@@ -137,7 +131,7 @@ func (w *Tokens) call(ctx context.Context, k key, t authn.Token, audiences []str
 	}
 	a := w.read(status, audiences)
 	if a.err == nil && w.c.CacheTTL > 0 {
-		w.answers.Add(k, a, w.c.CacheTTL)
+		w.answers.add(k, a, w.c.CacheTTL)
 	}
 	return a, nil
 }
@@ -173,6 +167,3 @@ func (w *Tokens) read(s *authenticationv1.TokenReviewStatus, wanted []string) *a
 	}
 	return &answer{user: u.InGroup(), good: good}
 }
-
-// errBusy refuses a token because too many calls are under way.
-var errBusy = fmt.Errorf("more than %d calls of the token webhook are under way", maxCalls)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -205,8 +207,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestShared: requests with one token share a call, and one that ends does not end it. Other tokens
-// do not wait.
+// TestShared: requests with one token share a call, which ends when the last of them leaves. Other tokens do not wait.
 func TestShared(t *testing.T) {
 	begun, release := make(chan struct{}, 10), make(chan struct{})
 	s := serve(t, func(_ int64, token string) (int, string) {
@@ -219,7 +220,9 @@ func TestShared(t *testing.T) {
 	w := s.open(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
+	left := make(chan struct{})
 	wg.Go(func() {
+		defer close(left)
 		if _, _, err := w.AuthenticateToken(ctx, authn.NewToken("slow"), []string{"api"}); err != context.Canceled {
 			t.Errorf("the request that ended: %v", err)
 		}
@@ -232,7 +235,11 @@ func TestShared(t *testing.T) {
 			}
 		})
 	}
+	for w.Waiting() != 6 {
+		runtime.Gosched()
+	}
 	cancel()
+	<-left
 	if got := ask(w, "fast", "api"); !strings.HasPrefix(got, "{ann ") {
 		t.Error(got)
 	}
@@ -240,6 +247,51 @@ func TestShared(t *testing.T) {
 	wg.Wait()
 	if n := s.asked.Load(); n != 2 {
 		t.Errorf("%d calls, want 2", n)
+	}
+}
+
+// TestHangingService: unknown tokens of one client address leave room for tokens of others, and their calls end with
+// their clients.
+func TestHangingService(t *testing.T) {
+	release := make(chan struct{})
+	s := serve(t, func(_ int64, token string) (int, string) {
+		if token != "ann" {
+			<-release
+		}
+		return 200, `{"status":` + ann + `}}`
+	})
+	defer close(release)
+	w := s.open(t, nil)
+	w.SetMost(5)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	from := func(token, address string) error {
+		sent := authn.NewToken(token)
+		sent.From = address
+		_, _, err := w.AuthenticateToken(ctx, sent, []string{"api"})
+		return err
+	}
+	var wg sync.WaitGroup
+	for i := range 3 {
+		wg.Go(func() {
+			if err := from(fmt.Sprint("junk", i), fmt.Sprintf("[2001:db8::%d]:1", i)); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	for w.Waiting() != 3 {
+		runtime.Gosched()
+	}
+	if err := from("more", "[2001:db8::1:2]:3"); !errors.Is(err, authn.ErrBusy) {
+		t.Errorf("a fourth token of the network: %v", err)
+	}
+	if err := from("ann", "192.0.2.1:4"); err != nil {
+		t.Errorf("another client: %v", err)
+	}
+	leave()
+	wg.Wait()
+	for w.Waiting() != 0 { // the calls end, although the service hangs
+		runtime.Gosched()
 	}
 }
 

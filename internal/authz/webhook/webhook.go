@@ -4,15 +4,18 @@
 // A decision is cached under a hash of everything that was asked. Failures are not cached, and
 // neither are decisions about very long names: a client could fill the cache with them. Requests
 // that ask the same at the same time share one call. A call that fails for a passing reason is
-// repeated a few times. A slow service holds up the requests that ask it, and no others.
+// repeated a few times. A slow service holds up the requests that ask it, and no others. The number of requests that wait
+// is bounded, and further ones get 429.
 package webhook
 
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -22,6 +25,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
 const (
@@ -32,6 +36,10 @@ const (
 	cachedAttributeBytes = 10_000
 	// cachedReasonBytes bounds the reason of a decision that is cached.
 	cachedReasonBytes = 4 << 10
+	// maxWaiting bounds the requests that wait for the service. One user has half of them at most.
+	maxWaiting = 1200
+	// healthWait is how long a health check waits for the service. Load balancers do not wait for long.
+	healthWait = 5 * time.Second
 	// callLimit bounds all attempts of a decision together. It is the time that other requests
 	// than watches have.
 	callLimit = time.Minute
@@ -68,7 +76,10 @@ type Webhook struct {
 	remote  *remote
 	allowed *cache
 	refused *cache
-	flights flights
+	flights webhook.Flights[status]
+	health  time.Duration // healthWait
+	// single counts the decisions that are not cached. Their calls are not shared.
+	single atomic.Uint64
 }
 
 // New makes a Webhook. It reads the kubeconfig, and connects later.
@@ -89,7 +100,10 @@ func New(c Config) (*Webhook, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Webhook{c: c, remote: r, allowed: newCache(cachedDecisions, c.Now), refused: newCache(cachedDecisions, c.Now)}, nil
+	return &Webhook{
+		c: c, remote: r, allowed: newCache(cachedDecisions, c.Now), health: healthWait, refused: newCache(cachedDecisions, c.Now),
+		flights: webhook.Flights[status]{Most: maxWaiting, Limit: callLimit},
+	}, nil
 }
 
 // Close closes the connections that no request uses.
@@ -115,8 +129,17 @@ func (w *Webhook) Authorize(ctx context.Context, a *authz.Attributes) (authz.Dec
 	if !ask {
 		return authz.NoOpinion, "", nil
 	}
-	s, err := w.decide(ctx, a, &spec)
+	waiting := ctx
+	if !a.IsResource && (a.Path == "/healthz" || a.Path == "/livez" || a.Path == "/readyz") {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, w.health)
+		defer cancel()
+	}
+	s, err := w.decide(waiting, a, &spec)
 	switch {
+	case err != nil && (ctx.Err() != nil || errors.Is(err, authz.ErrBusy)):
+		// The service has not failed: the request ended, or others take the room. The failure policy is not for these.
+		return authz.Deny, "", err
 	case err != nil:
 		return w.c.OnError, "", err
 	case s.Denied && s.Allowed:
@@ -134,21 +157,21 @@ type status = authorizationv1.SubjectAccessReviewStatus
 // decide returns the service's answer, perhaps an earlier one.
 func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authorizationv1.SubjectAccessReviewSpec) (status, error) {
 	if w.c.AuthorizedTTL <= 0 && w.c.UnauthorizedTTL <= 0 {
-		ctx, cancel := context.WithTimeout(ctx, callLimit)
-		defer cancel()
-		return w.call(ctx, spec)
+		var k webhook.Key
+		binary.BigEndian.PutUint64(k[:], w.single.Add(1))
+		return w.join(ctx, k, a, func(ctx context.Context) (status, error) { return w.call(ctx, spec) })
 	}
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return status{}, err
 	}
-	k := key(sha256.Sum256(text))
+	k := webhook.Key(sha256.Sum256(text))
 	for _, c := range [...]*cache{w.allowed, w.refused} {
 		if s, ok := c.get(k); ok {
 			return s, nil
 		}
 	}
-	return w.flights.join(ctx, k, func(ctx context.Context) (status, error) {
+	return w.join(ctx, k, a, func(ctx context.Context) (status, error) {
 		s, err := w.call(ctx, spec)
 		if err == nil && attributeBytes(a) < cachedAttributeBytes && len(s.Reason) <= cachedReasonBytes {
 			if s.Allowed {
@@ -159,6 +182,19 @@ func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authori
 		}
 		return s, err
 	})
+}
+
+// join waits for a call, of which requests with the same key share one.
+func (w *Webhook) join(ctx context.Context, k webhook.Key, a *authz.Attributes, call func(context.Context) (status, error)) (status, error) {
+	user := ""
+	if a.User != nil {
+		user = a.User.Name
+	}
+	s, err := w.flights.Join(ctx, k, user, call)
+	if errors.Is(err, webhook.ErrBusy) {
+		err = authz.ErrBusy
+	}
+	return s, err
 }
 
 // call asks the service, up to five times.

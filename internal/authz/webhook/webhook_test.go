@@ -252,16 +252,7 @@ func TestShared(t *testing.T) {
 	}
 	s.answer.Store(&slow)
 	waiting := func(n int) {
-		for {
-			w.flights.mu.Lock()
-			sum := 0
-			for _, f := range w.flights.running {
-				sum += f.waiting
-			}
-			w.flights.mu.Unlock()
-			if sum == n {
-				return
-			}
+		for w.flights.Waiting() != n {
 			runtime.Gosched()
 		}
 	}
@@ -277,7 +268,7 @@ func TestShared(t *testing.T) {
 	waiting(clients)
 	ctx, leave := context.WithCancel(t.Context())
 	all.Go(func() {
-		if d, _, err := w.Authorize(ctx, pods("slow")); d != authz.NoOpinion || !errors.Is(err, context.Canceled) {
+		if d, _, err := w.Authorize(ctx, pods("slow")); d != authz.Deny || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v %v", d, err)
 		}
 	})
@@ -363,4 +354,52 @@ func FuzzCompile(f *testing.F) {
 		spec := specOf(pods("ann"))
 		_, _ = c.match(t.Context(), &spec, "x", NewMetrics())
 	})
+}
+
+// TestBusy: while the service hangs, requests of one user leave room for others, those beyond the bound are denied
+// whatever the failure policy, and a call ends with its client.
+func TestBusy(t *testing.T) {
+	s, hung := newService(t, nil), make(chan struct{})
+	hang := func(rw http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(*s.body.Load(), "ann") {
+			hung <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		says(`{"allowed":true}`)(rw, r)
+	}
+	s.answer.Store(&hang)
+	for _, ttl := range []time.Duration{0, time.Minute} {
+		w := s.webhook(t, Config{OnError: authz.NoOpinion, AuthorizedTTL: ttl})
+		w.flights.Most = 4
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { ask(ctx, w, pods("mallory")) })
+		}
+		for w.flights.Waiting() != 2 {
+			runtime.Gosched()
+		}
+		<-hung
+		if ttl == 0 { // the requests share no call
+			<-hung
+		}
+		if d, _, err := w.Authorize(ctx, pods("mallory")); d != authz.Deny || !errors.Is(err, authz.ErrBusy) {
+			t.Errorf("TTL %v: a third request of the user: %v, %v", ttl, d, err)
+		}
+		if got := ask(t.Context(), w, pods("ann")); got.d != authz.Allow {
+			t.Errorf("TTL %v: another user: %+v", ttl, got)
+		}
+		leave()
+		all.Wait()
+		for w.flights.Waiting() != 0 { // the calls end
+			runtime.Gosched()
+		}
+	}
+	w := s.webhook(t, Config{OnError: authz.NoOpinion})
+	w.health = 0
+	a := &authz.Attributes{User: &authn.User{Name: "ann"}, Verb: "get", Path: "/readyz"}
+	if d, _, err := w.Authorize(t.Context(), a); d != authz.NoOpinion || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a health check: %v, %v", d, err)
+	}
 }

@@ -1,0 +1,107 @@
+package webhook
+
+import (
+	"container/list"
+	"sync"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/webhook"
+)
+
+const (
+	// cacheBytes bounds the memory of the answers that are kept: about 50,000 usual ones.
+	cacheBytes = 32 << 20
+	// entryBytes and stringBytes are about the memory of an answer and of each of its strings, without their text.
+	entryBytes, stringBytes = 512, 48
+)
+
+// cache keeps answers for a time. When there is no room, it drops those that were not used for the longest time. It is
+// safe for concurrent use.
+type cache struct {
+	now func() time.Time
+
+	mu      sync.Mutex // guards the following
+	entries map[webhook.Key]*list.Element
+	order   list.List // of *entry, the last used one first
+	bytes   int       // of all entries
+}
+
+type entry struct {
+	key    webhook.Key
+	a      *answer
+	bytes  int
+	expire time.Time
+}
+
+func newCache(now func() time.Time) *cache {
+	return &cache{now: now, entries: map[webhook.Key]*list.Element{}}
+}
+
+// get returns the answer for a key, nil if there is none.
+func (c *cache) get(k webhook.Key) *answer {
+	now := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[k]
+	if e == nil {
+		return nil
+	}
+	one := e.Value.(*entry)
+	if !now.Before(one.expire) {
+		c.remove(e)
+		return nil
+	}
+	c.order.MoveToFront(e)
+	return one.a
+}
+
+// add keeps an answer, unless it alone needs more than an eighth of the memory.
+func (c *cache) add(k webhook.Key, a *answer, ttl time.Duration) {
+	one := &entry{key: k, a: a, bytes: a.size(), expire: c.now().Add(ttl)}
+	if one.bytes > cacheBytes/8 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[k]; e != nil {
+		c.remove(e)
+	}
+	for c.bytes+one.bytes > cacheBytes {
+		c.remove(c.order.Back())
+	}
+	c.entries[k] = c.order.PushFront(one)
+	c.bytes += one.bytes
+}
+
+// remove removes an entry. c.mu is held.
+func (c *cache) remove(e *list.Element) {
+	one := c.order.Remove(e).(*entry)
+	delete(c.entries, one.key)
+	c.bytes -= one.bytes
+}
+
+// size returns about the memory of an answer.
+func (a *answer) size() int {
+	n := entryBytes + sizeOf(a.good)
+	if a.user != nil {
+		n += userSize(a.user)
+	}
+	return n
+}
+
+func userSize(u *authn.User) int {
+	n := len(u.Name) + len(u.UID) + sizeOf(u.Groups)
+	for name, values := range u.Extra {
+		n += 2*stringBytes + len(name) + sizeOf(values)
+	}
+	return n
+}
+
+func sizeOf(all []string) int {
+	n := stringBytes * len(all)
+	for _, s := range all {
+		n += len(s)
+	}
+	return n
+}

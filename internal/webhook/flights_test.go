@@ -1,0 +1,82 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestFlights: requests of one group cannot take the room of others, a call ends with its last request, and a call that
+// does not end keeps its room.
+func TestFlights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 12
+		f := &Flights[int]{Most: most, Limit: time.Minute}
+		stuck := make(chan struct{}) // a call goes on until it is closed, whatever its context
+		calls, ended := 0, 0
+		ask := func(ctx context.Context, group string, key byte) chan error {
+			got := make(chan error, 1)
+			go func() {
+				_, err := f.Join(ctx, Key{key}, group, func(ctx context.Context) (int, error) {
+					calls++
+					<-ctx.Done()
+					ended++
+					<-stuck
+					return 0, ctx.Err()
+				})
+				got <- err
+			}()
+			synctest.Wait()
+			return got
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		fill := func(group string, key byte) (admitted int) {
+			for {
+				select {
+				case err := <-ask(ctx, group, key+byte(admitted)):
+					if !errors.Is(err, ErrBusy) {
+						t.Fatal(err)
+					}
+					return admitted
+				default:
+					admitted++
+				}
+			}
+		}
+		for i, want := range []int{6, 3, 2} {
+			if got := fill(fmt.Sprint("group ", i), byte(100*i)); got != want {
+				t.Errorf("group %d: %d requests wait, want %d", i, got, want)
+			}
+		}
+		if calls != 11 {
+			t.Errorf("%d calls", calls)
+		}
+		shared, quit := context.WithCancel(t.Context())
+		got := ask(shared, "another group", 0)
+		if len(got) > 0 || calls != 11 {
+			t.Errorf("a request with the same key: %d calls, %d ended", calls, len(got))
+		}
+		leave()
+		synctest.Wait()
+		if ended != 10 {
+			t.Errorf("%d calls ended with their clients, want 10: another request waits for one", ended)
+		}
+		if n := f.Waiting(); n != 11 { // ten calls that do not end, and a request
+			t.Errorf("%d requests wait", n)
+		}
+		quit()
+		synctest.Wait()
+		close(stuck)
+		synctest.Wait()
+		if n := f.Waiting(); n != 0 || ended != 11 || len(f.load)+len(f.running) > 0 {
+			t.Errorf("%d requests wait after the last one, %d calls ended, %v", n, ended, f.load)
+		}
+		_, err := f.Join(t.Context(), Key{}, "", func(context.Context) (int, error) { panic("oh") })
+		if want := "the call of the webhook panicked: oh"; err == nil || err.Error() != want {
+			t.Errorf("a panic: %v", err)
+		}
+	})
+}
