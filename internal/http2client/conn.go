@@ -22,6 +22,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	h2 "golang.org/x/net/http2"
@@ -86,6 +87,7 @@ type Conn struct {
 	conn   net.Conn
 	wake   chan struct{} // a value for the writer: there is something to send
 	done   chan struct{} // closed when the connection has ended
+	credit atomic.Int64  // frames that the server may send
 
 	mu      sync.Mutex // guards the following, and the streams
 	streams map[uint32]*stream
@@ -119,6 +121,7 @@ func New(conn net.Conn, config Config) *Conn {
 		config: config, conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{}), streams: map[uint32]*stream{}, nextID: 1,
 		window: firstGrant, firstWindow: firstGrant, maxStreams: firstStreams, idle: now, read: now,
 	}
+	c.credit.Store(firstCredit)
 	c.encoder = hpack.NewEncoder(&c.block)
 	c.out = append(c.out, h2.ClientPreface...)
 	c.frame(h2.FrameSettings, 0, 0, 12)

@@ -284,6 +284,61 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestEmptyFrames: a server that sends frames which bring nothing, without end, loses the connection. One that sends many
+// useful frames does not.
+func TestEmptyFrames(t *testing.T) {
+	block := []byte{0x88} // :status 200
+	for name, send := range map[string]func(s *server, id uint32) func() error{
+		"DATA": func(s *server, id uint32) func() error {
+			s.headers(id, false, ":status", "200")
+			return func() error { return s.WriteData(id, false, nil) }
+		},
+		"padded DATA": func(s *server, id uint32) func() error {
+			s.headers(id, false, ":status", "200")
+			return func() error { return s.WriteDataPadded(id, false, nil, nil) }
+		},
+		"CONTINUATION": func(s *server, id uint32) func() error {
+			s.must(s.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: block}))
+			return func() error { return s.WriteContinuation(id, false, nil) }
+		},
+		"PING":          func(s *server, _ uint32) func() error { return func() error { return s.WritePing(true, [8]byte{}) } },
+		"SETTINGS":      func(s *server, _ uint32) func() error { return s.WriteSettingsAck },
+		"WINDOW_UPDATE": func(s *server, id uint32) func() error { return func() error { return s.WriteWindowUpdate(id, 1) } },
+		"unknown": func(s *server, _ uint32) func() error {
+			return func() error { return s.WriteRawFrame(0xee, 0, 0, nil) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s := dial(t)
+			got := call(c, post(t.Context(), "x"))
+			id, _ := s.request()
+			go func() { _, _ = io.Copy(io.Discard, s.conn) }()
+			one, sent := send(s, id), 0
+			for ; one() == nil; sent++ {
+				if sent > firstCredit+requestCredit {
+					t.Fatalf("the server sent %d frames", sent)
+				}
+			}
+			if r := <-got; !errors.Is(r.err, errFlood) {
+				t.Errorf("after %d frames: %v", sent, r.err)
+			}
+		})
+	}
+	c, s := dial(t)
+	for range 20 {
+		got := call(c, post(t.Context(), "x"))
+		id, _ := s.request()
+		s.headers(id, false, ":status", "200")
+		for range 1000 { // more frames than the first credit, in all
+			s.must(s.WriteData(id, false, make([]byte, readPerCredit)))
+		}
+		s.must(s.WriteData(id, true, nil))
+		if r := <-got; r.err != nil || len(r.body) != 1000*readPerCredit {
+			t.Fatalf("many small frames: %d bytes, %v", len(r.body), r.err)
+		}
+	}
+}
+
 // TestBeyondTheWindow: a server that sends more than it may loses the stream, not the connection.
 func TestBeyondTheWindow(t *testing.T) {
 	c, s := dial(t)

@@ -23,7 +23,7 @@ var errFromPeer = errors.New("received from peer")
 
 // readAll takes frames until the connection ends.
 func (c *Conn) readAll() {
-	framer := h2.NewFramer(nil, bufio.NewReaderSize(c.conn, 4<<10))
+	framer := h2.NewFramer(nil, &credited{r: bufio.NewReaderSize(c.conn, 4<<10), credit: &c.credit})
 	framer.SetReuseFrames()
 	framer.SetMaxReadFrameSize(maxFrame)
 	framer.ReadMetaHeaders = hpack.NewDecoder(tableBytes, nil)

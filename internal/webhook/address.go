@@ -23,7 +23,13 @@ var dialer = net.Dialer{Control: func(_, address string, _ syscall.RawConn) erro
 // checkAddress returns an error for addresses that are not called. Loopback is allowed,
 // because developers run webhooks on the same machine.
 func checkAddress(a netip.Addr) error {
-	a = embedded(a.WithZone("").Unmap())
+	a = a.WithZone("").Unmap()
+	for _, b := range local(a) {
+		if b.IsLinkLocalUnicast() || metadataAddresses[b] {
+			return errors.New("webhooks at addresses that a local NAT64 may translate to link-local or metadata ones are not called")
+		}
+	}
+	a = embedded(a)
 	switch {
 	case a.IsLinkLocalUnicast():
 		return errors.New("webhooks at link-local addresses are not called")
@@ -70,4 +76,22 @@ func embedded(a netip.Addr) netip.Addr {
 		}
 	}
 	return a
+}
+
+// localPrefix is for NAT64 within a network (RFC 8215). The network chooses the length of its own prefix in it.
+var localPrefix = netip.MustParsePrefix("64:ff9b:1::/48")
+
+// local returns the IPv4 addresses that an address with localPrefix embeds, by each length of a prefix that RFC 6052
+// allows. Byte 8 belongs to none of them.
+func local(a netip.Addr) []netip.Addr {
+	if !localPrefix.Contains(a) {
+		return nil
+	}
+	b := a.As16()
+	return []netip.Addr{
+		netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}),   // /48
+		netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]}),  // /56
+		netip.AddrFrom4([4]byte{b[9], b[10], b[11], b[12]}), // /64
+		netip.AddrFrom4([4]byte(b[12:])),                    // /96
+	}
 }

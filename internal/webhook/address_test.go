@@ -13,10 +13,12 @@ import (
 func TestAddresses(t *testing.T) {
 	for address, want := range map[string]string{
 		"127.0.0.1": "", "::1": "", "::ffff:127.0.0.1": "", "10.96.0.10": "", "192.168.1.1": "", "203.0.113.9": "",
-		"fd00::1": "", "2001:db8::1": "", "64:ff9b::cb00:7109": "",
+		"fd00::1": "", "2001:db8::1": "", "64:ff9b::cb00:7109": "", "64:ff9b:1::cb00:7109": "", "64:ff9b:1:cb00:71:900::": "",
 
 		"169.254.169.254": "link-local", "169.254.0.1": "link-local", "::ffff:169.254.169.254": "link-local",
 		"fe80::1": "link-local", "fe80::1%lo": "link-local",
+		"64:ff9b:1:a9fe:a9:fe00::": "local NAT64", "64:ff9b:1:a9:fe:a9fe::": "local NAT64", "64:ff9b:1:0:a9:fea9:fe00::": "local NAT64",
+		"64:ff9b:1::a9fe:a9fe": "local NAT64", "64:ff9b:1:7:8:9:6464:64c8": "local NAT64", "64:ff9b:1:a83f:81:1000:1:2": "local NAT64",
 		"64:ff9b::a9fe:a9fe": "link-local", "2002:a9fe:a9fe::1": "link-local", "::169.254.169.254": "link-local",
 		"0.0.0.0": "unspecified", "::": "unspecified", "::ffff:0.0.0.0": "unspecified", "0.1.2.3": "unspecified", "64:ff9b::": "unspecified",
 		"224.0.0.1": "multicast", "239.1.2.3": "multicast", "ff02::1": "multicast", "ff05::2": "multicast", "255.255.255.255": "broadcast",
