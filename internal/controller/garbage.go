@@ -485,7 +485,7 @@ func (g *garbage) orphan(ctx context.Context, s *store.State, name object, m reg
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			if err := g.disown(ctx, d, []types.UID{uid}); err != nil {
+			if err := g.l.safely(func() error { return g.disown(ctx, d, []types.UID{uid}) }); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failed = fmt.Errorf("orphaning %s %s: %w", d.collection, d.key, err)

@@ -264,7 +264,7 @@ func (l *Loops) deleteAll(ctx context.Context, s *store.State, t *resource.Type,
 					return
 				}
 				o := objects[i]
-				err := l.removeAt(ctx, targetOf(t, o.Key), o, metav1.DeletePropagationBackground)
+				err := l.safely(func() error { return l.removeAt(ctx, targetOf(t, o.Key), o, metav1.DeletePropagationBackground) })
 				if err != nil && !apierrors.IsConflict(err) {
 					failed.CompareAndSwap(nil, &err)
 				}

@@ -378,6 +378,40 @@ func testNamespaceFailures(t *testing.T) {
 	}
 }
 
+// TestNamespacePanics: a panic in the deletion of an object, or in the edit of an orphan, is a failure that the log has.
+// The server goes on, and deletes the other objects.
+func TestNamespacePanics(t *testing.T) { synctest.Test(t, testNamespacePanics) }
+
+func testNamespacePanics(t *testing.T) {
+	var lines bytes.Buffer
+	w := newWorld(t, "namespace", "garbage-collector")
+	w.config.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	w.make("configmaps", "n", `{"metadata":{"name":"bad"}}`)
+	w.make("configmaps", "n", `{"metadata":{"name":"good"}}`)
+	w.make("namespaces", "", `{"metadata":{"name":"other"}}`)
+	owner := w.make("configmaps", "other", `{"metadata":{"name":"owner"}}`)
+	w.make("configmaps", "other", fmt.Sprintf(`{"metadata":{"name":"orphan","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]}}`, owner))
+	w.plugins = append(w.plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
+		if a.Operation == "DELETE" && a.Name == "bad" || a.Operation == "UPDATE" && a.Name == "orphan" {
+			panic("no " + a.Name)
+		}
+		return nil
+	}})
+	w.restart()
+	w.erase("namespaces", "n", "")
+	w.erase("configmaps", "other/owner", metav1.DeletePropagationOrphan)
+	time.Sleep(time.Second)
+	w.loops.Stop()
+	w.want("configmaps", "n/good", false)
+	w.want("configmaps", "n/bad", true)
+	w.want("configmaps", "other/owner", true)
+	for _, want := range []string{"no bad", "no orphan"} {
+		if !strings.Contains(lines.String(), want) {
+			t.Errorf("the log has no %q:\n%s", want, lines.String())
+		}
+	}
+}
+
 // BenchmarkNamespace deletes a namespace with 10,000 ConfigMaps.
 func BenchmarkNamespace(b *testing.B) {
 	w := newWorld(b)

@@ -379,6 +379,20 @@ func (q *queue) look(i item) (err error) {
 	return q.sync(q.ctx, i)
 }
 
+// errPanic is the error for a panic, which the log has.
+var errPanic = errors.New("the server panicked, and its log has the reason")
+
+// safely calls f in a goroutine that a loop has started, whose panics the queue does not recover.
+func (l *Loops) safely(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			l.c.Log.Error("a controller panicked", "panic", r, "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	return f()
+}
+
 // done queues an item again that failed, or that was added meanwhile.
 func (q *queue) done(i item, err error) {
 	q.mu.Lock()
