@@ -3,6 +3,7 @@ package encryption
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -228,15 +229,16 @@ func (k *kms) renew(ctx context.Context, keyID string, expires time.Time) error 
 	return nil
 }
 
-// generate makes a seed and lets the plugin encrypt it.
+// generate makes a seed and lets the plugin encrypt it. A seed that the plugin cannot decrypt again is an error: the
+// values that it encrypts would be lost with the process.
 func (k *kms) generate(ctx context.Context) (*kmsState, error) {
 	plain, _, err := random(nil, seedSize)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.timeout)
-	defer cancel()
-	r, err := k.client.Encrypt(ctx, &kmsapi.EncryptRequest{Plaintext: plain, Uid: uuid.New()})
+	call, cancel := context.WithTimeout(ctx, k.timeout)
+	r, err := k.client.Encrypt(call, &kmsapi.EncryptRequest{Plaintext: plain, Uid: uuid.New()})
+	cancel()
 	if err != nil {
 		return nil, fmt.Errorf("failed to encrypt DEK, error: %w", err)
 	}
@@ -248,8 +250,25 @@ func (k *kms) generate(ctx context.Context) (*kmsState, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := k.try(ctx, &e, plain); err != nil {
+		return nil, err
+	}
 	k.keep(e.cacheKey(), key)
 	return &kmsState{key: key, keyID: e.keyID, tail: e.tail()}, nil
+}
+
+// try returns an error unless the plugin decrypts a new data key.
+func (k *kms) try(ctx context.Context, e *envelope, plain []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	r, err := k.client.Decrypt(ctx, &kmsapi.DecryptRequest{Ciphertext: e.source, Uid: uuid.New(), KeyId: e.keyID, Annotations: e.annotations})
+	if err != nil {
+		return fmt.Errorf("the plugin cannot decrypt the DEK that it has encrypted, so it is not used: %w", err)
+	}
+	if subtle.ConstantTimeCompare(r.Plaintext, plain) != 1 {
+		return errors.New("the plugin decrypts the DEK that it has encrypted to another one, so it is not used")
+	}
+	return nil
 }
 
 // cached returns a data key from the cache, or nil.

@@ -66,16 +66,17 @@ func TestKMS(t *testing.T) {
 		t.Error("outdated after a write with the new key")
 	}
 	storetest.Close(t, s)
-	if p.Calls("Decrypt") != 0 {
-		t.Error("a data key that was made here was decrypted by the plugin")
+	if got := p.Calls("Decrypt"); got != 2 {
+		t.Errorf("two data keys that were made here were decrypted %d times, want once each", got)
 	}
 
 	s = mustOpenStore(t, log, awaitWell(t, config))
-	if got := p.Calls("Decrypt"); got != 2 {
-		t.Errorf("a start with two data keys made %d calls", got)
+	if got := p.Calls("Decrypt"); got != 5 {
+		t.Errorf("a start with two data keys made %d calls, want two, and one for a new data key", got-2)
 	}
 	storetest.Close(t, s)
 
+	p.Set("three", "ok")
 	p.Lose("two")
 	_, err := openStore(t, log, awaitWell(t, config))
 	var bad *UnreadableError
@@ -115,6 +116,37 @@ func TestKMSDown(t *testing.T) {
 	p.Restart(t)
 	set.Await(t.Context())
 	write(t, s, "secrets", "ns/c", "text")
+	storetest.Close(t, s)
+}
+
+// TestKMSGarbles: a data key that the plugin cannot decrypt encrypts nothing, and the plugin is not well.
+func TestKMSGarbles(t *testing.T) {
+	p := kmstest.Start(t, "one")
+	p.Garble(true)
+	set := mustSet(t, rules("secrets", kmsProvider("p", p, "1m")))
+	<-set.kms[0].first
+	s := mustOpenStore(t, memlog.New(), set)
+	const why = "the plugin cannot decrypt the DEK that it has encrypted"
+	_, err := s.Commit(t.Context(), store.Write{Collection: "secrets", Key: "ns/a", Value: []byte("{}"), RevisionAt: 1})
+	if err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("a write: %v", err)
+	}
+	if err := set.Health(); err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("the health of a plugin that garbles: %v", err)
+	}
+	p.Garble(false)
+	if err := set.kms[0].check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, "secrets", "ns/a", "text")
+
+	p.Set("two", "ok")
+	p.Garble(true)
+	if err := set.kms[0].check(t.Context()); err == nil || set.Health() == nil {
+		t.Error("a plugin that garbles is well after it changed its key")
+	}
+	write(t, s, "secrets", "ns/b", "text") // with the data key before
+	p.Garble(false)
 	storetest.Close(t, s)
 }
 

@@ -28,6 +28,7 @@ type Plugin struct {
 	keyID   string
 	healthz string
 	lost    map[string]bool // IDs of keys
+	garble  bool            // Encrypt gives what cannot be decrypted
 	hang    chan struct{}   // not nil: calls wait until it is closed
 	calls   map[string]int
 }
@@ -79,6 +80,13 @@ func (p *Plugin) Lose(keyID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lost[keyID] = true
+}
+
+// Garble makes Encrypt give what Decrypt refuses.
+func (p *Plugin) Garble(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.garble = on
 }
 
 // Hang makes calls wait, until Hang(false) or their deadline.
@@ -145,8 +153,14 @@ func (p *Plugin) Encrypt(ctx context.Context, r *kmsapi.EncryptRequest) (*kmsapi
 	if err != nil {
 		return nil, err
 	}
+	sealed := aead(keyID).Seal(nil, nil, r.Plaintext, nil)
+	p.mu.Lock()
+	if p.garble {
+		sealed[0]++
+	}
+	p.mu.Unlock()
 	return &kmsapi.EncryptResponse{
-		Ciphertext: aead(keyID).Seal(nil, nil, r.Plaintext, nil), KeyId: keyID,
+		Ciphertext: sealed, KeyId: keyID,
 		Annotations: map[string][]byte{annotation: []byte(keyID)},
 	}, nil
 }
