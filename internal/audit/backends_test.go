@@ -490,3 +490,48 @@ func BenchmarkEncode(b *testing.B) {
 	}
 	b.SetBytes(int64(len(room)))
 }
+
+// hanging is an output that hangs until its context ends, or is well.
+type hanging struct {
+	well  bool
+	calls int
+}
+
+func (h *hanging) write(ctx context.Context, _ *batch) error {
+	h.calls++
+	if h.well {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (*hanging) hurry()       {}
+func (*hanging) close() error { return nil }
+
+// TestHangingSink: a blocking webhook that hangs holds up the first event for a limited time, the next ones for a shorter
+// one, and each is counted. It is tried with each event.
+func TestHangingSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, lost := &hanging{}, 0
+		d := newDirect(out, pluginWebhook, func(string, int, error) { lost++ })
+		defer d.close(t.Context())
+		put := func(want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if err := d.put([]byte("{}\n")); (err == nil) != out.well || time.Since(began) != want {
+				t.Errorf("%v after %v, want %v", err, time.Since(began), want)
+			}
+		}
+		put(directPatience)
+		put(downPatience)
+		put(downPatience)
+		out.well = true
+		put(0)
+		out.well = false
+		put(directPatience)
+		if lost != 4 || out.calls != 5 {
+			t.Errorf("%d events are counted as lost, %d were tried", lost, out.calls)
+		}
+	})
+}

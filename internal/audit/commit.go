@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 var errClosed = errors.New("audit backend shut down")
@@ -90,6 +92,14 @@ func (c *committer) close(context.Context) error {
 	return c.out.close()
 }
 
+const (
+	// directPatience bounds the sending of an event in the mode blocking, with all attempts.
+	directPatience = 30 * time.Second
+	// downPatience is the same after an event that could not be sent, until one is sent again. Otherwise a webhook that
+	// hangs would hold up each request for directPatience.
+	downPatience = 2 * time.Second
+)
+
 // direct is the sink of a blocking webhook: put returns when the event is sent.
 type direct struct {
 	name string
@@ -98,6 +108,7 @@ type direct struct {
 
 	ctx    context.Context // done when the server does not wait any longer
 	cancel context.CancelFunc
+	down   atomic.Bool // the last event could not be sent
 }
 
 func newDirect(out output, name string, fail func(string, int, error)) *direct {
@@ -109,7 +120,14 @@ func newDirect(out output, name string, fail func(string, int, error)) *direct {
 func (d *direct) put(line []byte) error {
 	var b batch
 	b.add(line)
-	err := d.out.write(d.ctx, &b)
+	patience := directPatience
+	if d.down.Load() {
+		patience = downPatience
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, patience)
+	defer cancel()
+	err := d.out.write(ctx, &b)
+	d.down.Store(err != nil)
 	if err != nil {
 		d.fail(d.name, 1, err)
 	}

@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// fetchTimeout limits one request to the issuer.
-	fetchTimeout = 30 * time.Second
+	// fetchTimeout limits one request to the issuer. The first one for keys has firstPatience, and one after a failed one
+	// twice the time of that, so that a request that hangs does not delay the next one for long.
+	fetchTimeout  = 30 * time.Second
+	firstPatience = 4 * time.Second
 	// waitTimeout limits how long a token waits for newer keys.
 	waitTimeout = 10 * time.Second
 	// maxWaiting limits the tokens that wait for the newer keys of one issuer.
@@ -52,6 +54,8 @@ type remote struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the goroutine has ended
 
+	patience time.Duration // of the next request for a document; used by the goroutine alone
+
 	wanted chan struct{} // capacity 1: a token needs newer keys
 
 	mu      sync.Mutex
@@ -78,7 +82,8 @@ func discoverRemote(issuer, discovery string, client *http.Client, log *slog.Log
 	}
 	r := &remote{
 		issuer: issuer, discovery: discovery, client: client, log: log, fetched: fetched,
-		ready: make(chan struct{}), ended: make(chan struct{}), wanted: make(chan struct{}, 1),
+		patience: firstPatience,
+		ready:    make(chan struct{}), ended: make(chan struct{}), wanted: make(chan struct{}, 1),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	go r.run()
@@ -155,7 +160,7 @@ func (r *remote) sleep(d time.Duration) bool {
 }
 
 func (r *remote) discoverOnce() (string, error) {
-	body, err := get(r.ctx, r.client, r.discovery, "")
+	body, err := r.get(r.discovery)
 	if err != nil {
 		return "", err
 	}
@@ -183,7 +188,7 @@ func (r *remote) fetch(jwks string) {
 	asked := r.begin()
 	keys := r.keys.Load()
 	fetched := keys
-	body, err := get(r.ctx, r.client, jwks, "")
+	body, err := r.get(jwks)
 	if err == nil && !keys.same(body) {
 		fetched, err = parseKeys(body)
 	}
@@ -260,6 +265,19 @@ func (r *remote) ask() (*fetch, error) {
 	default:
 	}
 	return r.next, nil
+}
+
+// get returns a document of the issuer.
+func (r *remote) get(url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(r.ctx, r.patience)
+	defer cancel()
+	body, err := get(ctx, r.client, url, "")
+	if err != nil && ctx.Err() != nil { // a slow issuer gets more time
+		r.patience = min(2*r.patience, fetchTimeout)
+	} else {
+		r.patience = firstPatience
+	}
+	return body, err
 }
 
 // get returns the body of an answer 200. A bearer token is sent if it is not empty.
