@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/dirlock"
+	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 )
 
 // followsFile is there in a directory that is the copy of a server. It has the URL of that server. It is written
@@ -143,14 +144,26 @@ func (d *Dir) mustBeCopy() error {
 	return nil
 }
 
-// endCopy makes the directory one of its own, if it was a copy.
-func (d *Dir) endCopy() error {
+// endCopy makes the directory one of its own, if it was a copy. The server may have acknowledged changes that the copy
+// lacks. So the logs move ahead, as those of a restored backup do. An interrupted call leaves a copy.
+func (d *Dir) endCopy(ctx context.Context, log *pebblelog.Log) error {
 	copied, _, err := d.isCopy()
 	if err != nil || !copied {
 		return err
 	}
+	if err := moveAhead(ctx, log); err != nil {
+		return err
+	}
+	f := newForks(d)
+	names, err := f.names()
+	if err != nil {
+		return err
+	}
+	if err := f.moveAhead(ctx, names); err != nil {
+		return err
+	}
 	if d.Logger != nil {
-		d.Logger.Warn("the data directory was the copy of another server, and is one of its own from now on", "path", d.Path)
+		d.Logger.Warn("the data directory was the copy of another server, and is one of its own from now on; its clients list again", "path", d.Path, "resourceVersion", log.Summary().Revision)
 	}
 	return atomicfile.Remove(filepath.Join(d.Path, followsFile))
 }

@@ -70,7 +70,7 @@ type Dir struct {
 
 	// Follows is the URL of the server that the directory is a copy of: OpenLog opens only a directory
 	// that MakeCopy has made, of whichever server. Empty: OpenLog opens any directory, and turns a copy
-	// into an independent one.
+	// into an independent one, with the resource versions of a restored one: see RestoreOptions.
 	Follows string
 
 	// Logger gets the messages of the log; nil: they are discarded.
@@ -125,11 +125,6 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	if d.Follows == "" && !d.ReadOnly {
-		if err := d.endCopy(); err != nil {
-			return nil, errors.Join(err, lock.Close())
-		}
-	}
 	var upgrade func() error
 	if format < basicFormat && !d.ReadOnly {
 		upgrade = func() error { return writeFormat(d.Path, basicFormat) }
@@ -143,6 +138,11 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	if !d.ReadOnly {
 		// An interrupted backup leaves it.
 		if err := os.RemoveAll(filepath.Join(d.Path, backupDir)); err != nil {
+			return nil, errors.Join(err, log.Close(), lock.Close())
+		}
+	}
+	if d.Follows == "" && !d.ReadOnly {
+		if err := d.endCopy(ctx, log); err != nil {
 			return nil, errors.Join(err, log.Close(), lock.Close())
 		}
 	}

@@ -104,7 +104,7 @@ func (d *Dir) restore(ctx context.Context, r io.Reader, o RestoreOptions) (Conte
 			found.Objects, found.ResourceVersion, about.Log.Objects, about.Log.ResourceVersion)
 	}
 	if !o.KeepHistory {
-		if err := f.advance(ctx, names); err != nil {
+		if err := errors.Join(openAndMoveAhead(ctx, d.logOptions()), f.moveAhead(ctx, names)); err != nil {
 			return about, err
 		}
 		format = max(format, basicFormat) // the logs were written to
@@ -112,23 +112,28 @@ func (d *Dir) restore(ctx context.Context, r io.Reader, o RestoreOptions) (Conte
 	return about, writeFormat(d.Path, format)
 }
 
-// advance moves the logs of a restored directory ahead.
-func (f *forks) advance(ctx context.Context, names []string) error {
-	all := []pebblelog.Options{f.dir.logOptions()}
+// moveAhead moves the logs of forks ahead, which are not open.
+func (f *forks) moveAhead(ctx context.Context, names []string) error {
 	for _, name := range names {
-		all = append(all, f.options(name))
-	}
-	for _, o := range all {
-		log, err := pebblelog.Open(ctx, o)
-		if err != nil {
-			return err
-		}
-		head := log.Summary().Revision
-		if err := errors.Join(log.Advance(ctx, restoredHead(head, time.Now())-head), log.Close()); err != nil {
+		if err := openAndMoveAhead(ctx, f.options(name)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func openAndMoveAhead(ctx context.Context, o pebblelog.Options) error {
+	log, err := pebblelog.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(moveAhead(ctx, log), log.Close())
+}
+
+// moveAhead makes a log continue from a resource version that no client has seen.
+func moveAhead(ctx context.Context, log *pebblelog.Log) error {
+	head := log.Summary().Revision
+	return log.Advance(ctx, restoredHead(head, time.Now())-head)
 }
 
 // leastAhead is how many revisions a restored log is ahead of its backup at least, if the clock is wrong.

@@ -317,6 +317,66 @@ func TestPromote(t *testing.T) {
 	}
 }
 
+// TestPromoteVersions promotes a copy that lacks changes which the server acknowledged. No resource version of the server
+// stands for another change afterwards: clients that saw the lost changes list again, and their writes are refused.
+func TestPromoteVersions(t *testing.T) {
+	t.Parallel()
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}, Controllers: []string{"-*"}}
+	must(t, p.Start(t.Context()))
+	kept, err := p.Root().Fork(t.Context(), tidemark.ForkOptions{Name: "kept", Keep: true})
+	must(t, err)
+	inFork := func(w *tidemark.World, value string) (*corev1.ConfigMap, error) {
+		return kubernetes.NewForConfigOrDie(w.RESTConfig()).CoreV1().ConfigMaps("default").Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "in-fork-"}, Data: map[string]string{"v": value}}, metav1.CreateOptions{})
+	}
+	_, err = maps(p)(t.Context(), "x", "1")
+	must(t, err)
+	dir := t.TempDir()
+	copyIn(t, dir, p)
+	lostInFork, err := inFork(kept, "lost")
+	must(t, err)
+	object, err := clients(p).CoreV1().ConfigMaps("default").Get(t.Context(), "x", metav1.GetOptions{})
+	must(t, err)
+	object.Data["v"] = "lost"
+	lost, err := clients(p).CoreV1().ConfigMaps("default").Update(t.Context(), object, metav1.UpdateOptions{})
+	must(t, err)
+	must(t, p.Close())
+
+	n := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Controllers: []string{"-*"}})
+	onNew := clients(n).CoreV1().ConfigMaps("default")
+	for i := range 5 {
+		_, err := maps(n)(t.Context(), fmt.Sprint("other-", i), "2")
+		must(t, err)
+	}
+	if w, err := onNew.Watch(t.Context(), metav1.ListOptions{ResourceVersion: lost.ResourceVersion}); err == nil {
+		e := <-w.ResultChan()
+		w.Stop()
+		if status, ok := e.Object.(*metav1.Status); !ok || status.Code != 410 {
+			t.Errorf("a watch from a lost version begins with %+v", e)
+		}
+	} else if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		t.Errorf("a watch from a lost version: %v", err)
+	}
+	if _, err := onNew.Update(t.Context(), lost, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("an update with a lost version: %v", err)
+	}
+	now, err := onNew.Get(t.Context(), "x", metav1.GetOptions{})
+	must(t, err)
+	now.Data["v"] = "3"
+	made, err := onNew.Update(t.Context(), now, metav1.UpdateOptions{})
+	must(t, err)
+	if len(made.ResourceVersion) <= len(lost.ResourceVersion) {
+		t.Errorf("the lost version is %s, and a later one %s", lost.ResourceVersion, made.ResourceVersion)
+	}
+	again, err := n.Fork("kept")
+	must(t, err)
+	made, err = inFork(again, "made")
+	must(t, err)
+	if len(made.ResourceVersion) <= len(lostInFork.ResourceVersion) {
+		t.Errorf("the lost version in a kept fork is %s, and a later one %s", lostInFork.ResourceVersion, made.ResourceVersion)
+	}
+}
+
 // TestReplaced: a copy is made again from a server that was restored from a backup, and refused beside a server that
 // it is no copy of.
 func TestReplaced(t *testing.T) {
