@@ -93,9 +93,29 @@ func followedDiffers(ctx context.Context, log factSource, followed FollowingStor
 	return nil, true
 }
 
+// maxFollowerLag is how far the copy of a follower that is connected may be behind for the follower to decide by it who may
+// read older versions and watch. Other requests are never decided by an old copy: see httpapi.Config.Behind.
+const maxFollowerLag = 10 * time.Second
+
+// behind reports whether the world, if its objects are the copy of a follower, is too far behind; nil: it is no copy. While
+// the server cannot be reached, reads of the copy go on.
+func (w *World) behind() func() bool {
+	log, ok := w.running.shared.(lagging)
+	if !ok || w.fork != nil {
+		return nil
+	}
+	return func() bool {
+		lag := log.Lag()
+		return lag.Connected && lag.Time > maxFollowerLag
+	}
+}
+
+// lagging is the log of a follower.
+type lagging interface{ Lag() replication.Lag }
+
 // followerMetrics returns how far the server is behind the one that it follows.
 func (r *running) followerMetrics() []httpapi.Metric {
-	log, ok := r.shared.(interface{ Lag() replication.Lag })
+	log, ok := r.shared.(lagging)
 	if !ok {
 		return nil
 	}

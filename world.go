@@ -411,6 +411,7 @@ func (w *World) api(credentials authn.Authenticator) httpapi.Config {
 		RepresentationBytes: s.representationBytes(),
 		NoFairness:          s.Fairness.Disabled,
 		Faults:              &w.faults,
+		Behind:              w.behind(),
 		Limits:              httpapi.Limits{InFlight: s.Fairness.MaxRequests, MutatingInFlight: s.Fairness.MaxMutatingRequests},
 		Log:                 s.logOf(logRequests),
 		Tracer:              s.tracer(),

@@ -13,6 +13,8 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // This file has the steps that every request passes before a verb or a document answers it.
@@ -46,6 +48,7 @@ func (q *request) serve() error {
 		return err
 	}
 	for _, step := range [...]func(*request) error{
+		(*request).catchUpFirst,
 		(*request).authenticate,
 		(*request).readSelectors,
 		(*request).beginAudit,
@@ -53,6 +56,7 @@ func (q *request) serve() error {
 		(*request).impersonate,
 		(*request).classify,
 		(*request).authorize,
+		(*request).caughtUp,
 		(*request).limitTime,
 		(*request).disturb,
 		(*request).takeSeat,
@@ -215,11 +219,60 @@ var errCurrent = errors.New("no other server writes")
 // error is errCurrent if there are no other servers.
 func (q *request) catchUp() error {
 	s := q.h.c.Registry.Store
-	if !s.Shared() {
+	switch {
+	case !s.Shared():
 		return errCurrent
+	case q.behind != nil:
+		return q.behind
 	}
 	_, err := s.MostRecent(q.r.Context())
 	return err
+}
+
+// catchUpFirst waits, on a server with a copy of another one's objects, until it has what was acknowledged before the
+// request came. Authentication, authorization and admission then decide by rights that are as new as the request, and
+// so does the read. An error of it is that of the request, unless the request is refused for another reason: see
+// caughtUp.
+func (q *request) catchUpFirst() error {
+	if q.h.c.Behind == nil || !q.needsCurrent() {
+		return nil
+	}
+	state, err := q.h.c.Registry.Store.MostRecent(q.r.Context())
+	if err != nil {
+		q.behind = err
+		return nil
+	}
+	q.r = q.r.WithContext(store.NotBefore(q.r.Context(), state.Revision()))
+	return nil
+}
+
+// needsCurrent reports whether the request must not be decided by the state at hand.
+func (q *request) needsCurrent() bool {
+	switch path := q.r.URL.Path; {
+	case q.r.Method != http.MethodGet && q.r.Method != http.MethodHead:
+		return true
+	case isHealth(path), path == "/metrics", path == slisPath:
+		return false
+	case q.info.IsResource && q.info.Verb != verbWatch:
+		version, _ := lookup(q.r.URL.RawQuery, "resourceVersion")
+		page, _ := lookup(q.r.URL.RawQuery, "continue")
+		if version == "" && page == "" {
+			return true
+		}
+	}
+	return q.h.c.Behind()
+}
+
+// caughtUp returns the error of catchUpFirst. Clients without the right to the request do not get it: it names the other
+// server.
+func (q *request) caughtUp() error {
+	switch {
+	case q.behind == nil:
+		return nil
+	case q.r.Method != http.MethodGet && q.r.Method != http.MethodHead:
+		return registry.WriteStatus(q.behind)
+	}
+	return registry.ReadStatus(q.behind)
 }
 
 // readSelectors gives authorization the selectors of a list, a watch or a deletecollection. A

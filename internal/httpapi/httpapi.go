@@ -82,6 +82,10 @@ type Config struct {
 	RepresentationBytes int64
 	// Limits holds the limits. A zero field means its value in DefaultLimits.
 	Limits Limits
+	// Behind is set on a server whose objects are a copy of another one's. Such a copy may be behind, so requests are
+	// decided by a state that is not older than their arrival: writes, reads of the most recent state and, while Behind
+	// returns true, all others. Nil: the state at hand decides.
+	Behind func() bool
 	// Faults are what happens to some requests on purpose; nil: nothing.
 	Faults *fault.Set
 	// NoFairness: requests beyond Limits.InFlight and Limits.MutatingInFlight are refused. Otherwise

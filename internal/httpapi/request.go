@@ -35,6 +35,9 @@ type request struct {
 	times  *registry.Times
 	span   *requestSpan // nil: it has none, or has not begun
 
+	// behind is why the request may have to be decided by an old state; nil: it has not.
+	behind error
+
 	info requestInfo
 	typ  *resource.Type // nil: the path names no known resource
 	// catalog is the newest catalog that is known to serve typ; nil: none was checked.
@@ -108,7 +111,7 @@ func (q *request) begin(w http.ResponseWriter, r *http.Request) {
 
 // forget clears the request for reuse.
 func (q *request) forget() {
-	q.w, q.r, q.replica = nil, nil, nil
+	q.w, q.r, q.replica, q.behind = nil, nil, nil, nil
 	q.info, q.typ, q.catalog = requestInfo{}, nil, nil
 	q.flow, q.wait, q.uninterested = flowschema.Flow{}, 0, nil
 	q.away = 0

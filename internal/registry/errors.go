@@ -61,6 +61,9 @@ func status(err error) error {
 // ReadStatus converts an error of Store.MostRecent to an API status.
 func ReadStatus(err error) error { return readStatus(err) }
 
+// WriteStatus converts an error of Store.MostRecent to the API status of a write that was not tried.
+func WriteStatus(err error) error { return status(err) }
+
 // unreadable returns the error of a request for an object that cannot be read; nil: it can.
 func unreadable(o *store.Object) error {
 	if why := o.Unreadable(); why != "" {

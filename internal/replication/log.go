@@ -82,6 +82,7 @@ type Log struct {
 	copied store.Log
 	log    *slog.Logger
 
+	opened     store.Revision // what the copy had when it was opened
 	compacting sync.WaitGroup
 	ctx        context.Context // ends with Close
 	stop       context.CancelFunc
@@ -99,7 +100,7 @@ type Log struct {
 
 // NewLog returns a log on a copy that ends with a revision, and can be continued. It owns the copy.
 func NewLog(c *serverclient.Client, copied store.Log, head store.Revision, log *slog.Logger) *Log {
-	l := &Log{client: c, copied: copied, log: log, through: head, head: head, floors: make(chan store.Revision, 1), began: make(chan struct{}), caughtUp: time.Now(), lost: errNoStream}
+	l := &Log{client: c, copied: copied, log: log, opened: head, through: head, head: head, floors: make(chan store.Revision, 1), began: make(chan struct{}), caughtUp: time.Now(), lost: errNoStream}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.compacting.Go(l.compact)
 	return l
@@ -252,6 +253,9 @@ func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(stor
 		m, err := readMessage(r)
 		if n > 0 && err == io.EOF {
 			return true, nil
+		}
+		if err == nil {
+			err = m.check(l.newest())
 		}
 		if err == nil {
 			err = h.add(&m)
@@ -487,6 +491,9 @@ func (l *Log) Propose(ctx context.Context, t *store.Txn) (store.Decision, error)
 			return store.Decision{}, err
 		}
 	}
+	l.mu.Lock()
+	had := l.through
+	l.mu.Unlock()
 	var d Decision
 	send := func(run string) error {
 		return call(ctx, l.client, answerTime, http.MethodPost, "/transactions?run="+url.QueryEscape(run), b, &d)
@@ -498,7 +505,32 @@ func (l *Log) Propose(ctx context.Context, t *store.Txn) (store.Decision, error)
 	if err != nil {
 		return store.Decision{}, l.proposeError(ctx, t, err)
 	}
+	if err := d.check(t, had, l.newest()); err != nil {
+		return store.Decision{}, fmt.Errorf("%w: the server %s, which this one follows: %w", store.ErrUnknown, l.client.URL, err)
+	}
 	return store.Decision{Made: d.Made, First: d.First, Revision: d.Last}, nil
+}
+
+// maxAhead limits how far the revisions of a server are beyond the time in microseconds since 1970, and beyond those of the copy
+// when it was opened. A server makes fewer than a million in a second, and a restored one continues at the time. Without
+// a limit, a server could use up the revisions of the copy.
+const maxAhead = 1 << 40
+
+// newest is the largest revision that a server can have reached.
+func (l *Log) newest() store.Revision {
+	return max(l.opened, store.Revision(max(time.Now().UnixMicro(), 0))) + maxAhead
+}
+
+// check returns an error unless a server can have made the decision. Had is what the copy had when the server got the
+// transaction: each write has a revision of its own behind that. Newest is the largest possible revision.
+func (d *Decision) check(t *store.Txn, had, newest store.Revision) error {
+	switch {
+	case d.Last > newest:
+		return fmt.Errorf("it decided the transaction at the impossible revision %d", d.Last)
+	case d.Made && (d.First <= had || d.Last-d.First != store.Revision(len(t.Writes)-1)):
+		return fmt.Errorf("it made a transaction of %d writes at the revisions %d to %d, and the copy had %d before", len(t.Writes), d.First, d.Last, had)
+	}
+	return nil
 }
 
 // proposeError returns the error of a transaction that was not answered with a decision.

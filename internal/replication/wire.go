@@ -203,10 +203,22 @@ func readMessage(r interface {
 	d := decoder{rest: b.Bytes()}
 	m.bytes = int(n)
 	m.through, m.floor, m.head = d.at(), d.at(), d.at()
-	for range d.count(4) {
+	for range d.most(4, heldChanges) {
 		m.entries = append(m.entries, d.change())
 	}
 	return m, d.end()
+}
+
+// check returns an error if the message has a revision beyond the largest possible one.
+func (m *message) check(newest store.Revision) error {
+	at := max(m.through, m.head, m.floor)
+	for i := range m.entries {
+		at = max(at, m.entries[i].Revision)
+	}
+	if at > newest {
+		return fmt.Errorf("the server sent the impossible revision %d", at)
+	}
+	return nil
 }
 
 // end returns the error of the decoder, or that something follows.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +69,53 @@ func TestMessage(t *testing.T) {
 	}
 	if b.Key != "ns/b" || b.Revision != 12 || b.Object != nil || b.Origin != nil {
 		t.Errorf("%+v", b)
+	}
+}
+
+// TestManyChanges: a message with more changes than a server sends is refused before they are decoded.
+func TestManyChanges(t *testing.T) {
+	const count = 1 << 18
+	var m encoder
+	for _, v := range []uint64{12, 3, 15, count} {
+		m.uint(v)
+	}
+	m = append(m, make([]byte, 4*count)...)
+	m = append(binary.AppendUvarint(nil, uint64(len(m))), m...)
+	var err error
+	allocations := testing.AllocsPerRun(1, func() { _, err = readMessage(bytes.NewReader(m)) })
+	if err == nil || !strings.Contains(err.Error(), "want at most") {
+		t.Errorf("got %v", err)
+	}
+	if allocations > 100 {
+		t.Errorf("%v allocations", allocations)
+	}
+}
+
+// TestImpossible: decisions and messages that no server can send are refused.
+func TestImpossible(t *testing.T) {
+	one := &store.Txn{Writes: make([]store.Write, 1)}
+	for _, d := range []Decision{
+		{Made: true},
+		{Made: true, First: 5, Last: 5},
+		{Made: true, First: 10, Last: 10},
+		{Made: true, First: 11, Last: 12},
+		{Made: true, First: 12, Last: 11},
+		{Made: true, First: 1 << 60, Last: 1 << 60},
+		{Last: 1 << 60},
+	} {
+		if d.check(one, 10, 1000) == nil {
+			t.Errorf("%+v is possible", d)
+		}
+	}
+	for _, d := range []Decision{{Made: true, First: 11, Last: 11}, {Made: true, First: 900, Last: 900}, {Last: 3}, {Last: 15}} {
+		if err := d.check(one, 10, 1000); err != nil {
+			t.Errorf("%+v: %v", d, err)
+		}
+	}
+	for _, m := range []message{{through: 1 << 60}, {head: 1 << 60}, {floor: 1 << 60}, {entries: []store.Entry{{Revision: 1 << 60}}}} {
+		if m.check(1000) == nil {
+			t.Errorf("%+v is possible", m)
+		}
 	}
 }
 

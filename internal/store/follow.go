@@ -44,6 +44,8 @@ type follower struct {
 
 	flights flights
 	barrier barrier
+	// refusals counts refusals in a row that the state does not explain.
+	refusals atomic.Int64
 
 	ctx     context.Context // ends with the store, and when the log failed
 	stop    context.CancelFunc

@@ -26,7 +26,34 @@ func (f *follower) commit(ctx context.Context, t *Txn) ([]*Object, error) {
 
 // mostRefusals is how often the log may refuse a transaction although the state at its revision allows it. Other
 // writers can be the reason some times in a row.
-const mostRefusals = 100
+const mostRefusals = 20
+
+// The log may refuse freeRefusals transactions in a row for reasons that the state does not show. After each further one
+// there is a pause, which doubles from shortestRefusal to longestRefusal. One that is made ends the row.
+const (
+	freeRefusals                    = 8
+	shortestRefusal, longestRefusal = time.Millisecond, time.Second
+)
+
+// refused counts a refusal that the state does not explain, and pauses.
+func (f *follower) refused(ctx context.Context) error {
+	n := f.refusals.Add(1) - freeRefusals
+	if n <= 0 {
+		return nil
+	}
+	pause := longestRefusal
+	if n <= 10 {
+		pause = min(pause, shortestRefusal<<(n-1))
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // decide proposes a transaction until the log has made it, or it fails by a state that is not
 // older than the call.
@@ -50,11 +77,17 @@ func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 			return nil, err
 		}
 		switch state, err = f.await(ctx, d.Revision); {
-		case err != nil && d.Made: // it was made, but is not readable here
+		case errors.As(err, new(*UnavailableError)) && d.Made && d.exact(a.txn):
+			return f.made(a, befores, d), nil // it will be readable here
+		case err != nil && d.Made:
 			return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
 		case err != nil:
 			return nil, err
 		case d.Made:
+			f.refusals.Store(0)
+			if !f.shows(a, d) {
+				return nil, fmt.Errorf("%w: the storage made the write, and its changes do not have it", ErrUnknown)
+			}
 			return f.made(a, befores, d), nil
 		}
 		recent = true
@@ -63,10 +96,18 @@ func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 				w := &a.txn.Writes[0]
 				return nil, &UnavailableError{RetryAfter: time.Second, Err: fmt.Errorf("the storage refuses the write of %s %q again and again, and the state does not show why", w.Collection, w.Key)}
 			}
-			continue // the state shows why, or others are faster
+			if _, err := f.check(state, a.txn); err == nil { // others are faster
+				if err := f.refused(ctx); err != nil {
+					return nil, err
+				}
+			}
+			continue
 		}
 		// The state has no guards. If all else holds, one of them was in the way.
 		if _, err := f.check(state, a.txn); err == nil {
+			if err := f.refused(ctx); err != nil {
+				return nil, err
+			}
 			return nil, &TxnError{GuardPart, 0, ErrStale}
 		}
 	}
@@ -141,8 +182,8 @@ func (f *follower) made(a *flight, befores []*Object, d Decision) []*Object {
 	all := make([]*Object, 0, len(a.txn.Writes))
 	for first, last := range a.txn.stored() {
 		own := published(seen, first, d)
-		if len(own) == 0 { // a reload has passed over it
-			own = append(own, last.object(befores[len(all)], d.Revision))
+		if len(own) == 0 { // a reload has passed over it, or it is not here yet
+			own = append(own, last.object(befores[len(all)], d.of(len(all), a.txn)))
 		}
 		for i := 0; ; i++ {
 			all = append(all, own[min(i, len(own)-1)]) // a log that does not store all of them has one
@@ -188,4 +229,37 @@ func (w *Write) object(before *Object, r Revision) *Object {
 		o.Created = before.Created
 	}
 	return o
+}
+
+// exact reports whether the decision gives the revision of each write.
+func (d *Decision) exact(t *Txn) bool {
+	return d.First != 0 && d.Revision-d.First == Revision(len(t.Writes)-1)
+}
+
+// of returns the revision of the object that a write made, or that the last write of its object made.
+func (d *Decision) of(write int, t *Txn) Revision {
+	if !d.exact(t) {
+		return d.Revision
+	}
+	for write+1 < len(t.Writes) && t.Writes[write+1].Next {
+		write++
+	}
+	return d.First + Revision(write)
+}
+
+// shows reports whether the published changes have those of a transaction. A log whose transactions have one revision may
+// have passed over them in a reload.
+func (f *follower) shows(a *flight, d Decision) bool {
+	if d.First == 0 {
+		return true
+	}
+	f.flights.mu.Lock()
+	seen := a.seen
+	f.flights.mu.Unlock()
+	for first := range a.txn.stored() {
+		if len(published(seen, first, d)) == 0 {
+			return false
+		}
+	}
+	return true
 }

@@ -418,10 +418,22 @@ func (s *Store) MostRecent(ctx context.Context) (*State, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if s.follower != nil {
-		return s.follower.mostRecent(ctx)
+	if s.follower == nil {
+		return s.Any(), nil
 	}
-	return s.Any(), nil
+	if r, ok := ctx.Value(notBefore{}).(Revision); ok {
+		return s.follower.await(ctx, r)
+	}
+	return s.follower.mostRecent(ctx)
+}
+
+// notBefore is the key of a Revision in a context.
+type notBefore struct{}
+
+// NotBefore returns a context in which MostRecent returns a state that is not older than the revision. The revision is that
+// of a state that MostRecent returned since the request of the context began: so the request asks a Shared once.
+func NotBefore(ctx context.Context, r Revision) context.Context {
+	return context.WithValue(ctx, notBefore{}, r)
 }
 
 // NotOlderThan returns the newest state once it has reached the revision. After waiting

@@ -1,0 +1,147 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+)
+
+// oracle is an empty shared log that decides transactions as told, and sends the batches of a channel.
+type oracle struct {
+	decide  func(*store.Txn) store.Decision
+	batches chan store.Batch
+	asked   atomic.Int64
+}
+
+func (o *oracle) Load(context.Context, func(string, *store.Object) error) (store.Bounds, error) {
+	return store.Bounds{Head: 10, Floor: 10}, nil
+}
+
+func (o *oracle) Follow(ctx context.Context, _ store.Revision) iter.Seq2[store.Batch, error] {
+	return func(yield func(store.Batch, error) bool) {
+		for {
+			select {
+			case b := <-o.batches:
+				if !yield(b, nil) {
+					return
+				}
+			case <-ctx.Done():
+				yield(store.Batch{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+func (o *oracle) Propose(_ context.Context, t *store.Txn) (store.Decision, error) {
+	o.asked.Add(1)
+	return o.decide(t), nil
+}
+
+func (o *oracle) Head(context.Context) (store.Revision, error) { return 10, nil }
+
+func (o *oracle) Changes(context.Context, string, store.Revision, store.Revision) iter.Seq2[store.Entry, error] {
+	return func(func(store.Entry, error) bool) {}
+}
+
+func (o *oracle) ObjectsAt(context.Context, string, store.Revision, string, string) iter.Seq2[*store.Object, error] {
+	return func(func(*store.Object, error) bool) {}
+}
+
+func (o *oracle) Usage() store.Usage { return store.Usage{} }
+func (o *oracle) Close() error       { return nil }
+
+var someWrite = store.Write{Collection: "configmaps", Key: "ns/a", Value: []byte(`{"rv":""}`), RevisionAt: 7}
+
+// TestRefusedAgain: a log that refuses a write again and again for no reason that the state shows gets it a few times, not
+// as often as it can refuse it.
+func TestRefusedAgain(t *testing.T) {
+	for what, guards := range map[string][]store.Guard{"without guards": nil, "with a guard": {{Name: "g", Seen: 10}}} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &oracle{decide: func(*store.Txn) store.Decision { return store.Decision{Revision: 10} }}
+				s := storetest.Open(t, store.Options{Shared: o})
+				ctx, cancel := context.WithTimeout(t.Context(), 34*time.Second)
+				defer cancel()
+				for { // as a request does
+					_, err := s.Apply(ctx, &store.Txn{Writes: []store.Write{someWrite}, Guards: guards})
+					if err == nil {
+						t.Fatal("it was made")
+					}
+					if ctx.Err() != nil || !errors.Is(err, store.ErrStale) {
+						break
+					}
+				}
+				if n := o.asked.Load(); n < 5 || n > 60 {
+					t.Errorf("the log got the transaction %d times in 34 s", n)
+				}
+			})
+		})
+	}
+}
+
+// TestMadeBehind: a write that the log has made succeeds although the state does not have it for long.
+func TestMadeBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &oracle{decide: func(*store.Txn) store.Decision { return store.Decision{Made: true, First: 500, Revision: 501} }}
+		s := storetest.Open(t, store.Options{Shared: o})
+		second := someWrite
+		second.Key = "ns/b"
+		made, err := s.Apply(t.Context(), &store.Txn{Writes: []store.Write{someWrite, second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []string{`{"rv":"500"}`, `{"rv":"501"}`} {
+			if got := string(made[i].Bytes()); got != want {
+				t.Errorf("write %d made %s, want %s", i, got, want)
+			}
+		}
+	})
+}
+
+// TestMadeElsewhere: a write is not confirmed if the log has something else at its revision.
+func TestMadeElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &oracle{batches: make(chan store.Batch, 1)}
+		o.decide = func(*store.Txn) store.Decision {
+			o.batches <- store.Batch{Through: 11, Entries: []store.Entry{{Collection: "configmaps", Key: "ns/other", Revision: 11,
+				Object: &store.Object{Key: "ns/other", Held: []byte(`{"rv":"11"}`), RevisionAt: 7, Created: 11, Modified: 11}}}}
+			return store.Decision{Made: true, First: 11, Revision: 11}
+		}
+		s, err := store.Open(t.Context(), store.Options{Shared: o}) // the log does not keep what it sends
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if _, err := s.Commit(t.Context(), someWrite); !errors.Is(err, store.ErrUnknown) {
+			t.Errorf("got %v, want %v", err, store.ErrUnknown)
+		}
+	})
+}
+
+// TestNotBefore: a request that has waited for the state of its arrival does not ask the log again.
+func TestNotBefore(t *testing.T) {
+	o := &oracle{}
+	s := storetest.Open(t, store.Options{Shared: headless{o}})
+	state, err := s.MostRecent(store.NotBefore(t.Context(), 10))
+	if err != nil || state.Revision() != 10 {
+		t.Errorf("got %v, %v", state, err)
+	}
+	if _, err := s.MostRecent(t.Context()); err == nil {
+		t.Error("a read without that needs no log")
+	}
+}
+
+// headless is a log that cannot be reached.
+type headless struct{ *oracle }
+
+func (headless) Head(context.Context) (store.Revision, error) {
+	return 0, &store.UnavailableError{Err: errors.New("away")}
+}
