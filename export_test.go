@@ -20,6 +20,9 @@ func (s *Server) Store() *store.Store { return s.must().root.store }
 // Settled waits until the loops of a running server have nothing to do.
 func (s *Server) Settled(ctx context.Context) error { return s.must().root.loops.Settled(ctx) }
 
+// CloseIdle closes the kept forks that no request uses.
+func (s *Server) CloseIdle() { s.must().forks.closeIdle(0) }
+
 // StoreOf returns the store of a world.
 func StoreOf(w *World) *store.Store { return w.store }
 

@@ -114,6 +114,10 @@ type fork struct {
 	base        store.Revision // of the parent's state
 	created     time.Time
 	kept        *kept // nil: the fork is in memory alone
+	// past: the fork, or one that it was forked from, began with an older state than the newest.
+	past bool
+	// credentials are set when the fork is opened.
+	credentials serverTokens
 
 	once sync.Once // opens the world, or closes it before
 	err  error
@@ -122,6 +126,7 @@ type fork struct {
 	begun, started bool          // the start of the controllers, which the first write or Settle begins
 	closed         bool          // no request begins any more
 	active         int           // requests under way
+	lastUse        time.Time     // when the last request ended, or the fork was opened
 	adminToken     string        // that the control API returns; empty: it has not
 	idle           chan struct{} // closed when closed is true and active is zero; nil: Close does not wait
 	loops          sync.WaitGroup
@@ -169,7 +174,11 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 		return nil, fmt.Errorf("the history of a fork of resource version %d cannot begin later, at %d", o.At, o.Since)
 	}
 	if o.Keep {
-		return w.keep(ctx, o)
+		f, err := w.keep(ctx, o)
+		if err == nil {
+			f.hold()
+		}
+		return f, err
 	}
 	if o.Controllers == nil {
 		o.Controllers = w.server.controllers()
@@ -190,6 +199,7 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	}
 	f := &World{server: w.server, running: w.running, seed: w.seed.fork(o.Seed, o.Name), fork: &fork{
 		name: o.Name, parent: w.Name(), ancestor: weak.Make(w), controllers: o.Controllers, base: state.Revision(), created: w.server.clock(),
+		past: w.forksPast(&o, state),
 	}}
 	if f.clock = w.server.Clock; f.clock == nil {
 		f.clock = w.clock.Fork()
@@ -241,6 +251,11 @@ func (w *World) beginning(ctx context.Context, o *ForkOptions, most int64, of *s
 	return state, since, changes, err
 }
 
+// forksPast reports whether a fork that begins with a state is one of the past.
+func (w *World) forksPast(o *ForkOptions, state *store.State) bool {
+	return w.fork != nil && w.fork.past || o.At != 0 && state.Revision() < w.store.Any().Revision()
+}
+
 // uuid returns a UUID of the source of the world.
 func (w *World) uuid() string {
 	if w.source == nil {
@@ -274,6 +289,7 @@ func (w *World) openFork() error {
 	if err != nil {
 		return err
 	}
+	w.fork.credentials = w.serverTokens()
 	c := w.api(credentials)
 	own := c.OpenAPI
 	c.OpenAPI = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -350,10 +366,18 @@ func (f *fork) begin() bool {
 func (f *fork) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.lastUse = time.Now()
 	if f.active--; f.active == 0 && f.idle != nil {
 		close(f.idle)
 		f.idle = nil
 	}
+}
+
+// unused reports whether there has been no request for a time.
+func (f *fork) unused(d time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.active == 0 && time.Since(f.lastUse) >= d
 }
 
 // Close ends a fork: it ends watches cleanly, lets requests finish for a moment, and frees the memory. Its
@@ -385,7 +409,17 @@ func (s *Server) Fork(name string) (*World, error) {
 	if err == nil && w == nil {
 		return nil, ErrNoFork
 	}
+	if err == nil {
+		w.hold()
+	}
 	return w, err
+}
+
+// hold keeps a kept fork open until Close, also if no request uses it.
+func (w *World) hold() {
+	if w.fork != nil && w.fork.kept != nil {
+		w.fork.kept.held.Store(true)
+	}
 }
 
 // end ends a fork whose name was removed.

@@ -226,6 +226,9 @@ func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
 	w, err := parent.Fork(q.Context(), o)
 	switch {
 	case err == nil:
+		if k := w.fork.kept; k != nil {
+			k.held.Store(false) // the client has a name, not the world
+		}
 		answer(rw, http.StatusCreated, w.describe())
 	case errors.Is(err, ErrForkExists):
 		exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "forks"}, asked.Name)

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -35,6 +37,10 @@ const (
 	keptWait = time.Minute
 )
 
+// keptIdle is how long a kept fork that requests opened stays open after the last one has ended, and keptSweep the pause
+// between two looks for such forks.
+const keptIdle, keptSweep = 10 * time.Minute, time.Minute
+
 // retryKept is how long a kept fork that could not be opened is not tried again: a try reads its whole log.
 const retryKept = 10 * time.Second
 
@@ -47,6 +53,8 @@ type keptFacts struct {
 	Created time.Time `json:"created"`
 	// Controllers selects the controllers; null: those of the server.
 	Controllers []string `json:"controllers"`
+	// Past: see fork.past.
+	Past bool `json:"past,omitempty"`
 	// Tokens are the identities of the forks whose tokens are valid, satoken.Authority.Forks.
 	Tokens []string `json:"tokens"`
 }
@@ -72,6 +80,8 @@ type kept struct {
 	// clients authenticates the requests that open the fork, without its objects.
 	clients *authn.Credentials
 	world   atomic.Pointer[World]
+	// held: a Go program or the control API has the world, so that it is not closed when no request uses it.
+	held atomic.Bool
 
 	mu     slots     // one, held while the fork is made, opened, closed or deleted
 	gone   bool      // it was deleted
@@ -163,7 +173,7 @@ func (w *World) keep(ctx context.Context, o ForkOptions) (*World, error) {
 	}
 	k := r.newKept(o.Name, keptFacts{
 		Parent: w.Name(), Base: uint64(state.Revision()), Created: w.server.clock(), Controllers: o.Controllers,
-		Tokens: w.tokens.Fork().Forks(),
+		Tokens: w.tokens.Fork().Forks(), Past: w.forksPast(&o, state),
 	}, w.issued)
 	k.mu.lock()
 	defer k.mu.unlock()
@@ -317,7 +327,7 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 		controllers = s.controllers()
 	}
 	w := &World{server: s, running: r, issued: k.issued, clock: s.Clock, now: s.now, fork: &fork{
-		name: k.name, parent: k.facts.Parent, controllers: controllers, base: store.Revision(k.facts.Base), created: k.facts.Created, kept: k,
+		name: k.name, parent: k.facts.Parent, controllers: controllers, base: store.Revision(k.facts.Base), created: k.facts.Created, kept: k, past: k.facts.Past, lastUse: time.Now(),
 	}}
 	w.use, w.direct = w.openOnce, w.newDirect(w.serve)
 	ready := make(chan struct{})
@@ -347,6 +357,36 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 	return w, nil
 }
 
+// sweepKept closes kept forks that no request uses, until the server ends.
+func (w *World) sweepKept() {
+	ticker := time.NewTicker(keptSweep)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			w.running.forks.closeIdle(keptIdle)
+		case <-w.ending.Done():
+			return
+		}
+	}
+}
+
+// closeIdle closes the kept forks that no request has used for a time. The next request opens them again.
+func (f *forks) closeIdle(after time.Duration) {
+	f.mu.Lock()
+	all := slices.Collect(maps.Values(f.kept))
+	f.mu.Unlock()
+	for _, k := range all {
+		w := k.world.Load()
+		if w == nil || k.held.Load() || !w.fork.unused(after) {
+			continue
+		}
+		if err := k.close(w); err != nil {
+			w.server.logOf(logForks).Warn("a kept fork was not closed cleanly", "fork", k.name, "err", err)
+		}
+	}
+}
+
 // diskShare returns the disk space for the history of one kept fork. All of them together have as much as the server,
 // whether they are open or not.
 func (f *forks) diskShare(most int64) int64 {
@@ -366,6 +406,7 @@ func (k *kept) closeLocked(w *World) error {
 	if w == nil || !k.world.CompareAndSwap(w, nil) {
 		return nil
 	}
+	k.held.Store(false)
 	return w.end()
 }
 

@@ -590,6 +590,44 @@ func TestKeepOpenings(t *testing.T) {
 	}
 }
 
+// TestKeepIdle: a kept fork that no request uses is closed, unless a Go program has it. The next request opens it again.
+func TestKeepIdle(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := servertest.Start(t, on(dir))
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/forks", `{"name":"a","keep":true}`)
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/forks", `{"name":"b","keep":true}`)
+	if _, err := s.Fork("b"); err != nil {
+		t.Fatal(err)
+	}
+	open := func(name string) bool {
+		return get[struct{ ResourceVersion string }](t, s.RESTConfig(), "/forks/"+name).ResourceVersion != ""
+	}
+	must(t, below(s, "a"), http.StatusCreated, "POST", configMaps, configMap("x", "1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, "GET", below(s, "a").Host+configMaps+"?watch=1", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := servertest.Client(t, below(s, "a")).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.CloseIdle(); !open("a") || !open("b") {
+		t.Error("a fork in use was closed")
+	}
+	cancel()
+	watch.Body.Close()
+	await.True(t, "the fork to be closed", func() bool {
+		s.CloseIdle()
+		return !open("a")
+	})
+	if !open("b") {
+		t.Error("a fork that a program has was closed")
+	}
+	must(t, below(s, "a"), http.StatusOK, "GET", configMaps+"/x", "")
+}
+
 // TestKeepHistory: the kept forks of a server share the disk space of its history.
 func TestKeepHistory(t *testing.T) {
 	t.Parallel()

@@ -132,6 +132,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	w.handler = httpapi.New(c)
 	w.direct = w.newDirect(r.route)
 	w.background.Go(func() { w.handler.Run(w.ending) })
+	w.background.Go(w.sweepKept)
 	return nil
 }
 
@@ -296,7 +297,7 @@ func (w *World) newVerbs(credentials *authn.Credentials) *registry.Registry {
 	w.webhooks = w.newWebhooks(w.metrics.Conditions)
 	chain := admission.Chain(admission.Config{
 		Store: w.store, Enabled: c.plugins, Quotas: w.quotas, Addresses: w.addresses, Names: w.naming, NoWarnings: s.NoUnenforcedWarnings,
-		Authz: w.authorizer, RBAC: w.rbac, Catalog: w.custom.Catalog, Configuration: c.configuration, Now: w.now,
+		Authz: w.access(), RBAC: w.rbac, Catalog: w.custom.Catalog, Configuration: c.configuration, Now: w.now,
 		Metrics: w.metrics, Webhooks: w.webhooks,
 	})
 	if w.durations == nil {
@@ -305,7 +306,7 @@ func (w *World) newVerbs(credentials *authn.Credentials) *registry.Registry {
 	verbs := &registry.Registry{
 		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: w.now, Random: w.source, Sequential: w.source != nil, UnsafeDeletion: s.enabled(unsafeDeletionGate),
 		Virtual: virtual.New(virtual.Config{
-			Catalog: w.custom.Catalog, Review: credentials.Review, Authz: w.authorizer, Rules: w.authorizer, Tokens: w.tokens, Now: w.now,
+			Catalog: w.custom.Catalog, Review: credentials.Review, Authz: w.access(), Rules: w.authorizer, Tokens: w.tokens, Now: w.now,
 		}),
 	}
 	admission.ApplyNamespaceRules(verbs, c.plugins, w.custom.Catalog().Lookup("", "v1", "namespaces"))
@@ -317,7 +318,7 @@ func (w *World) newVerbs(credentials *authn.Credentials) *registry.Registry {
 func (w *World) newWebhooks(conditions *match.Metrics) *webhook.Webhooks {
 	c, services := &w.running.configuration.configuration, remote.Services(w.store)
 	all := webhook.Config{
-		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: w.authorizer, Conditions: conditions,
+		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: w.access(), Conditions: conditions,
 		Audited: w.running.audit != nil, Log: w.server.logOf(logWebhooks),
 	}
 	if all.Validating = all.Mutating; c.MutatingUsers != c.ValidatingUsers {
@@ -396,7 +397,7 @@ func (w *World) api(credentials authn.Authenticator) httpapi.Config {
 		Registry:            w.verbs,
 		Catalog:             w.custom.Catalog,
 		Authn:               credentials,
-		Authz:               w.authorizer,
+		Authz:               w.access(),
 		Audit:               r.audit,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             w.openAPI,

@@ -197,3 +197,15 @@ func parseBlock(block *pem.Block) (crypto.PublicKey, crypto.Signer, error) {
 	}
 	return signer.Public(), signer, nil
 }
+
+// pem returns a private key that the server made, as its file has it.
+func (k *key) pem() ([]byte, error) {
+	switch p := k.private.(type) {
+	case *rsa.PrivateKey:
+		return pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: x509.MarshalPKCS1PrivateKey(p)}), nil
+	case *ecdsa.PrivateKey:
+		der, err := x509.MarshalECPrivateKey(p)
+		return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), err
+	}
+	return nil, fmt.Errorf("a %T has no file", k.private)
+}

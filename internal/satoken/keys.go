@@ -1,16 +1,17 @@
 package satoken
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/reload"
@@ -18,8 +19,10 @@ import (
 
 const (
 	keyFile = "serviceaccount.pem"
-	keyBits = 2048
-	pemType = "RSA PRIVATE KEY"
+	// forksFile has the key that signs the tokens of forks. No other program trusts it.
+	forksFile = "forks.pem"
+	keyBits   = 2048
+	pemType   = "RSA PRIVATE KEY"
 )
 
 // keyring holds keys of the same origin. It is immutable.
@@ -56,7 +59,11 @@ func (a *Authority) given() *keyring {
 // verifiers yields the keys that a token with this key ID may be signed with. All keys may have signed
 // a token without a key ID. It does not wait for a key that is being made.
 func (a *Authority) verifiers(id string) (all []*key) {
-	for _, r := range [...]*keyring{a.own.Load(), a.given()} {
+	rings := []*keyring{a.own.Load(), a.given()}
+	if a.world() != "" {
+		rings = append(rings, a.forks.Load())
+	}
+	for _, r := range rings {
 		if r == nil {
 			continue
 		}
@@ -69,48 +76,67 @@ func (a *Authority) verifiers(id string) (all []*key) {
 	return all
 }
 
-// signer returns the key that signs: the first of the configuration's file, or else the server's
-// own, which it makes if there is none. A key that cannot be written is not used: its tokens would
-// end with the process.
+// signer returns the key that signs. In a fork, that is the key of forks. Otherwise it is the first of the configuration's
+// file, or else the server's own. It makes what is missing.
 func (a *Authority) signer() (*key, error) {
+	if a.world() != "" {
+		return a.make(&a.forks, forksFile, func() (*key, error) {
+			private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			if err != nil {
+				return nil, err
+			}
+			return newKey(private.Public(), private)
+		})
+	}
 	if given := a.given(); given != nil && given.signer != nil {
 		return given.signer, nil
 	}
-	if own := a.own.Load(); own != nil {
-		return own.signer, nil
+	return a.make(&a.own, keyFile, func() (*key, error) {
+		private, err := rsa.GenerateKey(rand.Reader, keyBits)
+		if err != nil {
+			return nil, err
+		}
+		return newKey(private.Public(), private)
+	})
+}
+
+// make returns the first key of a ring, and makes it if there is none. A key that cannot be written is not used: its
+// tokens would end with the process.
+func (a *Authority) make(held *atomic.Pointer[keyring], file string, generate func() (*key, error)) (*key, error) {
+	if all := held.Load(); all != nil {
+		return all.signer, nil
 	}
 	a.making.Lock()
 	defer a.making.Unlock()
-	if own := a.own.Load(); own != nil { // meanwhile
-		return own.signer, nil
+	if all := held.Load(); all != nil { // meanwhile
+		return all.signer, nil
 	}
-	private, err := rsa.GenerateKey(rand.Reader, keyBits)
-	if err != nil {
-		return nil, err
-	}
-	k, err := newKey(private.Public(), private)
+	k, err := generate()
 	if err != nil {
 		return nil, err
 	}
 	if a.c.Dir != "" {
-		text := pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: x509.MarshalPKCS1PrivateKey(private)})
+		text, err := k.pem()
+		if err != nil {
+			return nil, err
+		}
 		if err := atomicfile.MakeDir(a.c.Dir); err != nil {
 			return nil, err
 		}
-		if err := atomicfile.Write(filepath.Join(a.c.Dir, keyFile), text, 0o600); err != nil {
+		if err := atomicfile.Write(filepath.Join(a.c.Dir, file), text, 0o600); err != nil {
 			return nil, fmt.Errorf("the key of service account tokens cannot be kept: %w", err)
 		}
 	}
-	a.own.Store(ring([]*key{k}))
+	held.Store(ring([]*key{k}))
 	return k, nil
 }
 
-// readOwn reads the keys of a directory; nil if there is no file.
-func readOwn(dir string) (*keyring, error) {
+// readOwn reads the keys of a file in a directory; nil if there is none.
+func readOwn(dir, file string) (*keyring, error) {
 	if dir == "" {
 		return nil, nil
 	}
-	path := filepath.Join(dir, keyFile)
+	path := filepath.Join(dir, file)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -60,7 +60,7 @@ func TestFlippedBits(t *testing.T) {
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		keys, err := readOwn(dir)
+		keys, err := readOwn(dir, keyFile)
 		if err == nil && (len(keys.verify) != 1 || !keys.signer.private.(*rsa.PrivateKey).Equal(k.private)) {
 			t.Fatalf("with byte %d changed there are other keys", at)
 		}

@@ -105,6 +105,9 @@ type keys struct {
 	// own holds the server's own keys, nil before the first is made. It changes only while making
 	// is held.
 	own atomic.Pointer[keyring]
+	// forks holds the key of all forks in the same way. It signs and verifies the tokens of forks alone: programs that trust the
+	// keys of the server, such as a kube-apiserver on the same etcd, do not accept what a fork issues.
+	forks atomic.Pointer[keyring]
 }
 
 // Ref names an object that a token is bound to.
@@ -141,10 +144,15 @@ func Open(c Config) (*Authority, error) {
 	if err := a.openFiles(); err != nil {
 		return nil, fmt.Errorf("the keys of service account tokens: %w", err)
 	}
+	forks, err := readOwn(c.Dir, forksFile)
+	if err != nil {
+		return nil, err
+	}
+	a.forks.Store(forks)
 	if c.SigningKeyFile != "" {
 		return a, nil
 	}
-	own, err := readOwn(c.Dir)
+	own, err := readOwn(c.Dir, keyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +171,7 @@ func (a *Authority) For(find func(resource, namespace, name string) (Found, bool
 	return &Authority{c: c, keys: a.keys, worlds: a.worlds, verified: map[[sha256.Size]byte]*claims{}}
 }
 
-// Fork returns an Authority with the same keys and configuration for a fork of the objects. It accepts the
+// Fork returns an Authority with the same configuration for a fork of the objects, with the key of forks. It accepts the
 // tokens that a accepts, as far as their objects exist in the fork; a does not accept the tokens that it
 // issues, and neither does another fork of a. The caller calls For on the result.
 func (a *Authority) Fork() *Authority {

@@ -127,7 +127,8 @@ func (a *Authority) parse(token string) (*claims, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("invalid signature, no keys found")
 	}
-	if !slices.ContainsFunc(keys, func(k *key) bool { return k.verify(h.Algorithm, token[:signed], signature) == nil }) {
+	by := slices.IndexFunc(keys, func(k *key) bool { return k.verify(h.Algorithm, token[:signed], signature) == nil })
+	if by < 0 {
 		return nil, errSignature
 	}
 	c := new(claims)
@@ -141,8 +142,20 @@ func (a *Authority) parse(token string) (*claims, error) {
 	if c.World != "" && !slices.Contains(a.worlds, c.World) {
 		return nil, errors.New("the token was issued by another fork of this server")
 	}
+	if forks := a.forks.Load(); c.World == "" && forks != nil && forks.signer.id == keys[by].id {
+		return nil, errSignature // the key of forks signs no tokens of the server
+	}
 	c.who = c.user()
 	return c, nil
+}
+
+// OfFork reports whether a text is a token that a fork issued, by its claims alone.
+func OfFork(token string) bool {
+	var c struct {
+		World string `json:"tidemark.dev/fork"`
+	}
+	parts := strings.Split(token, ".")
+	return len(parts) == 3 && decode(parts[1], &c) && c.World != ""
 }
 
 // decode reads one part of a token.

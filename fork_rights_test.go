@@ -1,0 +1,119 @@
+package tidemark_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/await"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
+)
+
+// userOf returns the configuration of a user of a server, for a fork or the server itself.
+func userOf(t *testing.T, s *tidemark.Server, name, prefix string) *rest.Config {
+	t.Helper()
+	c, err := s.Root().RESTConfigFor(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Host = s.URL() + prefix
+	return c
+}
+
+func bind(role, user string) string {
+	return fmt.Sprintf(`{"metadata":{"name":"%s-%s"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":%[1]q},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":%[2]q}]}`, role, user)
+}
+
+const (
+	secretsPath  = "/api/v1/namespaces/default/secrets"
+	bindingsPath = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+)
+
+// TestForkOfThePast: a user who may make forks, and had more rights once, does not get them back in a fork of that time, nor in
+// a fork of that fork, nor after a restart. Nobody else does.
+func TestForkOfThePast(t *testing.T) {
+	dir := t.TempDir()
+	s := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Controllers: []string{"-*"}}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	admin := s.RESTConfig()
+	must(t, admin, http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"forks"},"rules":[{"nonResourceURLs":["/forks","/forks/*"],"verbs":["*"]}]}`)
+	must(t, admin, http.StatusCreated, "POST", bindingsPath, bind("forks", "alice"))
+	must(t, admin, http.StatusCreated, "POST", bindingsPath, bind("cluster-admin", "alice"))
+	must(t, admin, http.StatusCreated, "POST", bindingsPath, bind("cluster-admin", "bob"))
+	must(t, admin, http.StatusCreated, "POST", secretsPath, `{"metadata":{"name":"s"}}`)
+	at := get[head](t, admin, bindingsPath).Metadata.ResourceVersion
+	must(t, admin, http.StatusOK, "DELETE", bindingsPath+"/cluster-admin-alice", "")
+	must(t, admin, http.StatusOK, "DELETE", bindingsPath+"/cluster-admin-bob", "")
+
+	alice := userOf(t, s, "alice", "")
+	must(t, alice, http.StatusCreated, "POST", "/forks", `{"name":"past","resourceVersion":"`+at+`"}`)
+	must(t, alice, http.StatusCreated, "POST", "/forks", `{"name":"kept","keep":true,"resourceVersion":"`+at+`"}`)
+	must(t, alice, http.StatusCreated, "POST", "/forks", `{"name":"again","from":"past"}`)
+	must(t, alice, http.StatusCreated, "POST", "/forks", `{"name":"now"}`)
+	refused := func(s *tidemark.Server, fork string) {
+		t.Helper()
+		for _, user := range []string{"alice", "bob"} {
+			c := userOf(t, s, user, "/fork/"+fork)
+			must(t, c, http.StatusForbidden, "GET", secretsPath, "")
+			must(t, c, http.StatusForbidden, "POST", bindingsPath, bind("cluster-admin", user))
+			must(t, c, http.StatusOK, "GET", "/version", "")
+		}
+		c := s.RESTConfig()
+		c.Host += "/fork/" + fork
+		must(t, c, http.StatusOK, "GET", secretsPath+"/s", "")
+		must(t, c, http.StatusOK, "GET", bindingsPath+"/cluster-admin-bob", "")
+	}
+	for _, fork := range []string{"past", "again", "kept"} {
+		refused(s, fork)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Controllers: []string{"-*"}})
+	refused(s, "kept")
+}
+
+// TestForkSecrets: an administrator of a fork, who has no right on the server, reads no token that opens the server.
+func TestForkSecrets(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{})
+	admin := s.RESTConfig()
+	const token = `{"metadata":{"name":"token","annotations":{"kubernetes.io/service-account.name":"default"}},"type":"kubernetes.io/service-account-token"}`
+	must(t, admin, http.StatusCreated, "POST", secretsPath, token)
+	must(t, admin, http.StatusCreated, "POST", secretsPath, `{"metadata":{"name":"other"}}`)
+	await.True(t, "the Secret has a token", func() bool {
+		_, text := send(t, admin, "GET", secretsPath+"/token", "")
+		return strings.Contains(text, `"token":"`)
+	})
+	f := mustFork(t, s.Root(), tidemark.ForkOptions{Name: "f"})
+	must(t, f.RESTConfig(), http.StatusCreated, "POST", bindingsPath, bind("cluster-admin", "carol"))
+	carol := userOf(t, s, "carol", "/fork/f")
+	must(t, carol, http.StatusOK, "GET", secretsPath+"/other", "")
+	for _, path := range []string{secretsPath + "/token", secretsPath, "/api/v1/secrets", secretsPath + "?watch=1&timeoutSeconds=1", secretsPath + "?fieldSelector=metadata.name%3Dtoken"} {
+		must(t, carol, http.StatusForbidden, "GET", path, "")
+	}
+	must(t, carol, http.StatusForbidden, "DELETE", secretsPath+"/token", "")
+	must(t, carol, http.StatusForbidden, "PATCH", secretsPath+"/token", `{"metadata":{"labels":{"a":"b"}}}`)
+	must(t, carol, http.StatusOK, "GET", "/api/v1/namespaces/kube-system/secrets", "")
+	must(t, f.RESTConfig(), http.StatusOK, "GET", secretsPath+"/token", "") // the administrator of the server
+
+	// A token that the fork makes for a Secret opens the fork alone.
+	must(t, carol, http.StatusCreated, "POST", secretsPath, strings.Replace(token, `"token"`, `"own"`, 1))
+	var own struct{ Data struct{ Token []byte } }
+	await.True(t, "the Secret of the fork has a token", func() bool {
+		_, text := send(t, carol, "GET", secretsPath+"/own", "")
+		return json.Unmarshal([]byte(text), &own) == nil && len(own.Data.Token) > 0
+	})
+	robot := rest.AnonymousClientConfig(admin)
+	robot.BearerToken = string(own.Data.Token)
+	must(t, robot, http.StatusUnauthorized, "GET", "/api", "")
+	robot.Host += "/fork/f"
+	must(t, robot, http.StatusOK, "GET", "/api", "")
+}
