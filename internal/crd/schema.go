@@ -16,6 +16,8 @@ import (
 	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 )
 
 // version is one version of a definition. Its schema is compiled when it is needed.
@@ -124,6 +126,7 @@ func (v *version) compile() (*compiled, error) {
 		return c.structural
 	})
 	if inside(*c.structural)&aRule != 0 {
+		celenv.Base() // which the library uses
 		c.rules = cel.NewValidator(rulesOf(c.structural), true, celconfig.PerCallLimit)
 		narrow(c.rules)
 	}

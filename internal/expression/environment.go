@@ -11,6 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/apiserver/pkg/cel/mutation"
+
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 )
 
 // environmentKey selects an environment: which variables it declares.
@@ -96,7 +98,7 @@ func newCompiler(key environmentKey) (*compiler, error) {
 		{IntroducedVersion: always, EnvOptions: options},
 		environment.StrictCostOpt,
 	}
-	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(all...)
+	set, err := celenv.Base().Extend(all...)
 	if err != nil {
 		return nil, err
 	}

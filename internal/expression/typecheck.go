@@ -9,6 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/apiserver/pkg/cel/openapi"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 )
 
 // TypeChecker finds expressions that do not fit the types of objects and params. They compile, since both
@@ -56,7 +58,7 @@ func NewTypeChecker(t Types) (*TypeChecker, error) {
 		add(t.ParamsName+"Params", t.ParamsObject, Params)
 	}
 	always := version.MajorMinor(1, 0)
-	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(
+	set, err := celenv.Base().Extend(
 		environment.VersionedOptions{IntroducedVersion: always, EnvOptions: options, DeclTypes: declared})
 	if err != nil {
 		return nil, err

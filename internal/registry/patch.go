@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -116,6 +117,9 @@ func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d 
 // cannot be decoded. kube-apiserver does not encode that result as JSON, so its message differs
 // from the decoder's. It is empty if there is no such error.
 func strategicError(document []byte, to runtime.Object) string {
+	if wire.CheckQuantities(document, reflect.TypeOf(to)) != nil {
+		return "" // the decoder's error says so
+	}
 	var tree map[string]any
 	if err := utiljson.Unmarshal(document, &tree); err != nil {
 		return ""

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tidemark-dev/tidemark/internal/quantity"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -326,6 +327,9 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 	u, ok := into.(unmarshaler)
 	if !ok {
 		return notHandled(t, head, "the kind has no protobuf form")
+	}
+	if errors.Is(weighed.err, quantity.ErrTooLarge) {
+		return notHandled(t, head, weighed.fieldErr().Error())
 	}
 	if err := u.Unmarshal(envelope.Raw); err != nil {
 		return notHandled(t, head, err.Error())

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"reflect"
 
 	fastjson "github.com/go-json-experiment/json"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +20,9 @@ var strictly = fastjson.RejectUnknownMembers(true)
 // validation.
 func unmarshalStrict(data []byte, create func() runtime.Object) (o runtime.Object, complaints []error, err error) {
 	o = create()
+	if err := CheckQuantities(data, reflect.TypeOf(o)); err != nil {
+		return o, nil, err
+	}
 	if fastjson.Unmarshal(data, o, strictly) == nil {
 		return o, nil, nil
 	}
@@ -37,9 +41,10 @@ func UnmarshalStrict(data []byte, create func() runtime.Object) (o runtime.Objec
 	return o, complaints, err
 }
 
-// Unmarshal reads a stored value into a new object.
+// Unmarshal reads a stored value into a new object. Quantities that take too long to decode are bounded.
 func Unmarshal(value []byte, create func() runtime.Object) (runtime.Object, error) {
 	o := create()
+	value = boundQuantities(value, reflect.TypeOf(o))
 	if fastjson.Unmarshal(value, o) == nil {
 		return o, nil
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/protobuf/encoding/protowire"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/quantity"
 )
 
 // Decoding can multiply the size of a body: an empty message of two bytes becomes a struct
@@ -92,6 +94,7 @@ const (
 	textBytes
 	jsonBytes
 	jsonOrNone
+	quantityBytes
 )
 
 var (
@@ -104,6 +107,8 @@ func (c content) check(value []byte) error {
 	switch {
 	case c == anyBytes, c == jsonOrNone && len(value) == 0:
 		return nil
+	case c == quantityBytes:
+		return quantity.Check(string(value))
 	case c == textBytes:
 		if !utf8.Valid(value) {
 			return errNoText
@@ -189,6 +194,9 @@ func fieldNumber(f reflect.StructField) int {
 
 // weightOf returns the weight of a field's value.
 func weightOf(t reflect.Type) weight {
+	if t == quantityType { // a message of one field
+		return weight{inner: weights{1: {content: quantityBytes}}}
+	}
 	if customKinds[t] == planRaw { // a message of one field
 		raw := weight{content: jsonBytes}
 		if t == reflect.TypeFor[apiextensions.JSON]() { // it writes nothing as null
@@ -252,6 +260,8 @@ func (w weights) weigh(message []byte, to *weighing) {
 			to.left -= len(value)
 			if to.err == nil {
 				to.err = field.content.check(value)
+			} else if field.content == quantityBytes && quantity.Check(string(value)) != nil {
+				to.err, to.path = quantity.ErrTooLarge, nil // must not be decoded
 			}
 		}
 		if known == nil && to.err != nil && field.name != "" {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/patch"
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // mutate calls the mutating webhooks of a request, one after the other. In the second run it calls only
@@ -139,6 +140,9 @@ func (d *dispatcher) apply(ctx context.Context, h *hook, f registry.Form, reply 
 // does not have are no difference.
 func differs(before runtime.Object, next []byte) (bool, error) {
 	after := reflect.New(reflect.TypeOf(before).Elem()).Interface().(runtime.Object)
+	if err := wire.CheckQuantities(next, reflect.TypeOf(after)); err != nil {
+		return false, err
+	}
 	if err := json.Unmarshal(next, after); err != nil {
 		return false, err
 	}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 )
 
 // variable is the one variable that an expression sees.
@@ -32,7 +34,7 @@ type expression struct {
 // environments compile the expressions. They take tens of milliseconds to build, so a server
 // without expressions builds none.
 var environments = sync.OnceValues(func() (map[variable]*cel.Env, error) {
-	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	base := celenv.Base()
 	// A claim can have any JSON type, which its expression has to expect.
 	claims := apiservercel.NewMapType(apiservercel.StringType, apiservercel.AnyType, -1)
 	all := map[variable]*cel.Env{}

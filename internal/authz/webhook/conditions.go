@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 )
 
 // maxConditions bounds the match conditions of a webhook.
@@ -115,7 +117,7 @@ func (c *Conditions) match(ctx context.Context, spec *authorizationv1.SubjectAcc
 // newEnvironment returns an environment with the variable request.
 func newEnvironment() (*cel.Env, error) {
 	request := requestType()
-	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
+	set, err := celenv.Base().Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
 		EnvOptions:        []cel.EnvOption{cel.Variable("request", request.CelType())},
 		DeclTypes:         []*apiservercel.DeclType{request},

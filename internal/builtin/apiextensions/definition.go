@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 )
 
 // Definition is a CustomResourceDefinition.
@@ -68,6 +70,7 @@ func PrepareDelete(d *Definition) {
 // library's rules read; the server checks metadata itself. The result shares memory with the
 // definition and must not be modified.
 func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
+	celenv.Base() // which the library uses
 	made := &apiextensions.CustomResourceDefinition{}
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d, made, nil); err != nil {
 		return nil, err

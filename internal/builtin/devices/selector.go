@@ -15,6 +15,8 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 )
 
 // validateSelector returns the check of a selector. An expression that is stored already is
@@ -103,7 +105,7 @@ func sized(t *apiservercel.DeclType, most int64) *apiservercel.DeclType {
 // selectorEnvironments returns the environments of selectors. They take milliseconds to make,
 // so they are made with the first selector.
 var selectorEnvironments = sync.OnceValues(func() (*environment.EnvSet, error) {
-	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(
+	return celenv.Base().Extend(
 		environment.VersionedOptions{
 			IntroducedVersion: version.MajorMinor(1, 31),
 			EnvOptions:        []cel.EnvOption{ext.Bindings(ext.BindingsVersion(0))},

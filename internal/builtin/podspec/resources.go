@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/quantity"
 )
 
 // podResourceName checks the name of a resource that a Pod as a whole asks for.
@@ -23,8 +24,8 @@ func podResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 
 // hugePages checks that an amount is a number of whole pages.
 func (r *rules) hugePages(at *field.Path, name corev1.ResourceName, q resource.Quantity) {
-	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
-	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 || q.Value()%size.Value() != 0 {
+	size, err := quantity.Parse(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
+	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 || size.Value() == 0 || q.Value()%size.Value() != 0 {
 		r.Invalid(at, "", q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name))
 	}
 }

@@ -1,0 +1,241 @@
+package wire
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tidemark-dev/tidemark/internal/quantity"
+)
+
+// To decode a quantity can take minutes: see package quantity. Types decode it themselves, so JSON is
+// checked before it is decoded into a type. Few bodies have anything that looks like a large quantity
+// anywhere, which one pass over the bytes finds out. Only these are read by CheckQuantities member by
+// member: what looks like a quantity may be any text, such as a commit in a label.
+
+// CheckQuantities returns an error if JSON for a Go type has a quantity that takes too long to decode.
+func CheckQuantities(data []byte, t reflect.Type) error {
+	_, err := quantities(data, t, func(text string) (string, error) { return text, quantity.Check(text) })
+	return err
+}
+
+// boundQuantities returns stored JSON for a Go type with a limit in place of each quantity that takes
+// too long to decode.
+func boundQuantities(data []byte, t reflect.Type) []byte {
+	bounded, err := quantities(data, t, func(text string) (string, error) { return quantity.Bound(text), nil })
+	if err != nil { // the decoder returns the error
+		return data
+	}
+	return bounded
+}
+
+// quantities calls see for all quantities in JSON for a Go type, if some may be large, and returns the
+// JSON with the results of see in their place. It returns the first error, with the path.
+func quantities(data []byte, t reflect.Type, see func(text string) (string, error)) ([]byte, error) {
+	if !mayHaveLargeQuantity(data) {
+		return data, nil
+	}
+	where := quantitiesOf(t)
+	if where == nil {
+		return data, nil
+	}
+	r := quantityReader{in: jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)), data: data, see: see}
+	if err := r.value(where); err != nil {
+		if r.refused != nil {
+			return nil, r.refused
+		}
+		return data, nil // the decoder has a better error
+	}
+	return append(r.out, data[r.copied:]...), nil
+}
+
+// mayHaveLargeQuantity reports whether bytes have a number, within a string or not, that is too long or
+// has too large an exponent for a quantity.
+func mayHaveLargeQuantity(data []byte) bool {
+	for i := 0; i < len(data); i++ {
+		if c := data[i]; c != '.' && c-'0' > 9 {
+			continue
+		}
+		begin := i
+		for i < len(data) && (data[i] == '.' || data[i]-'0' <= 9) {
+			i++
+		}
+		if i-begin > quantity.MaxBytes/2 {
+			return true
+		}
+		if i == len(data) || data[i]|0x20 != 'e' {
+			continue
+		}
+		exponent := i + 1
+		if exponent < len(data) && (data[exponent] == '+' || data[exponent] == '-') {
+			exponent++
+		}
+		end := exponent
+		for end < len(data) && data[end]-'0' <= 9 {
+			end++
+		}
+		if n, err := strconv.Atoi(string(data[exponent:end])); end > exponent && (err != nil || n > quantity.MaxExponent) {
+			return true
+		}
+	}
+	return false
+}
+
+// holders says where a type has quantities. A type without any has none.
+type holders struct {
+	itself  bool                // it is a quantity
+	members map[string]*holders // of a struct, by lower-case name
+	each    *holders            // of the items of a list, or the values of a map
+}
+
+var (
+	quantityType = reflect.TypeFor[apiresource.Quantity]()
+	// held has the holders of the types that were used. See the package comment.
+	held struct {
+		sync.Mutex
+		types map[reflect.Type]*holders
+	}
+)
+
+// quantitiesOf returns where a type has quantities, nil: it has none.
+func quantitiesOf(t reflect.Type) *holders {
+	held.Lock()
+	defer held.Unlock()
+	if held.types == nil {
+		held.types = map[reflect.Type]*holders{}
+	}
+	return holdersOf(t)
+}
+
+func holdersOf(t reflect.Type) *holders {
+	switch {
+	case t == quantityType:
+		return &holders{itself: true}
+	case t.Kind() == reflect.Pointer:
+		return holdersOf(t.Elem())
+	case t.Kind() == reflect.Slice, t.Kind() == reflect.Map:
+		if each := holdersOf(t.Elem()); each != nil {
+			return &holders{each: each}
+		}
+		return nil
+	case t.Kind() != reflect.Struct, custom(t):
+		return nil
+	}
+	if h, ok := held.types[t]; ok {
+		return h
+	}
+	h := &holders{members: map[string]*holders{}}
+	held.types[t] = h // types may be recursive
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		of := holdersOf(f.Type)
+		switch {
+		case name == "-" || of == nil:
+		case name == "" && f.Anonymous:
+			maps.Copy(h.members, of.members)
+		default:
+			h.members[strings.ToLower(cmp.Or(name, f.Name))] = of
+		}
+	}
+	if len(h.members) == 0 {
+		h = nil
+		held.types[t] = nil
+	}
+	return h
+}
+
+// quantityReader reads JSON, and copies it with other quantities.
+type quantityReader struct {
+	data    []byte
+	in      *jsontext.Decoder
+	see     func(text string) (string, error)
+	path    []string
+	out     []byte
+	copied  int // bytes of data that out has
+	refused error
+}
+
+func (r *quantityReader) value(h *holders) error {
+	switch kind := r.in.PeekKind(); {
+	case h == nil:
+		return r.in.SkipValue()
+	case h.itself:
+		return r.quantity()
+	case kind == '{':
+		return r.members(h)
+	case kind == '[' && h.each != nil:
+		return r.items(h.each)
+	default:
+		return r.in.SkipValue()
+	}
+}
+
+func (r *quantityReader) members(h *holders) error {
+	if _, err := r.in.ReadToken(); err != nil {
+		return err
+	}
+	for r.in.PeekKind() == '"' {
+		key, err := r.in.ReadToken()
+		if err != nil {
+			return err
+		}
+		name := key.String()
+		of := h.each
+		if h.members != nil {
+			of = h.members[strings.ToLower(name)]
+		}
+		r.path = append(r.path, name)
+		if err := r.value(of); err != nil {
+			return err
+		}
+		r.path = r.path[:len(r.path)-1]
+	}
+	_, err := r.in.ReadToken()
+	return err
+}
+
+func (r *quantityReader) items(each *holders) error {
+	if _, err := r.in.ReadToken(); err != nil {
+		return err
+	}
+	for i := 0; r.in.PeekKind() != ']'; i++ {
+		r.path = append(r.path, strconv.Itoa(i))
+		if err := r.value(each); err != nil {
+			return err
+		}
+		r.path = r.path[:len(r.path)-1]
+	}
+	_, err := r.in.ReadToken()
+	return err
+}
+
+// quantity reads a quantity, a string or a number.
+func (r *quantityReader) quantity() error {
+	value, err := r.in.ReadValue()
+	if err != nil {
+		return err
+	}
+	end := int(r.in.InputOffset())
+	begin := end - len(value)
+	text := strings.Trim(string(value), `"`) // as Quantity decodes it: without escapes
+	seen, err := r.see(text)
+	if err != nil {
+		r.refused = fmt.Errorf("%s: %w", strings.Join(r.path, "."), err)
+		return r.refused
+	}
+	if seen != text {
+		r.out = append(r.out, r.data[r.copied:begin]...)
+		r.out = strconv.AppendQuote(r.out, seen)
+		r.copied = end
+	}
+	return nil
+}
