@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/jsonpath"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/apiextensions"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -23,7 +24,7 @@ var ageOnly = []apiextensionsv1.CustomResourceColumnDefinition{
 // column is a column of a table.
 type column struct {
 	kind string
-	path *jsonpath.JSONPath
+	path []jsonpath.Node
 }
 
 // columns returns the columns of the version. Paths are parsed when they are first needed.
@@ -32,6 +33,7 @@ func (v *version) columns() *resource.Columns {
 	if own == nil {
 		own = ageOnly
 	}
+	own = own[:min(len(own), apiextensions.MaxColumns)]
 	definitions := []metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name", Description: metadataTexts["name"]}}
 	parse := sync.OnceValue(func() []column { return parseColumns(own) })
 	shown := sync.OnceValue(func() []byte {
@@ -49,12 +51,12 @@ func (v *version) columns() *resource.Columns {
 		Cells: func(o runtime.Object, row *resource.Row) {
 			object := o.(*Object)
 			row.String(object.Name)
-			var all map[string]any
+			var allowed *allowance
 			for _, c := range parse() {
-				if all == nil {
-					all = object.whole()
+				if allowed == nil {
+					allowed = newAllowance(object.whole())
 				}
-				c.cell(all, row)
+				c.cell(allowed, row)
 			}
 		},
 	}
@@ -64,8 +66,8 @@ func (v *version) columns() *resource.Columns {
 func parseColumns(all []apiextensionsv1.CustomResourceColumnDefinition) []column {
 	var made []column
 	for _, c := range all {
-		path := jsonpath.New(c.Name).AllowMissingKeys(true)
-		if err := path.Parse("{" + c.JSONPath + "}"); err != nil {
+		path, err := parsePath(c.JSONPath)
+		if err != nil {
 			break
 		}
 		made = append(made, column{c.Type, path})
@@ -73,17 +75,17 @@ func parseColumns(all []apiextensionsv1.CustomResourceColumnDefinition) []column
 	return made
 }
 
-// cell writes the cell of an object.
-func (c *column) cell(all map[string]any, row *resource.Row) {
-	results, err := c.path.FindResults(all)
-	if err != nil || len(results) == 0 || len(results[0]) == 0 {
+// cell writes the cell of an object: null if it has none, or if its row takes too much work.
+func (c *column) cell(of *allowance, row *resource.Row) {
+	results, err := (&evaluation{allowance: of}).find(of.object, c.path)
+	if err != nil || len(results) == 0 || len(results[0]) == 0 || of.print(0) != nil {
 		row.Null()
 		return
 	}
-	value := results[0][0].Interface()
+	value := results[0][0]
 	if c.kind == "string" {
 		var b bytes.Buffer
-		if err := c.path.PrintResults(&b, []reflect.Value{reflect.ValueOf(value)}); err != nil {
+		if jsonpath.New("").PrintResults(&b, []reflect.Value{reflect.ValueOf(value)}) != nil || of.print(b.Len()) != nil {
 			row.Null()
 			return
 		}

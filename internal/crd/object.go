@@ -25,11 +25,13 @@ type Object struct {
 
 	// tolerated are errors in unchanged values: see validateUpdate.
 	tolerated []string
+	// overgrown: its defaults are too large, and were not set.
+	overgrown bool
 }
 
 // DeepCopyObject implements runtime.Object.
 func (o *Object) DeepCopyObject() runtime.Object {
-	next := &Object{TypeMeta: o.TypeMeta, Members: runtime.DeepCopyJSON(o.Members)}
+	next := &Object{TypeMeta: o.TypeMeta, Members: runtime.DeepCopyJSON(o.Members), overgrown: o.overgrown}
 	o.ObjectMeta.DeepCopyInto(&next.ObjectMeta)
 	return next
 }

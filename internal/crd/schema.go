@@ -44,6 +44,7 @@ type compiled struct {
 	whole      *spec.Schema                        // for the library; nil: anything is valid
 	status     *spec.Schema                        // nil: anything is valid
 	rules      *cel.Validator                      // nil: there are none
+	defaults   *defaults                           // of structural; nil: there are none
 	compares   bool                                // rules need all metadata: see comparesMetadata
 	patterns   sync.Map                            // string -> *regexp.Regexp: see matches
 	enums      sync.Map                            // pointer to the first value of a list -> enum
@@ -119,6 +120,7 @@ func (v *version) compile() (*compiled, error) {
 	if err := structuraldefaulting.PruneDefaults(c.structural); err != nil {
 		return nil, err
 	}
+	c.defaults = defaultsOf(c.structural)
 	c.valid = sync.OnceValue(func() *structuralschema.Structural {
 		if len(structuralschema.ValidateStructural(nil, c.structural)) > 0 {
 			return nil

@@ -10,6 +10,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -197,7 +198,9 @@ func (v *version) take(ctx context.Context, o runtime.Object) (runtime.Object, e
 	if err != nil {
 		return nil, err
 	}
-	v.setDefaults(made)
+	if v.setDefaults(made); made.(*Object).overgrown {
+		return nil, apierrors.NewInvalid(made.GetObjectKind().GroupVersionKind().GroupKind(), made.(*Object).Name, field.ErrorList{errOvergrown()})
+	}
 	return made, nil
 }
 

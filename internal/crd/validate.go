@@ -75,10 +75,11 @@ func (c *compiled) coerce(o *Object, how objectmeta.CoerceOptions) (unknown []st
 	return append(unknown, more...), nil
 }
 
-// setDefaults sets the defaults of missing members.
+// setDefaults sets the defaults of missing members. If they are too large, validation refuses the object.
 func (v *version) setDefaults(o runtime.Object) {
 	if s, err := v.schema(); err == nil { // decode or read has returned the error
-		structuraldefaulting.Default(o.(*Object).Members, s.structural)
+		made := o.(*Object)
+		made.overgrown = !s.defaults.fill(made.Members)
 	}
 }
 
@@ -86,17 +87,16 @@ func (v *version) setDefaults(o runtime.Object) {
 func (v *version) newStatus(o runtime.Object) {
 	clearStatus(o)
 	s, err := v.schema()
-	if err != nil || s.structural == nil { // decode has returned the error
+	if err != nil || s.defaults == nil { // decode has returned the error
 		return
 	}
-	if status, ok := s.structural.Properties["status"]; ok && status.Default.Object != nil {
-		only := structuralschema.Structural{Properties: map[string]structuralschema.Structural{"status": status}}
-		structuraldefaulting.Default(o.(*Object).Members, &only)
+	if status := s.defaults.members["status"]; status != nil && status.value != nil {
+		o.(*Object).Members["status"] = runtime.DeepCopyJSONValue(status.value)
 	}
 }
 
 // recent prunes and defaults a stored object by the current schema. It drops invalid metadata
-// of embedded objects.
+// of embedded objects. Defaults that are too large, which were added to the schema later, are not set.
 func (v *version) recent(o *Object) error {
 	s, err := v.schema()
 	if err != nil {
@@ -105,7 +105,7 @@ func (v *version) recent(o *Object) error {
 	if _, err := s.coerce(o, objectmeta.CoerceOptions{DropInvalidFields: true}); err != nil {
 		return err
 	}
-	structuraldefaulting.Default(o.Members, s.structural)
+	s.defaults.fill(o.Members)
 	return nil
 }
 
@@ -114,6 +114,9 @@ func (v *version) validate(ctx context.Context, o *Object) field.ErrorList {
 	s, err := v.schema()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	if o.overgrown {
+		return field.ErrorList{errOvergrown()}
 	}
 	if errs := v.checkKind(o); len(errs) > 0 {
 		return errs
@@ -172,6 +175,9 @@ func (v *version) validateUpdate(ctx context.Context, o, old *Object, status boo
 	s, err := v.schema()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	if o.overgrown {
+		return field.ErrorList{errOvergrown()}
 	}
 	if errs := v.checkKind(o); len(errs) > 0 {
 		return errs

@@ -99,7 +99,7 @@ func tooMany(d *Definition) field.ErrorList {
 
 // Validate checks a new definition.
 func Validate(d *Definition) field.ErrorList {
-	if errs := tooMany(d); errs != nil {
+	if errs := append(tooMany(d), checkCosts(d)...); len(errs) > 0 {
 		return errs
 	}
 	made, err := internal(d)
@@ -132,6 +132,8 @@ func ValidateUpdate(d, old *Definition) field.ErrorList {
 	}
 	if reflect.DeepEqual(d.Spec, old.Spec) {
 		d, old = withoutSchemas(d), withoutSchemas(old)
+	} else if errs := checkCosts(d); len(errs) > 0 {
+		return errs
 	}
 	made, err := internal(d)
 	if err != nil {

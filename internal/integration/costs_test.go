@@ -1,0 +1,85 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
+)
+
+// withColumns returns the definition of things with printer columns of the given paths.
+func withColumns(paths ...string) string {
+	var columns []map[string]string
+	for i, p := range paths {
+		columns = append(columns, map[string]string{"name": fmt.Sprint("c", i), "type": "string", "jsonPath": p})
+	}
+	text, err := json.Marshal(columns)
+	if err != nil {
+		panic(err)
+	}
+	return strings.Replace(definition(`"x":{"type":"object","x-kubernetes-preserve-unknown-fields":true}`), `"storage":true,`, `"storage":true,"additionalPrinterColumns":`+string(text)+`,`, 1)
+}
+
+// TestHostileColumns makes definitions whose columns would end the process or take minutes. A path that
+// is too long is refused; others have null where they take too much work.
+func TestHostileColumns(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	for _, path := range []string{"." + strings.Repeat("$", 1_000_000), "." + strings.Repeat(" ", 1_000_000), "." + strings.Repeat("[0,0]", 300)} {
+		wantRefused(t, c, definitions, withColumns(path), 422, `CustomResourceDefinition.apiextensions.k8s.io "things.example.com" is invalid: spec.versions[0].additionalPrinterColumns[0].jsonPath: Too long: may not be more than 1024 bytes`)
+	}
+	many := make([]string, 257)
+	for i := range many {
+		many[i] = ".spec"
+	}
+	if code, text := post(t, c, definitions, withColumns(many...)); code != 422 || !strings.Contains(string(text), "must have at most 256 items") {
+		t.Errorf("%d %.300s", code, text)
+	}
+	deep := strings.Repeat(`{"x":`, 200) + "{}" + strings.Repeat("}", 200)
+	run(t, c, []step{
+		{"POST " + definitions, withColumns(".metadata.name", ".spec..x..x..x..x", ".spec.x.list"+strings.Repeat("[0,0]", 25), ".spec.x.list[0]"), 201, nil},
+		{"POST " + things, thing("a", `{"x":{"x":`+deep+`,"list":[[[1]],2]}}`), 201, nil},
+		{"TABLE " + things, "", 200, values{"rows.0.cells.1": `"a"`, "rows.0.cells.2": "null", "rows.0.cells.4": "null"}},
+	})
+}
+
+// TestDefaultsMultiply creates objects whose defaults are gigabytes, and reads one that was stored before
+// the definition had them.
+func TestDefaultsMultiply(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	keys := make([]string, 300)
+	for i := range keys {
+		keys[i] = fmt.Sprintf(`"k%d":"v"`, i)
+	}
+	items := func(more string) string {
+		return `"list":{"type":"array","items":{"type":"object","properties":{"m":{"type":"object","additionalProperties":{"type":"string"}` + more + `}}}}`
+	}
+	withDefault := items(`,"default":{` + strings.Join(keys, ",") + `}`)
+	empty := func(n int) string { return `{"list":[` + strings.TrimSuffix(strings.Repeat("{},", n), ",") + `]}` }
+	const message = "the defaults of the definition add more than 3145728 bytes to the object"
+	run(t, c, []step{
+		{"POST " + definitions, definition(items("")), 201, nil},
+		{"POST " + things, thing("old", empty(20_000)), 201, nil},
+		{"POST " + things, thing("small", empty(1)), 201, nil},
+		{"MERGE " + definitions + "/things.example.com", definition(withDefault), 200, nil},
+		{"GET " + things + "/small", "", 200, values{"spec.list.0.m.k299": `"v"`}},
+		{"GET " + things + "/old", "", 200, values{"spec.list.0": "{}"}},
+	})
+	for _, one := range [][2]string{{"POST", ""}, {"MERGE", "/small"}, {"APPLY", "/small?fieldManager=m&force=true"}, {"APPLY", "/new?fieldManager=m"}} {
+		name := strings.TrimPrefix(strings.Split(one[1], "?")[0], "/")
+		body := thing(name, empty(20_000))
+		if name == "" {
+			body = thing("new", empty(20_000))
+		}
+		if code, _, text := exchange(t, c, one[0], things+one[1], body); code != 422 || !strings.Contains(string(text), message) {
+			t.Errorf("%s %s: %d %.300s", one[0], one[1], code, text)
+		}
+	}
+	run(t, c, []step{
+		{"MERGE " + things + "/old", `{"metadata":{"labels":{"a":"b"}}}`, 422, nil},
+		{"MERGE " + things + "/old", `{"spec":{"list":[{}]}}`, 200, values{"spec.list.0.m.k0": `"v"`}},
+		{"DELETE " + things + "/old", "", 200, nil},
+	})
+}
