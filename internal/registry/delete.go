@@ -110,9 +110,12 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, s *store.State, 
 	if removableAtOnce(w.stored(), current, o) {
 		return r.remove(ctx, a, current)
 	}
-	next, err := w.read(ctx, current)
+	next, rescued, err := w.readOrRescue(ctx, current)
 	if err != nil {
 		return Object{}, err
+	}
+	if rescued && w.Type.GroupResource() != schemaNamespaces { // nothing could finish a deletion that is delayed
+		return r.remove(ctx, a, current)
 	}
 	phase := mark(w.stored(), next, o, r.now())
 	if phase == phaseRemoved && !graceful(w.stored()) {

@@ -241,7 +241,7 @@ func (r *Registry) admitDelete(ctx context.Context, a *Attributes, current *stor
 	if !a.any(readsObjects) {
 		return nil
 	}
-	if a.Old, err = a.read(ctx, current); err != nil {
+	if a.Old, _, err = a.readOrRescue(ctx, current); err != nil {
 		return err
 	}
 	if err := r.mutate(ctx, a); err != nil {

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -91,6 +93,30 @@ func (t Target) readValue(ctx context.Context, key string, value []byte) (runtim
 		return nil, fmt.Errorf("reading %s %s: %w", t.Type.Collection, key, err)
 	}
 	return object, nil
+}
+
+// readOrRescue is read for a deletion. Of an object whose stored form is not that of its kind it returns the name, the
+// UID and the labels: such an object was not written through the API, and would otherwise stay for ever. It has no
+// finalizers, because no update could take them off: it would not pass validation. Rescued reports that.
+func (t Target) readOrRescue(ctx context.Context, o *store.Object) (_ runtime.Object, rescued bool, _ error) {
+	object, err := t.read(ctx, o)
+	if err == nil || t.Type.ConvertsPerRequest() {
+		return object, false, err
+	}
+	var m metav1.ObjectMeta
+	if json.Unmarshal(member(o.Bytes(), "metadata"), &m) != nil {
+		m = metav1.ObjectMeta{UID: types.UID(textAt(o.Bytes(), "metadata", "uid"))}
+	}
+	m = metav1.ObjectMeta{Name: t.Name, Namespace: t.Namespace, UID: m.UID, Labels: m.Labels, CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp}
+	value, err := json.Marshal(map[string]*metav1.ObjectMeta{"metadata": &m})
+	if err != nil {
+		return nil, false, err
+	}
+	object, err = wire.Unmarshal(value, t.stored().New)
+	if n, ok := object.(*corev1.Namespace); ok { // its objects are deleted first
+		n.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
+	}
+	return object, true, err
 }
 
 // encode encodes an object in the version of the strategy for the store.
