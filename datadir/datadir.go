@@ -5,6 +5,7 @@
 //	log/         the objects and their history
 //	forks/       the kept forks, each with a log of its own
 //	FOLLOWS      the server that the directory is a copy of
+//	MOVED        where the objects were moved to
 //	pki/         certificates and keys of the server
 //	kubeconfig   how an administrator reaches the server
 //	.backup/     the files of a backup under way
@@ -118,7 +119,7 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.settleCopy(); err != nil {
+	if err := errors.Join(d.checkMoved(), d.settleCopy()); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	format, err := ensureFormat(d.Path)

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/etcdstore"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/etcdsnapshot"
 	"github.com/tidemark-dev/tidemark/internal/migrate"
 	"github.com/tidemark-dev/tidemark/internal/peers"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -296,6 +297,13 @@ func (m *migration) toSnapshot(ctx context.Context, file string) error {
 	if _, err := os.Lstat(file); err == nil {
 		return fmt.Errorf("the file %s exists: name another one, or remove it", file)
 	}
+	// One that was killed leaves them, each as large as the source.
+	switch parts, err := etcdsnapshot.Parts(file); {
+	case err != nil:
+		return err
+	case len(parts) > 0:
+		return fmt.Errorf("there are parts of an unfinished snapshot: %s: if no other migration runs, remove them (rm -r)", strings.Join(parts, ", "))
+	}
 	if m.live {
 		return m.toSnapshotLive(ctx, file)
 	}
@@ -313,12 +321,20 @@ func (m *migration) toSnapshot(ctx context.Context, file string) error {
 			return errors.Join(report.Print(m.stdout), report.Err())
 		}
 		size, err := s.Write(ctx, file, m.accept)
+		if err == nil {
+			err = m.markMoved(report, file)
+		}
 		if err != nil {
 			return err
 		}
 		m.steps.end(nil)
 		return m.describeSnapshot(report, file, size)
 	})
+}
+
+// markMoved marks the directory, whose lock is held: its server would acknowledge writes that the snapshot lacks.
+func (m *migration) markMoved(r *migrate.Report, file string) error {
+	return m.dir.MarkMoved(fmt.Sprintf("the snapshot %s at resource version %d, for etcd", file, r.Head))
 }
 
 // survey prepares a snapshot of a log, and checks the free space for it.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/etcdsnapshot"
 	"github.com/tidemark-dev/tidemark/internal/serverclient"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -23,7 +24,7 @@ const lockPoll = 50 * time.Millisecond
 // has ended.
 func (m *migration) toSnapshotLive(ctx context.Context, file string) (err error) {
 	// Beside the file, with a name like that of the files under way.
-	temporary, err := os.MkdirTemp(filepath.Dir(file), "."+filepath.Base(file)+".*.part")
+	temporary, err := etcdsnapshot.MakePart(file)
 	if err != nil {
 		return err
 	}
@@ -57,6 +58,9 @@ func (m *migration) toSnapshotLive(ctx context.Context, file string) (err error)
 		}
 		return encryption.Wrap(log, encryption.NewActive(m.set)), nil
 	})
+	if err == nil {
+		err = m.markMoved(report, file)
+	}
 	if err != nil {
 		return err
 	}

@@ -87,6 +87,21 @@ func TestMigrateDirectory(t *testing.T) {
 	if left, err := filepath.Glob(file(".*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
+	part := file(".s.db4.123.part")
+	if err := os.Mkdir(part, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	want(exitFailed, "parts of an unfinished snapshot: "+part, from, to+"4")
+
+	// The source is marked, and opens again when the mark is removed.
+	if code, out, errs := command("serve", file("data"), "--port=0"); code != exitFailed || !strings.Contains(errs, file("s.db")) || !strings.Contains(errs, file("data/MOVED")) {
+		t.Errorf("a server starts on the directory that was moved: %d, %s%s", code, out, errs)
+	}
+	if err := os.Remove(file("data/MOVED")); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Stop(t, servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: file("data")}}))
+
 	damaged, err := os.ReadFile(file("data/log/HEAD"))
 	if err != nil {
 		t.Fatal(err)

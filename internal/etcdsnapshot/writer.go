@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -53,7 +54,7 @@ func Create(path string) (*Writer, error) {
 	if _, err := os.Lstat(path); err == nil {
 		return nil, fmt.Errorf("the file %s exists: name another one, or remove it", path)
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
+	dir, err := MakePart(path)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +74,27 @@ func Create(path string) (*Writer, error) {
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
+}
+
+// MakePart makes a directory for the unfinished parts of a file, beside it.
+func MakePart(path string) (string, error) {
+	return os.MkdirTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
+}
+
+// Parts returns the directories that MakePart made for a file and that are still there: those of processes that were
+// killed, or that go on.
+func Parts(path string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, e := range entries {
+		if rest, ok := strings.CutPrefix(e.Name(), "."+filepath.Base(path)+"."); ok && strings.HasSuffix(rest, ".part") && e.IsDir() {
+			all = append(all, filepath.Join(filepath.Dir(path), e.Name()))
+		}
+	}
+	return all, nil
 }
 
 // openNew makes a database. Nothing of it is needed after a crash, so it is not synced.

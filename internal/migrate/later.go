@@ -1,7 +1,10 @@
 package migrate
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -26,7 +29,18 @@ func (s *Snapshot) later(ctx context.Context, log store.Log, after, head store.R
 
 // addLater adds the changes of a log after the revision up to which the file has a copy of it.
 func (s *Snapshot) addLater(ctx context.Context, w *etcdsnapshot.Writer, log store.Log, after store.Revision) error {
-	bounds, err := log.Replay(ctx, func(string, *store.Object) error { return nil })
+	var mu sync.Mutex
+	var differs error // the first one
+	bounds, err := log.Replay(ctx, func(collection string, o *store.Object) error {
+		if o.Modified > after {
+			return nil
+		}
+		err := s.isCopied(collection, o)
+		mu.Lock()
+		defer mu.Unlock()
+		differs = cmp.Or(differs, err)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -35,6 +49,11 @@ func (s *Snapshot) addLater(ctx context.Context, w *etcdsnapshot.Writer, log sto
 		return fmt.Errorf("the newest resource version is %d, and that of the copy is %d: the copy is not one of this directory", bounds.Head, after)
 	case bounds.Floor > after:
 		return fmt.Errorf("the history of the directory begins at %d, after the end of the copy at %d: start the migration again, and stop the server sooner", bounds.Floor, after)
+	case differs != nil:
+		return differs
+	}
+	if err := s.sameHistory(ctx, log, bounds.Floor, after); err != nil {
+		return err
 	}
 	s.report.Head = uint64(bounds.Head)
 	count := func(yield func(store.Entry, error) bool) {
@@ -51,6 +70,47 @@ func (s *Snapshot) addLater(ctx context.Context, w *etcdsnapshot.Writer, log sto
 		return err
 	}
 	return s.report.Err()
+}
+
+// errOtherCopy: the copy is not an earlier state of the directory.
+var errOtherCopy = errors.New("the copy is not one of this directory: --kubeconfig has to name the server of the directory")
+
+// isCopied returns an error unless the copy has an object of the directory.
+func (s *Snapshot) isCopied(collection string, o *store.Object) error {
+	had, err := s.Log.Current(collection, o.Key)
+	if err == nil && (had == nil || !sameVersion(o, had)) {
+		err = fmt.Errorf("%s %s at %d is not in the copy: %w", collection, o.Key, o.Modified, errOtherCopy)
+	}
+	return err
+}
+
+// sameHistory returns an error unless the copy and the log have the same changes up to a revision, as far back as both have
+// history.
+func (s *Snapshot) sameHistory(ctx context.Context, log store.Log, floor, upTo store.Revision) error {
+	floor = max(floor, s.Log.Floor())
+	next, stop := iter.Pull2(s.Log.Changes(ctx, "", floor, upTo))
+	defer stop()
+	for e, err := range log.Changes(ctx, "", floor, upTo) {
+		had, hadErr, ok := next()
+		if err = errors.Join(err, hadErr); err != nil {
+			return err
+		}
+		if !ok || had.Collection != e.Collection || had.Key != e.Key || had.Revision != e.Revision || !sameVersion(e.Object, had.Object) {
+			return fmt.Errorf("the change of %s %s at %d is not in the copy: %w", e.Collection, e.Key, e.Revision, errOtherCopy)
+		}
+	}
+	if e, err, more := next(); err != nil || more {
+		return errors.Join(err, fmt.Errorf("the copy has a change of %s %s at %d: %w", e.Collection, e.Key, e.Revision, errOtherCopy))
+	}
+	return nil
+}
+
+// sameVersion reports whether two versions, which may be nil, are the same.
+func sameVersion(a, b *store.Object) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Modified == b.Modified && a.Created == b.Created && bytes.Equal(a.Bytes(), b.Bytes())
 }
 
 // add counts a change.

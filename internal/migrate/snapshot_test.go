@@ -289,6 +289,30 @@ func (s *source) copyOf() *source {
 	return c
 }
 
+// clone returns a copy with other content in the version at an index or before it.
+func (s *source) clone(i int) *source {
+	s.t.Helper()
+	c := newSource(s.t)
+	c.head = s.head
+	for s.entries[i].Object == nil {
+		i--
+	}
+	for n, e := range s.entries {
+		if n == i {
+			o := e.Object
+			e.Object = &store.Object{Key: o.Key, Held: bytes.Replace(o.Held, []byte(`"uid":"u"`), []byte(`"uid":"v"`), 1), Created: o.Created, Modified: o.Modified, RevisionAt: o.RevisionAt}
+		}
+		if before := c.current[[2]string{e.Collection, e.Key}]; before != nil {
+			e.Before = before
+		}
+		if err := c.log.Append(s.t.Context(), []store.Entry{e}, nil); err != nil {
+			s.t.Fatal(err)
+		}
+		c.current[[2]string{e.Collection, e.Key}] = e.Object
+	}
+	return c
+}
+
 // TestLive: the file has what the source had in the end, although it was begun from a copy.
 func TestLive(t *testing.T) {
 	s := newSource(t)
@@ -325,8 +349,12 @@ func TestLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := errors.New("failed")
+	// A clone has the same keys and revisions, and other content: of an object, and of a version in the history.
+	object, version := begun.clone(len(begun.entries)-1), begun.clone(len(begun.entries)/2)
 	for says, stopped := range map[string]func() (store.Log, error){
 		"the copy is not one of this directory": func() (store.Log, error) { return other.log, nil },
+		"is not in the copy: the copy":          func() (store.Log, error) { return object.log, nil },
+		"is not in the copy: the copy is not":   func() (store.Log, error) { return version.log, nil },
 		"and that of the copy is":               func() (store.Log, error) { return short.log, nil },
 		"start the migration again":             func() (store.Log, error) { return late.log, nil },
 		"failed":                                func() (store.Log, error) { return nil, failed },
