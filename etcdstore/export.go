@@ -181,3 +181,7 @@ func (e *Export) Follow(ctx context.Context, after store.Revision) iter.Seq2[sto
 		}
 	}
 }
+
+// MarkMoved marks the objects as moved. Servers refuse to start on them then, and those that still run can write nothing and
+// end. A kube-apiserver does not know the mark. Empty: it removes the mark.
+func (e *Export) MarkMoved(ctx context.Context, to string) error { return e.log.MarkMoved(ctx, to) }

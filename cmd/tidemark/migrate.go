@@ -481,6 +481,7 @@ func (m *migration) preflightFromEtcd(ctx context.Context, e *etcdstore.Export, 
 
 // importFrom makes the data directory.
 func (m *migration) importFrom(ctx context.Context, d *migrate.Directory, at store.Revision) (report *migrate.Report, err error) {
+	marked := false
 	plain, copied, failed := d.Objects(ctx)
 	sealed, failedSeal := m.set.Seal(plain)
 	i := datadir.Import{
@@ -498,13 +499,20 @@ func (m *migration) importFrom(ctx context.Context, d *migrate.Directory, at sto
 			if report, err = d.Verify(ctx, encryption.Wrap(log, encryption.NewActive(m.set))); err != nil {
 				return err
 			}
+			m.steps.end(nil)
+			if err := d.Export.MarkMoved(ctx, "the data directory "+m.dir.Path); err != nil {
+				return fmt.Errorf("the mark that the objects were moved, which keeps servers from writing to etcd: %w", err)
+			}
+			marked = true
 			return d.Unchanged(ctx)
 		},
 	}
 	if m.live {
 		i.Amendments = m.amendments(ctx, d)
 	}
-	_, err = m.dir.Import(ctx, i)
+	if _, err = m.dir.Import(ctx, i); err != nil && marked {
+		err = errors.Join(err, d.Export.MarkMoved(context.WithoutCancel(ctx), ""))
+	}
 	return report, err
 }
 

@@ -402,6 +402,10 @@ func (m *migrated) back(c *cluster, client *clientv3.Client, before map[string]s
 	m.t.Log(out)
 	m.tidemark(0, "check", m.path("data2"))
 	m.tidemark(0, "migrate", from, to, config, "--verify")
+	again := &tidemark.Server{Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}}
+	if err := again.Start(m.t.Context()); err == nil || !strings.Contains(err.Error(), "were moved to the data directory "+m.path("data2")) {
+		m.t.Errorf("a server starts on the etcd that was left: %v", err)
+	}
 	if out := m.tidemark(1, "migrate", from, to, config); !strings.Contains(out, "not empty") {
 		m.t.Errorf("a target that is not empty: %s", out)
 	}

@@ -433,12 +433,12 @@ func (l *Log) readCopy(ctx context.Context, f *os.File, load func(string, *store
 // loadFences takes the revisions of the fences, which the copy lacks.
 func (l *Log) loadFences(ctx context.Context) error {
 	prefix := l.fencePrefix()
-	answer, err := l.read(ctx, &pb.RangeRequest{Key: []byte(prefix), RangeEnd: []byte(rangeEnd(prefix)), KeysOnly: true}, quick)
+	answer, err := l.read(ctx, &pb.RangeRequest{Key: []byte(prefix), RangeEnd: []byte(rangeEnd(prefix))}, quick)
 	if err != nil {
 		return err
 	}
 	for _, kv := range answer.Kvs {
-		l.fences.loaded(l, string(kv.Key), kv.ModRevision)
+		l.loadFence(kv)
 	}
 	return nil
 }

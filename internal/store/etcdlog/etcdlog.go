@@ -98,6 +98,7 @@ type Log struct {
 
 	seen     seen
 	fences   fences
+	movedTo  atomic.Pointer[string] // where the objects were moved to; nil: they were not
 	pending  pending
 	outdated outdated
 	leaser   leaser

@@ -10,6 +10,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // # Repeating a transaction
@@ -44,14 +46,65 @@ func (l *Log) fencePrefix() string { return l.guardPrefix() + ".fences/" }
 
 func (l *Log) fenceKey(i int) string { return fmt.Sprintf("%s%d", l.fencePrefix(), i) }
 
-// loaded takes the revision of a fence from a key that was read.
-func (f *fences) loaded(l *Log, etcdKey string, revision int64) {
+// loadFence takes the revision of a fence from a key that was read, and its mark.
+func (l *Log) loadFence(kv *mvccpb.KeyValue) {
 	var i int
-	if rest, ok := strings.CutPrefix(etcdKey, l.fencePrefix()); ok {
+	if rest, ok := strings.CutPrefix(string(kv.Key), l.fencePrefix()); ok {
 		if _, err := fmt.Sscanf(rest, "%d", &i); err == nil && i >= 0 && i < mostFences {
-			raise(&f[i], revision)
+			l.readMark(kv.Value)
+			raise(&l.fences[i], kv.ModRevision)
 		}
 	}
+}
+
+// # Moved objects
+//
+// A migration that has copied all objects marks them as moved: it writes a value to all fences. So each transaction of each
+// server is refused from then on, also of one that was suspended and knows nothing of it. A server that reads the value ends,
+// and none starts.
+
+// movedMark begins the value of a fence if the objects were moved. Where to follows.
+const movedMark = "moved to "
+
+// movedError is the error of a log whose objects were moved. It is a store.ErrReset.
+type movedError struct{ to, prefix, fences string }
+
+func (e *movedError) Error() string {
+	return fmt.Sprintf("the objects below %s in etcd were moved to %s: start the server there. To go back to etcd, without what was written there since, remove the mark: etcdctl del --prefix %s", e.prefix, e.to, e.fences)
+}
+
+func (e *movedError) Unwrap() error { return store.ErrReset }
+
+// readMark records that the objects were moved, if the value of a fence says so.
+func (l *Log) readMark(value []byte) {
+	if to, ok := strings.CutPrefix(string(value), movedMark); ok {
+		l.movedTo.Store(&to)
+	}
+}
+
+// moved returns an error if the objects were moved.
+func (l *Log) moved() error {
+	if to := l.movedTo.Load(); to != nil {
+		return &movedError{*to, l.o.Prefix, l.fencePrefix()}
+	}
+	return nil
+}
+
+// MarkMoved marks the objects as moved, in one transaction. Empty: it removes the mark.
+func (l *Log) MarkMoved(ctx context.Context, to string) error {
+	var mark []byte
+	if to != "" {
+		mark = []byte(movedMark + to)
+	}
+	txn := new(pb.TxnRequest)
+	for i := range mostFences {
+		txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(l.fenceKey(i)), Value: mark}}})
+	}
+	_, err := try(ctx, quick.all, func(ctx context.Context) (*pb.TxnResponse, error) { return l.kv.Txn(withLeader(ctx), txn) })
+	if err != nil && ctx.Err() == nil {
+		err = unavailable(err, 0)
+	}
+	return err
 }
 
 // raiseFence returns when no transaction that compared the fence with a revision, or with an earlier
@@ -59,6 +112,9 @@ func (f *fences) loaded(l *Log, etcdKey string, revision int64) {
 func (l *Log) raiseFence(ctx context.Context, limit time.Duration, i int, was int64) error {
 	if l.fences[i].Load() > was {
 		return nil // since that try, and by another one
+	}
+	if err := l.moved(); err != nil { // the mark must stay
+		return err
 	}
 	key := []byte(l.fenceKey(i))
 	before := l.seen.now()
@@ -79,18 +135,19 @@ func (l *Log) raiseFence(ctx context.Context, limit time.Duration, i int, was in
 		raise(&l.fences[i], answer.Header.Revision)
 		return nil
 	}
-	l.fences.learn(i, was, answer.Responses[0].GetResponseRange().Kvs)
+	l.learnFence(i, was, answer.Responses[0].GetResponseRange().Kvs)
 	return nil
 }
 
-// learn takes the revision of a fence from a transaction that was refused because it is not what was
+// learnFence takes the revision of a fence, and its mark, from a transaction that was refused because it is not what was
 // expected.
-func (f *fences) learn(i int, was int64, kvs []*mvccpb.KeyValue) {
+func (l *Log) learnFence(i int, was int64, kvs []*mvccpb.KeyValue) {
 	if len(kvs) == 0 { // an operator has deleted it
-		f[i].CompareAndSwap(was, 0)
+		l.fences[i].CompareAndSwap(was, 0)
 		return
 	}
-	raise(&f[i], kvs[0].ModRevision)
+	l.readMark(kvs[0].Value)
+	raise(&l.fences[i], kvs[0].ModRevision)
 }
 
 func compare(key []byte, result pb.Compare_CompareResult, revision int64) *pb.Compare {

@@ -181,6 +181,9 @@ func (f *follower) follow(ctx context.Context, yield func(store.Batch, error) bo
 		if err != nil {
 			return err
 		}
+		if err := f.l.moved(); err != nil { // no client may see the revision of the mark: the next server uses it again
+			return err
+		}
 		if b != nil && !yield(*b, nil) {
 			return errStopped
 		}
@@ -328,7 +331,7 @@ func (l *Log) followed(ctx context.Context, e *mvccpb.Event, made *store.Entry) 
 	etcdKey := string(e.Kv.Key)
 	collection, key, ok := l.place(etcdKey)
 	if !ok {
-		l.fences.loaded(l, etcdKey, e.Kv.ModRevision)
+		l.loadFence(e.Kv)
 		return nil
 	}
 	*made = store.Entry{Collection: collection, Key: key, Revision: store.Revision(e.Kv.ModRevision)}

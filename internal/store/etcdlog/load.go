@@ -24,6 +24,15 @@ const (
 // resource, in parallel, and decodes on all processors. An *ExpiredError means that a compaction
 // overtook it; the caller may begin again.
 func (l *Log) Load(ctx context.Context, load func(collection string, o *store.Object) error) (store.Bounds, error) {
+	b, err := l.loadAll(ctx, load)
+	if err == nil {
+		err = l.moved()
+	}
+	return b, err
+}
+
+// loadAll is Load, whether the objects were moved or not.
+func (l *Log) loadAll(ctx context.Context, load func(collection string, o *store.Object) error) (store.Bounds, error) {
 	head, err := l.head(ctx, quick)
 	if err != nil && !l.reach.ever.Load() {
 		return store.Bounds{}, fmt.Errorf("%w (%s)%s", err, l.servers(), l.hint(err))
@@ -116,7 +125,7 @@ func (l *Log) loadChunk(ctx context.Context, kvs []*mvccpb.KeyValue, load func(s
 		etcdKey := string(kv.Key)
 		collection, key, ok := l.place(etcdKey)
 		if !ok {
-			l.fences.loaded(l, etcdKey, kv.ModRevision)
+			l.loadFence(kv)
 			continue
 		}
 		o, err := l.decodeNewest(ctx, versionOf(collection, key, kv))

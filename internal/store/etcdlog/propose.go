@@ -124,6 +124,9 @@ func (p *proposal) once(ctx context.Context) (d store.Decision, done bool, err e
 			return d, done, err
 		}
 	}
+	if err := p.l.moved(); err != nil {
+		return d, false, err
+	}
 	p.fenced.TargetUnion = &pb.Compare_ModRevision{ModRevision: p.l.fences[p.fence].Load()}
 	before := p.l.seen.now()
 	var to peer.Peer
@@ -137,9 +140,9 @@ func (p *proposal) once(ctx context.Context) (d store.Decision, done bool, err e
 		return d, false, uncertain(err)
 	}
 	d = store.Decision{Made: answer.Succeeded, Revision: store.Revision(answer.Header.Revision)}
-	if !d.Made && p.moved(answer) {
+	if !d.Made && p.fenceMoved(answer) {
 		p.last = nil
-		return d, false, nil
+		return d, false, p.l.moved()
 	}
 	return d, true, nil
 }
@@ -176,8 +179,8 @@ func (p *proposal) outcome(ctx context.Context) (store.Decision, error) {
 	return store.Decision{Made: made, Revision: at}, err
 }
 
-// moved reports whether the fence is not where the try expected it. The answer is a refusal.
-func (p *proposal) moved(answer *pb.TxnResponse) bool {
+// fenceMoved reports whether the fence is not where the try expected it. The answer is a refusal.
+func (p *proposal) fenceMoved(answer *pb.TxnResponse) bool {
 	kvs := answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs
 	was, is := p.fenced.GetModRevision(), int64(0)
 	if len(kvs) > 0 {
@@ -186,7 +189,7 @@ func (p *proposal) moved(answer *pb.TxnResponse) bool {
 	if is == was {
 		return false
 	}
-	p.l.fences.learn(p.fence, was, kvs)
+	p.l.learnFence(p.fence, was, kvs)
 	return true
 }
 
