@@ -2,7 +2,10 @@ package crd
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"reflect"
+	"unicode/utf8"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
@@ -37,7 +40,7 @@ func (c *compiled) checkSchema(ctx context.Context, path *field.Path, v any, s *
 	if s == nil {
 		return nil
 	}
-	return apivalidation.ValidateCustomResource(path, v, once{&checked{ctx: ctx, c: c, schema: s, formats: strfmt.Default, was: was}})
+	return apivalidation.ValidateCustomResource(path, v, once{&checked{ctx: ctx, c: c, schema: s, formats: strfmt.Default, was: was, work: newPatternWork(ctx)}})
 }
 
 // once is a check as the library's interface has it.
@@ -59,6 +62,7 @@ type checked struct {
 	was     *common.CorrelatedObject // nil: the value is new
 	in      *checked                 // nil: it is the whole
 	errors  int                      // of its members
+	work    *patternWork             // of the whole
 }
 
 var errEnded = openapierrors.New(500, "the validation ended early")
@@ -80,9 +84,14 @@ func (n *checked) Validate(v any) *validate.Result {
 	s := n.lean(v)
 	result := new(validate.Result)
 	if len(s.AllOf)+len(s.AnyOf)+len(s.OneOf) > 0 || s.Not != nil {
-		if left := resource.MaxErrors; many(v, &left) {
+		_, isText := v.(string)
+		if left := resource.MaxErrors; isText || many(v, &left) {
 			s = n.alternatives(s, v, result)
 		}
+	}
+	text, isText := v.(string)
+	if isText && s.Pattern != "" {
+		s = n.pattern(s, text, result)
 	}
 	result.Merge(validate.NewSchemaValidator(s, n.root, n.path, n.formats, n.hook).Validate(v))
 	if result.IsValid() {
@@ -100,6 +109,27 @@ func (n *checked) Validate(v any) *validate.Result {
 		}
 	}
 	return result
+}
+
+// pattern checks a string by the pattern of its schema. It returns the rest of the schema.
+func (n *checked) pattern(s *spec.Schema, text string, result *validate.Result) *spec.Schema {
+	rest := *s
+	rest.Pattern = ""
+	used := n.work.steps < 0
+	matches, err := n.c.matches(s.Pattern, text, n.work)
+	switch {
+	case errors.Is(err, errPatternWork) && used: // one error is enough
+	case n.ctx.Err() != nil:
+		result.AddErrors(errEnded)
+	case errors.Is(err, errPatternWork):
+		result.AddErrors(openapierrors.New(openapierrors.PatternFailCode, "%s: %v", n.path, err))
+	case !within(utf8.RuneCountInString(text), s.MinLength, s.MaxLength): // the library reports this alone
+	case err != nil:
+		result.AddErrors(openapierrors.FailedPattern(n.path, "body", fmt.Sprintf("%s, but pattern is invalid: %s", s.Pattern, err), text))
+	case !matches:
+		result.AddErrors(openapierrors.FailedPattern(n.path, "body", s.Pattern, text))
+	}
+	return &rest
 }
 
 // many reports whether a value has more parts than are left.
@@ -126,7 +156,7 @@ func many(v any, left *int) bool {
 // hooks. It returns the rest of the schema.
 func (n *checked) alternatives(s *spec.Schema, v any, result *validate.Result) *spec.Schema {
 	check := func(part *spec.Schema) *validate.Result {
-		return (&checked{ctx: n.ctx, c: n.c, schema: part, root: n.root, path: n.path, formats: n.formats}).Validate(v)
+		return (&checked{ctx: n.ctx, c: n.c, schema: part, root: n.root, path: n.path, formats: n.formats, work: n.work}).Validate(v)
 	}
 	count := func(parts []spec.Schema) (right int, first *validate.Result) {
 		for i := range parts {
@@ -176,7 +206,7 @@ func (n *checked) hook(o *validate.SchemaValidatorOptions) {
 }
 
 func (n *checked) member(s *spec.Schema, root any, path string, formats strfmt.Registry, was *common.CorrelatedObject) validate.ValueValidator {
-	return &checked{ctx: n.ctx, c: n.c, schema: s, root: root, path: path, formats: formats, was: was, in: n}
+	return &checked{ctx: n.ctx, c: n.c, schema: s, root: root, path: path, formats: formats, was: was, in: n, work: n.work}
 }
 
 // lean is the schema of a value without the enum that the value is in, and without most of

@@ -3,7 +3,6 @@ package crd
 import (
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"unicode/utf8"
 
@@ -16,6 +15,16 @@ import (
 // returns false, and the library validates the value and finds the errors. The schema is
 // passed by value, because taking the address of a map's value would allocate a copy.
 func (c *compiled) fits(s structuralschema.Structural, v any) bool {
+	return (&fitting{c, patternWork{uncounted: maxUncounted}}).fits(s, v)
+}
+
+// fitting is one call of compiled.fits.
+type fitting struct {
+	*compiled
+	work patternWork
+}
+
+func (c *fitting) fits(s structuralschema.Structural, v any) bool {
 	limits := s.ValueValidation
 	if s.XIntOrString {
 		return fitsMixed(limits, v)
@@ -68,7 +77,7 @@ func within(n int, least, most *int64) bool {
 	return (least == nil || int64(n) >= *least) && (most == nil || int64(n) <= *most)
 }
 
-func (c *compiled) fitsObject(s structuralschema.Structural, limits *structuralschema.ValueValidation, v map[string]any) bool {
+func (c *fitting) fitsObject(s structuralschema.Structural, limits *structuralschema.ValueValidation, v map[string]any) bool {
 	if len(limits.Enum) > 0 || limits.Format != "" || !within(len(v), limits.MinProperties, limits.MaxProperties) {
 		return false
 	}
@@ -96,7 +105,7 @@ func (c *compiled) fitsObject(s structuralschema.Structural, limits *structurals
 	return true
 }
 
-func (c *compiled) fitsList(s structuralschema.Structural, limits *structuralschema.ValueValidation, v []any) bool {
+func (c *fitting) fitsList(s structuralschema.Structural, limits *structuralschema.ValueValidation, v []any) bool {
 	if len(limits.Enum) > 0 || limits.Format != "" || !within(len(v), limits.MinItems, limits.MaxItems) {
 		return false
 	}
@@ -111,7 +120,7 @@ func (c *compiled) fitsList(s structuralschema.Structural, limits *structuralsch
 	return true
 }
 
-func (c *compiled) fitsText(limits *structuralschema.ValueValidation, v string) bool {
+func (c *fitting) fitsText(limits *structuralschema.ValueValidation, v string) bool {
 	switch n := len(limits.Enum); {
 	case n > manyValues:
 		if !c.enumOf(limits.Enum).has(v) {
@@ -126,20 +135,11 @@ func (c *compiled) fitsText(limits *structuralschema.ValueValidation, v string) 
 	if (limits.MinLength != nil || limits.MaxLength != nil) && !within(utf8.RuneCountInString(v), limits.MinLength, limits.MaxLength) {
 		return false
 	}
-	return limits.Pattern == "" || c.matches(limits.Pattern, v)
-}
-
-// matches reports whether a text matches a pattern, which is compiled once.
-func (c *compiled) matches(pattern, text string) bool {
-	made, ok := c.patterns.Load(pattern)
-	if !ok {
-		compiled, err := regexp.Compile(pattern)
-		if err != nil {
-			return false
-		}
-		made, _ = c.patterns.LoadOrStore(pattern, compiled)
+	if limits.Pattern == "" {
+		return true
 	}
-	return made.(*regexp.Regexp).MatchString(text)
+	matches, err := c.matches(limits.Pattern, v, &c.work)
+	return err == nil && matches
 }
 
 // exact is the limit below which every integer is a float64.

@@ -83,3 +83,28 @@ func TestDefaultsMultiply(t *testing.T) {
 		{"DELETE " + things + "/old", "", 200, nil},
 	})
 }
+
+// TestHostilePatterns refuses patterns that are too large, and objects that take too long to match.
+func TestHostilePatterns(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	pattern := func(p string, more string) string {
+		return definition(`"s":{"type":"string","pattern":` + p + more + `},"l":{"type":"array","items":{"type":"string","anyOf":[{"pattern":` + p + `},{"pattern":"^x"}]}}`)
+	}
+	for _, one := range [][2]string{
+		{pattern(`"(abcdefghijkl){1000}"`, ""), "must have at most 10000 instructions"},
+		{pattern(`"^((((a{1,10}){1,10}){1,10})*)*$"`, `,"default":"`+strings.Repeat("a", 1<<20)+`"`), "the patterns are too large for defaults of this size"},
+	} {
+		if code, text := post(t, c, definitions, one[0]); code != 422 || !strings.Contains(string(text), one[1]) {
+			t.Errorf("%d %.300s", code, text)
+		}
+	}
+	run(t, c, []step{
+		{"POST " + definitions, pattern(`"^((((a{1,10}){1,10}){1,10})*)*$"`, ""), 201, nil},
+		{"POST " + things, thing("a", `{"s":"aaa","l":["aaa"]}`), 201, nil},
+		{"POST " + things, thing("b", `{"s":"b"}`), 422, nil},
+	})
+	spec := `{"l":[` + strings.TrimSuffix(strings.Repeat(`"`+strings.Repeat("a", 50)+`",`, 20_000), ",") + `]}`
+	if code, text := post(t, c, things, thing("b", spec)); code != 422 || !strings.Contains(string(text), "matching the patterns of the schema takes too much work") {
+		t.Errorf("%d %.300s", code, text)
+	}
+}

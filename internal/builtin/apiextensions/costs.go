@@ -1,6 +1,8 @@
 package apiextensions
 
 import (
+	"fmt"
+
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -19,8 +21,58 @@ func checkCosts(d *Definition) field.ErrorList {
 	for i := range d.Spec.Versions {
 		path := field.NewPath("spec", "versions").Index(i)
 		errs = append(errs, checkColumns(d.Spec.Versions[i].AdditionalPrinterColumns, path.Child("additionalPrinterColumns"))...)
+		if s := d.Spec.Versions[i].Schema; s != nil && s.OpenAPIV3Schema != nil {
+			c := schemaCosts{}
+			c.add(s.OpenAPIV3Schema, path.Child("schema", "openAPIV3Schema"))
+			if len(c.errs) == 0 && c.largest*c.defaults > maxDefaultWork {
+				c.errs = append(c.errs, field.Invalid(path.Child("schema", "openAPIV3Schema"), nil, "the patterns are too large for defaults of this size"))
+			}
+			errs = append(errs, c.errs...)
+		}
 	}
 	return errs
+}
+
+// schemaCosts are what a schema costs.
+type schemaCosts struct {
+	errs     field.ErrorList
+	largest  int // size of a pattern
+	defaults int // bytes
+}
+
+func (c *schemaCosts) add(s *apiextensionsv1.JSONSchemaProps, path *field.Path) {
+	if s == nil {
+		return
+	}
+	if s.Pattern != "" {
+		size, err := PatternSize(s.Pattern)
+		c.largest = max(c.largest, size)
+		if err == nil && size > MaxPatternSize { // the library has the other errors
+			c.errs = append(c.errs, field.Invalid(path.Child("pattern"), s.Pattern, fmt.Sprintf("must have at most %d instructions when it is compiled, but has %d", MaxPatternSize, size)))
+		}
+	}
+	if s.Default != nil {
+		c.defaults += len(s.Default.Raw)
+	}
+	for name, p := range s.Properties {
+		c.add(&p, path.Child("properties").Key(name))
+	}
+	for i := range s.AllOf {
+		c.add(&s.AllOf[i], path.Child("allOf").Index(i))
+	}
+	for i := range s.AnyOf {
+		c.add(&s.AnyOf[i], path.Child("anyOf").Index(i))
+	}
+	for i := range s.OneOf {
+		c.add(&s.OneOf[i], path.Child("oneOf").Index(i))
+	}
+	c.add(s.Not, path.Child("not"))
+	if s.Items != nil {
+		c.add(s.Items.Schema, path.Child("items"))
+	}
+	if s.AdditionalProperties != nil {
+		c.add(s.AdditionalProperties.Schema, path.Child("additionalProperties"))
+	}
 }
 
 func checkColumns(columns []apiextensionsv1.CustomResourceColumnDefinition, path *field.Path) field.ErrorList {
