@@ -131,7 +131,7 @@ func fromYAML(body []byte) (data []byte, strict []string, err error) {
 		return data, nil, nil
 	}
 	complaint := err.Error()
-	if data, err = FromYAML(body); err != nil {
+	if data, err = yaml.YAMLToJSON(body); err != nil {
 		return nil, nil, err
 	}
 	return data, []string{complaint}, nil

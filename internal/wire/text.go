@@ -122,6 +122,21 @@ func FromYAML(text []byte) ([]byte, error) {
 	return yaml.YAMLToJSON(text)
 }
 
+// maxAliases limits the aliases in a YAML text: the parser takes a microsecond for each of them, and a text
+// of three bytes is one. Others are counted that only look like one, such as *this* in a block of text.
+const maxAliases = 20_000
+
+// countAliases returns the number of what looks like an alias.
+func countAliases(text []byte) int {
+	n := 0
+	for i := 1; i+1 < len(text); i++ {
+		if text[i] == '*' && text[i+1] > ' ' && text[i+1] != '*' && bytes.IndexByte([]byte(" \t\r\n,[{:-?"), text[i-1]) >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // maxAliased limits the bytes that aliases add to a YAML text: each alias expands to the whole
 // value of its anchor. It is the size of the largest body.
 const maxAliased = 3 << 20
@@ -130,6 +145,9 @@ const maxAliased = 3 << 20
 func checkAliases(text []byte) error {
 	if bytes.IndexByte(text, '*') < 0 || bytes.IndexByte(text, '&') < 0 {
 		return nil
+	}
+	if countAliases(text) > maxAliases {
+		return fmt.Errorf("it has more than %d aliases", maxAliases)
 	}
 	var v any
 	if err := goyaml.Unmarshal(text, &v); err != nil {

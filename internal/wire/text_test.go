@@ -119,3 +119,20 @@ func TestEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestManyAliases refuses aliases that are short but many, before the parser sees them.
+func TestManyAliases(t *testing.T) {
+	text := "a: [&a x," + strings.Repeat("*a,", maxAliases+1) + "]\n"
+	if _, err := FromYAML([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than 20000 aliases") {
+		t.Errorf("got %v", err)
+	}
+	if _, _, err := fromYAML([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than 20000 aliases") {
+		t.Errorf("got %v", err)
+	}
+	if n := countAliases([]byte("a: *a\n- *b\n{c: *c,*d}\n*e a**b* 2 * 3 [*f]\n")); n != 6 {
+		t.Errorf("%d aliases", n)
+	}
+	if _, err := FromYAML([]byte("a: &a x\nb: *a\nc: \"" + strings.Repeat("* * a*b ** ", 30_000) + "\"\n")); err != nil {
+		t.Error(err)
+	}
+}
