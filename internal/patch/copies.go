@@ -1,7 +1,10 @@
 package patch
 
 import (
+	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +24,7 @@ const maxCopyWork = 5 * MaxBytes
 func applyAll(document []byte, operations jsonpatch.Patch, most int) ([]byte, error) {
 	work := 0
 	for {
-		n := group(operations, len(document), most)
+		n := group(operations, document, most)
 		out, err := guarded(func() ([]byte, error) { return operations[:n].Apply(document) })
 		if err != nil {
 			return nil, &operationError{err}
@@ -40,20 +43,123 @@ func applyAll(document []byte, operations jsonpatch.Patch, most int) ([]byte, er
 }
 
 // group returns how many operations can be applied before the document's size has to be
-// checked again: at least one, if there is one.
-func group(operations jsonpatch.Patch, size, most int) int {
-	copied := 0
+// checked again: at least one, if there is one. A copy of a value that no earlier operation of
+// the group has touched has the size that the value has in the document; of another one, at most
+// the whole document is copied.
+func group(operations jsonpatch.Patch, document []byte, most int) int {
+	size, copied := len(document), 0
+	var t changedPaths
+	values := sizes{document: document}
 	for i, o := range operations {
 		if value := o["value"]; value != nil {
 			size += len(*value)
 		}
-		if o.Kind() != "copy" {
-			continue
+		path, _ := o.Path()
+		if o.Kind() == "move" {
+			from, _ := o.From()
+			t.add(segments(from))
 		}
-		if copied > 0 && copied+size > most {
-			return i
+		if o.Kind() == "copy" {
+			n, known := 0, false
+			if text, err := o.From(); err == nil {
+				if from := segments(text); !t.has(from) {
+					n, known = values.at(from)
+				}
+			}
+			if !known {
+				n = size
+			}
+			if copied > 0 && copied+n > most {
+				return i
+			}
+			copied, size = copied+n, size+n
 		}
-		copied, size = copied+size, 2*size // at most the whole document is copied
+		t.add(segments(path))
 	}
 	return len(operations)
+}
+
+// maxSegments is the depth down to which paths of a group are compared.
+const maxSegments = 16
+
+// segments returns the decoded segments of a JSON pointer.
+func segments(pointer string) []string {
+	all := strings.Split(pointer, "/")[1:]
+	for i, s := range all {
+		all[i] = strings.ReplaceAll(strings.ReplaceAll(s, "~1", "/"), "~0", "~")
+	}
+	return all
+}
+
+// key returns the first segments as a key.
+func key(segments []string) string {
+	var b strings.Builder
+	for _, s := range segments {
+		fmt.Fprintf(&b, "%d:%s/", len(s), s)
+	}
+	return b.String()
+}
+
+// changedPaths are the paths that the operations of a group have touched.
+type changedPaths struct {
+	paths, above map[string]bool
+}
+
+func (t *changedPaths) add(path []string) {
+	if t.paths == nil {
+		t.paths, t.above = map[string]bool{}, map[string]bool{}
+	}
+	path = path[:min(len(path), maxSegments)]
+	if n := len(path); n > 0 {
+		if _, err := strconv.Atoi(path[n-1]); err == nil || path[n-1] == "-" {
+			path = path[:n-1] // the other items of a list move, too
+		}
+	}
+	t.paths[key(path)] = true
+	for i := range path {
+		t.above[key(path[:i])] = true
+	}
+}
+
+// has reports whether the value at a path may have been touched.
+func (t *changedPaths) has(path []string) bool {
+	if len(path) > maxSegments || t.above[key(path)] {
+		return true
+	}
+	for i := range len(path) + 1 {
+		if t.paths[key(path[:i])] {
+			return true
+		}
+	}
+	return false
+}
+
+// sizes are the sizes of values in a document.
+type sizes struct {
+	document []byte
+	members  map[string]map[string]json.RawMessage // of objects, by the key of their paths
+}
+
+// at returns the size of the value at a path, or of the list that it is in; false: it is unknown.
+func (s *sizes) at(path []string) (int, bool) {
+	if s.members == nil {
+		s.members = map[string]map[string]json.RawMessage{}
+	}
+	value := json.RawMessage(s.document)
+	for i, name := range path {
+		k := key(path[:i])
+		members, known := s.members[k]
+		if !known {
+			if json.Unmarshal(value, &members) != nil { // a list, perhaps
+				return len(value), true
+			}
+			s.members[k] = members
+		}
+		inner, ok := members[name]
+		if !ok {
+			return 0, false
+		}
+		value = inner
+	}
+	return len(value), true
 }

@@ -37,7 +37,7 @@ func TestCopiesAlone(t *testing.T) {
 	for i := range n {
 		often = append(often, fmt.Sprintf(`{"op":"copy","from":"/a","path":"/c%d"}`, i))
 	}
-	if _, err := JSON([]byte(large), []byte("["+strings.Join(often, ",")+"]")); !apierrors.IsRequestEntityTooLargeError(err) {
+	if _, err := JSON([]byte(large), []byte("["+strings.Join(often, ",")+"]")); err != nil {
 		t.Errorf("%d copies in 2 MiB: %v", n, err)
 	}
 	if p, err := JSON([]byte(`{"a":1}`), []byte("["+strings.Join(often, ",")+"]")); err != nil || !strings.Contains(string(p.Document), fmt.Sprintf(`"c%d":1`, n-1)) {
