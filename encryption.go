@@ -10,6 +10,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
+// standIns is for which values that cannot be decrypted a start on a data directory gives stand-ins.
+func (s *Server) standIns() encryption.StandIns {
+	if s.enabled(unsafeDeletionGate) {
+		return encryption.AllStandIns
+	}
+	return encryption.SomeStandIns
+}
+
 // Encryption encrypts objects at rest. docs/how-to/encrypt-secrets.md shows how.
 type Encryption struct {
 	// ProviderConfigFile is an EncryptionConfiguration of apiserver.config.k8s.io/v1, as

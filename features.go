@@ -11,7 +11,7 @@ import (
 // stored as JSON.
 const cborGate = "CBORServingAndStorage"
 
-// unsafeDeletionGate is kube-apiserver's name. It affects objects in etcd alone.
+// unsafeDeletionGate is kube-apiserver's name. It also has a server start on a data directory whatever cannot be decrypted.
 const unsafeDeletionGate = "AllowUnsafeMalformedObjectDeletion"
 
 // featureGates are the known gates with their defaults.

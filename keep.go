@@ -336,6 +336,7 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 		s.note(warning, message, append(pairs, "fork", k.name)...)
 	}
 	sealed, bytes := encryption.Wrap(log, encryption.NewActive(set)), cmp.Or(s.Forks.MaxBytes, DefaultForkBytes)
+	sealed.StandIns = s.standIns()
 	w.store, err = store.Open(ctx, store.Options{
 		Log: sealed, Sealing: sealed, Retention: s.History.Retention, MaxMemory: bytes / 2, MaxDisk: r.forks.diskShare(s.History.MaxDiskBytes), Packed: packed,
 		Now: s.now, Note: note, Account: account, OnFatal: w.broken, Base: w.fork.base, OnDivergence: func() { <-ready; w.diverged() },

@@ -274,6 +274,7 @@ func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error
 	}
 	r.sealed = encryption.NewActive(set)
 	sealed := encryption.Wrap(log, r.sealed)
+	sealed.StandIns = s.standIns()
 	o := store.Options{
 		Log:       sealed,
 		Sealing:   sealed,
@@ -289,6 +290,9 @@ func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error
 		o.Retention, o.MaxDisk = math.MaxInt64, math.MaxInt64
 	}
 	objects, err := store.Open(ctx, o)
+	if unread := sealed.Unread(); err == nil && unread != nil {
+		s.note(true, "requests for some objects fail", "err", unread)
+	}
 	if err == nil && s.At != 0 {
 		return s.stateAt(ctx, objects)
 	}

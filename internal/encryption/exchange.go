@@ -16,7 +16,7 @@ import (
 //	1  without a lock: all objects at a revision R
 //	2  with Append waiting: the changes after R, written meanwhile with the old Set; take over
 //
-// History is not looked at. What the new Set cannot open there fails when it is read.
+// History is not looked at, and neither are values that could not be read when the server started. What the new Set cannot open there fails when it is read.
 
 // exchange makes a Set that in effect. If the Set cannot open what is stored, it returns an
 // *UnreadableError and changes nothing.
@@ -35,7 +35,7 @@ func (l *Log) exchange(ctx context.Context, s *Set) error {
 		if err != nil {
 			return err
 		}
-		if _, err := l.open(ctx, s, e.Collection, e.Object); err != nil {
+		if _, err := l.open(ctx, s, e.Collection, e.Object); err != nil && l.standIn(e.Collection, e.Object, err) == nil {
 			bad.add(err)
 		}
 	}
@@ -60,7 +60,7 @@ func (l *Log) check(ctx context.Context, s *Set, at store.Revision) error {
 				failed = fmt.Errorf("reading what is stored: %w", err)
 				return false
 			}
-			if _, err := l.open(ctx, s, collection, o); err != nil {
+			if _, err := l.open(ctx, s, collection, o); err != nil && l.standIn(collection, o, err) == nil {
 				bad.add(err)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,8 @@ import (
 type Log struct {
 	store.Log
 	*Active
+	// StandIns is for which values that cannot be decrypted Replay gives stand-ins. It is set before.
+	StandIns StandIns
 
 	// mu orders Append and the change to another Set.
 	mu sync.Mutex
@@ -25,6 +28,10 @@ type Log struct {
 	head store.Revision // of the last Append that succeeded; guarded by mu
 	// collections has the names of all that may have objects.
 	collections sync.Map
+	// standIns has the revisions of the values that could not be decrypted by Replay, by their places.
+	standIns sync.Map
+	// unread is the error about them, if Replay has succeeded.
+	unread error
 }
 
 var (
@@ -129,7 +136,7 @@ func (l *Log) Append(ctx context.Context, group []store.Entry, mark *store.Mark)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.set.Load()
-	if len(s.rules) == 0 {
+	if len(s.rules) == 0 && !slices.ContainsFunc(group, func(e store.Entry) bool { return e.Before.Unreadable() != "" }) {
 		return l.Log.Append(ctx, group, mark)
 	}
 	clear(l.made)
@@ -141,6 +148,8 @@ func (l *Log) Append(ctx context.Context, group []store.Entry, mark *store.Mark)
 			if err := l.replace(r, &stored[i]); err != nil {
 				return err
 			}
+		} else if err := l.stored(&stored[i]); err != nil {
+			return err
 		}
 	}
 	err := l.Log.Append(ctx, stored, mark)
@@ -188,27 +197,44 @@ func (l *Log) replace(r *rule, e *store.Entry) error {
 	return nil
 }
 
-// Replay implements store.Log. If values cannot be decrypted, it returns an *UnreadableError.
+// Replay implements store.Log. If values cannot be decrypted, they have stand-ins or it returns an *UnreadableError; see
+// StandIns.
 func (l *Log) Replay(ctx context.Context, load func(collection string, o *store.Object) error) (store.Bounds, error) {
 	s := l.set.Load()
-	var bad unreadable
+	var found replayed
 	b, err := l.Log.Replay(ctx, func(collection string, o *store.Object) error {
 		l.note(collection)
 		plain, err := l.open(ctx, s, collection, o)
-		if err != nil {
-			bad.add(err)
+		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if err != nil {
+			found.failed(o, s.rule(collection), err)
+			if l.StandIns == NoStandIns {
+				return nil
+			}
+			l.standIns.Store(place{strings.Clone(collection), strings.Clone(o.Key)}, o.Modified)
+			return load(collection, l.standIn(collection, o, err))
+		}
+		if plain != o {
+			found.opened(o)
 		}
 		return load(collection, plain)
 	})
-	if err == nil {
-		err = bad.err(s)
+	if err == nil && (l.StandIns == NoStandIns || l.StandIns == SomeStandIns && found.lacksKey()) {
+		err = found.bad.err(s)
+	} else if err == nil {
+		l.unread = found.bad.err(s)
 	}
 	l.mu.Lock()
 	l.head = b.Head
 	l.mu.Unlock()
 	return b, err
 }
+
+// Unread returns an *UnreadableError about the values that have stand-ins, nil if there are none. It is for use after
+// Replay.
+func (l *Log) Unread() error { return l.unread }
 
 // Changes implements store.Log. A change that cannot be decrypted ends it with an *OpenError.
 func (l *Log) Changes(ctx context.Context, collection string, after, upTo store.Revision) iter.Seq2[store.Entry, error] {
@@ -243,6 +269,11 @@ func (l *Log) openNow(ctx context.Context, collection string, o *store.Object) (
 		plain, err := l.open(ctx, s, collection, o)
 		if errors.Is(err, errClosed) && s != l.set.Load() {
 			continue
+		}
+		if err != nil && ctx.Err() == nil {
+			if o := l.standIn(collection, o, err); o != nil {
+				return o, nil
+			}
 		}
 		return plain, err
 	}

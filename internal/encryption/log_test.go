@@ -59,6 +59,7 @@ func mustOpen(t testing.TB, o pebblelog.Options) *pebblelog.Log {
 // openStore opens a store over a wrapped log; the caller closes it.
 func openStore(t testing.TB, log store.Log, s *Set) (*store.Store, error) {
 	l := Wrap(log, NewActive(s))
+	l.StandIns = SomeStandIns
 	return store.Open(t.Context(), store.Options{Log: l, Sealing: l, OnFatal: func(err error) { t.Errorf("the log failed: %v", err) }})
 }
 

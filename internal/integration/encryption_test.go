@@ -31,6 +31,7 @@ import (
 type encrypted struct {
 	dir, config string
 	inProcess   bool
+	gates       map[string]bool
 	server      *tidemark.Server
 	secrets     typedcorev1.SecretInterface
 	client      *kubernetes.Clientset
@@ -42,7 +43,7 @@ func (e *encrypted) start(t *testing.T, reload bool, providers ...string) error 
 	if e.dir == "" {
 		e.dir, e.config = filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "encryption.yaml")
 	}
-	e.server = &tidemark.Server{InProcess: e.inProcess, Storage: &datadir.Dir{Path: e.dir}}
+	e.server = &tidemark.Server{InProcess: e.inProcess, Storage: &datadir.Dir{Path: e.dir}, FeatureGates: e.gates}
 	if len(providers) > 0 {
 		e.write(t, providers...)
 		e.server.Encryption = tidemark.Encryption{ProviderConfigFile: e.config, AutomaticReload: reload}
@@ -309,5 +310,69 @@ func TestKMSPlugin(t *testing.T) {
 	}
 	if _, err := e.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUnreadableSecret: a server starts with a Secret that cannot be decrypted, serves the others, and lets clients delete
+// it if the feature is enabled.
+func TestUnreadableSecret(t *testing.T) {
+	unsafe := map[string]bool{"AllowUnsafeMalformedObjectDeletion": true}
+	for name, row := range map[string]struct {
+		before, after string
+		gates         map[string]bool // of the first start that cannot read it
+	}{
+		"a lost key of a KMS plugin":   {"", "", nil},
+		"a key that is not configured": {provider("aescbc", "a"), provider("aescbc", "b"), unsafe},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := kmstest.Start(t, "one")
+			if row.before == "" {
+				row.before = fmt.Sprintf("kms: {apiVersion: v2, name: p, endpoint: '%s', timeout: 1m}", p.Endpoint())
+				row.after = row.before
+			}
+			e := encrypted{inProcess: true}
+			make := func(name string) {
+				t.Helper()
+				if _, err := e.secrets.Create(t.Context(), secret(name, "x"), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			again := func(gates map[string]bool, provider string) {
+				t.Helper()
+				e.server.Close()
+				e.gates = gates
+				e.mustStart(t, false, provider)
+			}
+			e.mustStart(t, false, row.before)
+			make("lost")
+			p.Set("two", "ok")
+			p.Lose("one")
+			again(row.gates, row.after)
+			make("good")
+			_, err := e.secrets.Get(t.Context(), "lost", metav1.GetOptions{})
+			if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), `unable to transform key "/registry/secrets/default/lost"`) {
+				t.Errorf("GET of the Secret: %v", err)
+			}
+			if _, err := e.secrets.Get(t.Context(), "good", metav1.GetOptions{}); err != nil {
+				t.Errorf("GET of another one: %v", err)
+			}
+			if _, err := e.secrets.List(t.Context(), metav1.ListOptions{}); !apierrors.IsInternalError(err) {
+				t.Errorf("LIST: %v", err)
+			}
+			if err := e.secrets.Delete(t.Context(), "lost", metav1.DeleteOptions{}); !apierrors.IsInternalError(err) {
+				t.Errorf("DELETE without the option: %v", err)
+			}
+			again(unsafe, row.after)
+			yes := true
+			if err := e.secrets.Delete(t.Context(), "lost", metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &yes}); err != nil {
+				t.Errorf("DELETE with the option: %v", err)
+			}
+			for range 2 {
+				if all, err := e.secrets.List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) != 1 || all.Items[0].Name != "good" {
+					t.Errorf("LIST after the deletion: %v, %v", all, err)
+				}
+				again(nil, row.after)
+			}
+		})
 	}
 }

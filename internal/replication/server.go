@@ -224,6 +224,10 @@ func (s *Server) ServeChanges(w http.ResponseWriter, r *http.Request) {
 		fail(w, apierrors.NewBadRequest("after is the revision that the changes follow: want a number"))
 		return
 	}
+	if s.store.HasUnreadable() {
+		fail(w, apierrors.NewServiceUnavailable("the server has objects that it cannot read, so it cannot be followed until they are deleted and it has started again"))
+		return
+	}
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()

@@ -36,6 +36,7 @@ func (s *Store) Fork(state *State, o Options) (*Store, error) {
 	}
 	o.setDefaults()
 	f := &Store{base: state.revision}
+	f.unreadable.Store(s.unreadable.Load())
 	f.names.Store(&map[string]*collection{})
 	own := &State{revision: state.revision, indexes: state.indexes, roots: state.roots, time: state.time, bytes: state.copied}
 	f.committer.start(own, token+1)
