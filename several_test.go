@@ -141,7 +141,9 @@ func TestOneLeader(t *testing.T) {
 		if len(first) != 1 {
 			t.Fatalf("%d servers lead", len(first))
 		}
-		var lease struct{ Spec struct{ HolderIdentity string } }
+		var lease struct {
+			Spec struct{ HolderIdentity string }
+		}
 		if err := json.Unmarshal([]byte(want(t, all[0], 200, "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/tidemark", "")), &lease); err != nil || lease.Spec.HolderIdentity == "" {
 			t.Fatalf("the Lease of the leader: %+v, %v", lease, err)
 		}
@@ -189,7 +191,9 @@ func TestLeaderCut(t *testing.T) {
 		if len(first) != 1 {
 			t.Fatalf("%d servers lead", len(first))
 		}
-		var lease struct{ Spec struct{ HolderIdentity string } }
+		var lease struct {
+			Spec struct{ HolderIdentity string }
+		}
 		if err := json.Unmarshal([]byte(want(t, all[0], 200, "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/tidemark", "")), &lease); err != nil || lease.Spec.HolderIdentity == "" {
 			t.Fatalf("the Lease of the leader: %+v, %v", lease, err)
 		}
