@@ -13,6 +13,7 @@
 //	controllers_test.go            controllers on and off, as health checks and metrics show them
 //	conversion_test.go             conversion webhooks of custom resources: caching, batches, stalls
 //	conversion_address_test.go     addresses that a webhook may not have, its answers in errors
+//	costs_test.go                  definitions whose columns, defaults and patterns cost more than their length
 //	credentials_test.go            bootstrap tokens, limits and audiences of tokens of service accounts, the token webhook
 //	crd_test.go                    definitions of custom resources: served at once, changed, removed
 //	crd_documents_test.go          OpenAPI and status of definitions, also while they are removed
@@ -36,8 +37,10 @@
 //	odd_writes_test.go             random writes of odd names, values and encodings
 //	policies_test.go               validating policies, their bindings and params in effect at once
 //	policies_bench_test.go         Pods under validating policies, beside Pods without
+//	quantities_test.go             quantities with large exponents: in bodies, in rules, in stored objects
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation
 //	rbac_more_test.go              bootstrap roles, what users cannot see, informers with few rights
+//	recursion_test.go              the deepest inputs with a small stack
 //	rights_test.go                 what authors of policies and writers of claims need beyond the right to write
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
 //	reviews_test.go                tokens of service accounts, access reviews, the issuer's documents
