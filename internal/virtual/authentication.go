@@ -2,12 +2,14 @@ package virtual
 
 import (
 	"context"
+	"errors"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
@@ -29,6 +31,9 @@ func (c *Config) tokenReview(ctx context.Context, call *registry.VirtualRequest)
 	review.Status = authenticationv1.TokenReviewStatus{}
 	review.ManagedFields = nil
 	u, audiences, err := c.Review(ctx, review.Spec.Token, review.Spec.Audiences)
+	if u == nil && errors.Is(err, authn.ErrBusy) {
+		return nil, apierrors.NewTooManyRequests(authn.ErrBusy.Error(), 1)
+	}
 	if err != nil {
 		review.Status.Error = err.Error()
 		return review, nil

@@ -3,6 +3,7 @@ package virtual
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -28,8 +29,7 @@ func (c *Config) subjectAccessReview(ctx context.Context, call *registry.Virtual
 	if err := invalidReview(errs); err != nil {
 		return nil, err
 	}
-	review.Status = c.decide(ctx, subject(&review.Spec), access{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes})
-	return review, nil
+	return review, c.decide(ctx, subject(&review.Spec), access{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes}, &review.Status)
 }
 
 // localSubjectAccessReview is subjectAccessReview for callers with access to one namespace.
@@ -47,8 +47,7 @@ func (c *Config) localSubjectAccessReview(ctx context.Context, call *registry.Vi
 	if err := invalidReview(errs); err != nil {
 		return nil, err
 	}
-	review.Status = c.decide(ctx, subject(spec), access{spec.ResourceAttributes, nil})
-	return review, nil
+	return review, c.decide(ctx, subject(spec), access{spec.ResourceAttributes, nil}, &review.Status)
 }
 
 // selfSubjectAccessReview reports whether the caller is allowed to do something.
@@ -60,8 +59,7 @@ func (c *Config) selfSubjectAccessReview(ctx context.Context, call *registry.Vir
 	if err := invalidReview(errs); err != nil {
 		return nil, err
 	}
-	review.Status = c.decide(ctx, call.By, what)
-	return review, nil
+	return review, c.decide(ctx, call.By, what, &review.Status)
 }
 
 // selfSubjectRulesReview returns what the caller is allowed to do in a namespace.
@@ -93,8 +91,9 @@ type access struct {
 	path     *authorizationv1.NonResourceAttributes
 }
 
-// decide returns the authorizer's decision.
-func (c *Config) decide(ctx context.Context, u *authn.User, what access) authorizationv1.SubjectAccessReviewStatus {
+// decide sets the authorizer's decision. An authorizer that is too busy to decide is an error, 429: whoever asks would
+// keep a denial.
+func (c *Config) decide(ctx context.Context, u *authn.User, what access, status *authorizationv1.SubjectAccessReviewStatus) error {
 	a := authz.Attributes{User: u}
 	var faults []string
 	if r := what.resource; r != nil {
@@ -105,13 +104,17 @@ func (c *Config) decide(ctx context.Context, u *authn.User, what access) authori
 		a.Verb, a.Path = what.path.Verb, what.path.Path
 	}
 	decision, reason, err := c.Authz.Authorize(ctx, &a)
+	if decision != authz.Allow && errors.Is(err, authz.ErrBusy) {
+		return apierrors.NewTooManyRequests(err.Error(), 1)
+	}
 	if err != nil {
 		faults = slices.Insert(faults, 0, err.Error())
 	}
-	return authorizationv1.SubjectAccessReviewStatus{
+	*status = authorizationv1.SubjectAccessReviewStatus{
 		Allowed: decision == authz.Allow, Denied: decision == authz.Deny, Reason: reason,
 		EvaluationError: strings.Join(faults, "; "),
 	}
+	return nil
 }
 
 func subject(s *authorizationv1.SubjectAccessReviewSpec) *authn.User {
