@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,14 +17,14 @@ func TestFlights(t *testing.T) {
 		const most = 12
 		f := &Flights[int]{Most: most, Limit: time.Minute}
 		stuck := make(chan struct{}) // a call goes on until it is closed, whatever its context
-		calls, ended := 0, 0
+		var calls, ended atomic.Int64
 		ask := func(ctx context.Context, group string, key byte) chan error {
 			got := make(chan error, 1)
 			go func() {
 				_, err := f.Join(ctx, Key{key}, group, func(ctx context.Context) (int, error) {
-					calls++
+					calls.Add(1)
 					<-ctx.Done()
-					ended++
+					ended.Add(1)
 					<-stuck
 					return 0, ctx.Err()
 				})
@@ -51,18 +52,18 @@ func TestFlights(t *testing.T) {
 				t.Errorf("group %d: %d requests wait, want %d", i, got, want)
 			}
 		}
-		if calls != 11 {
-			t.Errorf("%d calls", calls)
+		if n := calls.Load(); n != 11 {
+			t.Errorf("%d calls", n)
 		}
 		shared, quit := context.WithCancel(t.Context())
 		got := ask(shared, "another group", 0)
-		if len(got) > 0 || calls != 11 {
-			t.Errorf("a request with the same key: %d calls, %d ended", calls, len(got))
+		if n := calls.Load(); len(got) > 0 || n != 11 {
+			t.Errorf("a request with the same key: %d calls, %d ended", n, len(got))
 		}
 		leave()
 		synctest.Wait()
-		if ended != 10 {
-			t.Errorf("%d calls ended with their clients, want 10: another request waits for one", ended)
+		if n := ended.Load(); n != 10 {
+			t.Errorf("%d calls ended with their clients, want 10: another request waits for one", n)
 		}
 		if n := f.Waiting(); n != 11 { // ten calls that do not end, and a request
 			t.Errorf("%d requests wait", n)
@@ -71,8 +72,8 @@ func TestFlights(t *testing.T) {
 		synctest.Wait()
 		close(stuck)
 		synctest.Wait()
-		if n := f.Waiting(); n != 0 || ended != 11 || len(f.load)+len(f.running) > 0 {
-			t.Errorf("%d requests wait after the last one, %d calls ended, %v", n, ended, f.load)
+		if n := f.Waiting(); n != 0 || ended.Load() != 11 || len(f.load)+len(f.running) > 0 {
+			t.Errorf("%d requests wait after the last one, %d calls ended, %v", n, ended.Load(), f.load)
 		}
 		_, err := f.Join(t.Context(), Key{}, "", func(context.Context) (int, error) { panic("oh") })
 		if want := "the call of the webhook panicked: oh"; err == nil || err.Error() != want {
