@@ -95,15 +95,7 @@ func paramsOf(o runtime.Object) params {
 func (c *Config) mayReadKind(ctx context.Context, a *registry.Attributes, k *admissionregistrationv1.ParamKind) error {
 	right, unclear := c.paramResource(k)
 	right.Verb, right.Name, right.Namespace = "get", "*", "*"
-	switch ok, _, err := c.allowed(ctx, a, right); {
-	case ok:
-		return nil
-	case err != nil:
-		return err
-	case unclear != "":
-		return fmt.Errorf(`%s and user %v does not have "get" permission for all groups, versions and resources`, unclear, shown(a.User))
-	}
-	return fmt.Errorf(`user %v must have "get" permission on all objects of the referenced paramKind (kind=%s, apiVersion=%s)`, shown(a.User), k.Kind, k.APIVersion)
+	return c.mayRead(ctx, a, right, unclear, fmt.Sprintf(`user %v must have "get" permission on all objects of the referenced paramKind (kind=%s, apiVersion=%s)`, shown(a.User), k.Kind, k.APIVersion))
 }
 
 // mayReadParams returns an error unless the user may read the objects of a paramRef. Without the policy, any object may be
@@ -121,6 +113,11 @@ func (c *Config) mayReadParams(ctx context.Context, a *registry.Attributes, p *p
 	if p.ref.Name == "" {
 		right.Verb = "list"
 	}
+	return c.mayRead(ctx, a, right, unclear, fmt.Sprintf("user %v does not have %q permission on the object referenced by paramRef", shown(a.User), right.Verb))
+}
+
+// mayRead returns an error unless the user has a right. Its message is refused, or says why the right is one to everything.
+func (c *Config) mayRead(ctx context.Context, a *registry.Attributes, right authz.Attributes, unclear, refused string) error {
 	switch ok, _, err := c.allowed(ctx, a, right); {
 	case ok:
 		return nil
@@ -129,7 +126,7 @@ func (c *Config) mayReadParams(ctx context.Context, a *registry.Attributes, p *p
 	case unclear != "":
 		return fmt.Errorf("%s and user %v does not have %q permission for all groups, versions and resources", unclear, shown(a.User), right.Verb)
 	}
-	return fmt.Errorf("user %v does not have %q permission on the object referenced by paramRef", shown(a.User), right.Verb)
+	return errors.New(refused)
 }
 
 // paramKindOf returns the paramKind of a binding's policy.

@@ -43,11 +43,7 @@ func (q *request) changedBytes() int {
 	if q.info.Verb != verbUpdate && q.info.Verb != verbPatch {
 		return 0
 	}
-	key := q.info.Name
-	if q.info.Namespace != "" && q.typ.Namespaced {
-		key = q.info.Namespace + "/" + key
-	}
-	o := q.h.c.Registry.Store.Any().Get(q.typ.Collection, key)
+	o := q.target().Stored(q.h.c.Registry.Store.Any())
 	if o == nil {
 		return 0
 	}

@@ -33,6 +33,9 @@ func (t Target) key() string {
 	return t.Name
 }
 
+// Stored returns the object of the target in a state, nil if there is none.
+func (t Target) Stored(s *store.State) *store.Object { return s.Get(t.Type.Collection, t.key()) }
+
 // split returns the namespace and the name of a key.
 func (t Target) split(key string) (namespace, name string) {
 	if !t.Type.Namespaced {
