@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -30,10 +29,14 @@ func Path(t testing.TB) string {
 	return path
 }
 
-// root is the directory of the root module.
+// root is the directory of the root module, relative to the directory that a test starts in. An absolute name would be part
+// of a test's inputs, so that another clone could not use its kept result; runtime.Caller knows none with -trimpath.
 var root = func() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	for dir := "."; ; dir = filepath.Join("..", dir) {
+		if _, err := os.Stat(filepath.Join(dir, "internal", "testprogram")); err == nil || len(dir) > 100 {
+			return dir
+		}
+	}
 }()
 
 // built builds the program once in a process.

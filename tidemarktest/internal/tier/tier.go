@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -26,9 +25,15 @@ func UseProgram() {
 	if os.Getenv(variable) != "" {
 		return
 	}
-	_, file, _, _ := runtime.Caller(0)
+	root := ".."
+	for len(root) < 100 {
+		if _, err := os.Stat(filepath.Join(root, "cmd", "tidemark")); err == nil {
+			break
+		}
+		root = filepath.Join("..", root)
+	}
 	c := exec.Command("go", "tool", "-n", "tidemark")
-	c.Dir = filepath.Join(filepath.Dir(file), "..", "..", "..")
+	c.Dir = root
 	if out, err := c.Output(); err == nil {
 		os.Setenv(variable, strings.TrimSpace(string(out)))
 	}
