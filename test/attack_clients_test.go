@@ -233,7 +233,7 @@ func (x *target) dial(protocol string) (*tls.Conn, error) {
 // streams opens connections, has each do something again and again until it breaks, and
 // opens it anew then, at a bounded rate.
 func (x *target) streams(ctx context.Context, connections int, do func(c *hostile)) {
-	x.connect(ctx, connections, func(c *hostile) {
+	x.open(ctx, connections, func(c *hostile) {
 		for ctx.Err() == nil && !c.failed {
 			do(c)
 			x.count(c)
@@ -244,7 +244,7 @@ func (x *target) streams(ctx context.Context, connections int, do func(c *hostil
 
 // hold opens connections, has each do something once, and keeps them.
 func (x *target) hold(ctx context.Context, connections int, do func(c *hostile)) {
-	x.connect(ctx, connections, func(c *hostile) {
+	x.open(ctx, connections, func(c *hostile) {
 		do(c)
 		x.count(c)
 		<-ctx.Done()
@@ -258,7 +258,8 @@ func (x *target) count(c *hostile) {
 	}
 }
 
-func (x *target) connect(ctx context.Context, connections int, use func(c *hostile)) {
+// open opens HTTP/2 connections and calls use for each, again and again until ctx ends.
+func (x *target) open(ctx context.Context, connections int, use func(c *hostile)) {
 	var all sync.WaitGroup
 	for range connections {
 		all.Go(func() {
