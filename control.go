@@ -176,6 +176,8 @@ func (c *controlled) AddReplica(o control.ReplicaOptions) (control.Replica, erro
 		return nil, fmt.Errorf("the replica %q %w", o.Name, control.ErrExists)
 	case errors.Is(err, ErrTooManyReplicas):
 		return nil, fmt.Errorf("%w: %w", control.ErrLimit, err)
+	case errors.Is(err, ErrNoResource):
+		return nil, fmt.Errorf("%w: %w", control.ErrInvalid, err)
 	case errors.Is(err, ErrForkClosed):
 		return nil, fmt.Errorf("the world %q: %w: %w", c.Name(), control.ErrNotFound, err)
 	}

@@ -25,6 +25,8 @@ const MaxReplicas = 16
 var (
 	// ErrReplicaExists is returned if the world has a replica with the name.
 	ErrReplicaExists = errors.New("a replica with this name exists")
+	// ErrNoResource is returned if the server does not have a resource of ReplicaOptions.Resources.
+	ErrNoResource = errors.New("the server has no resource")
 	// ErrTooManyReplicas is returned if the world has MaxReplicas replicas.
 	ErrTooManyReplicas = fmt.Errorf("the world has %d replicas, as many as it may have", MaxReplicas)
 )
@@ -39,6 +41,9 @@ type ReplicaOptions struct {
 	// At is the resource version that the replica stands at until Advance or CatchUp moves it. Lag must
 	// be zero then. Zero: the replica follows the world.
 	At uint64
+	// Resources are the resources that are behind, such as "pods" or "deployments.apps"; the others are read as in the
+	// world. Empty: all resources are behind.
+	Resources []string
 }
 
 // Replica is another address of a world, which behaves like a second API server of a cluster whose watch
@@ -76,7 +81,7 @@ type replicas struct {
 }
 
 // Replica makes a replica of the world, until its Close or that of the world. The errors are
-// ErrReplicaExists, ErrTooManyReplicas, ErrForkClosed, errors for an invalid name or an At that is not in
+// ErrReplicaExists, ErrTooManyReplicas, ErrNoResource, ErrForkClosed, errors for an invalid name or an At that is not in
 // the history of the world, and an error if both At and Lag are set.
 func (w *World) Replica(o ReplicaOptions) (*Replica, error) {
 	o.Name = cmp.Or(o.Name, "replica-"+uuid.New()[:8])
@@ -89,6 +94,11 @@ func (w *World) Replica(o ReplicaOptions) (*Replica, error) {
 			return nil, errors.New("a replica stands at a resource version or follows with a lag: want one of them")
 		}
 		lag = store.Frozen
+	}
+	for _, name := range o.Resources {
+		if !w.serves(name) {
+			return nil, fmt.Errorf("%w %q: want the plural name, with the group: %q or %q", ErrNoResource, name, "pods", "deployments.apps")
+		}
 	}
 	if err := w.use(); err != nil {
 		return nil, err
@@ -108,12 +118,22 @@ func (w *World) Replica(o ReplicaOptions) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{w, o.Name, reads, w.handler.Replica(reads, replicaPath+o.Name)}
+	r := &Replica{w, o.Name, reads, w.handler.Replica(reads, replicaPath+o.Name, o.Resources)}
 	if all.all == nil {
 		all.all = map[string]*Replica{}
 	}
 	all.all[o.Name] = r
 	return r, nil
+}
+
+// serves reports whether the world has a resource, such as "pods" or "deployments.apps".
+func (w *World) serves(resource string) bool {
+	for t := range w.custom.Catalog().Types() {
+		if t.Collection == resource {
+			return true
+		}
+	}
+	return false
 }
 
 // Replicas returns the replicas of the world in the order of their names.
@@ -166,6 +186,10 @@ func (r *Replica) URL() string { return r.world.URL() + replicaPath + r.name }
 // Revision returns the revision of the replica: the resourceVersion of a list with resourceVersion=0 made
 // now.
 func (r *Replica) Revision() uint64 { return uint64(r.reads.Revision()) }
+
+// Late is how often the replica has been seen to be behind: a read returned a state without the newest changes of its
+// resource, or a watch was kept from an event. Zero: its clients have seen what clients of the world see.
+func (r *Replica) Late() uint64 { return r.reads.Late() }
 
 // Advance moves the replica forward by a number of changes, to the newest at most.
 func (r *Replica) Advance(changes uint64) { r.reads.Advance(changes) }

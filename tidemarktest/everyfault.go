@@ -41,7 +41,7 @@ func EveryFault(t TB, env *Env, run func(ctx context.Context, env *Env), checks 
 // the number of these runs. Requests for Events and Leases have no faults. Search describes run and checks.
 func (s Search) EveryFault(t TB, env *Env, run func(ctx context.Context, env *Env), checks ...Check) {
 	t.Helper()
-	p := &search{Search: s, t: t, name: "EveryFault", run: run, checks: checks, records: true}
+	p := &search{Search: s, t: t, name: "EveryFault", run: run, checks: checks, records: true, missed: "those runs sent other requests"}
 	p.do(env, p.faults)
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // change returns a change of the ConfigMap default/a, or of another object, by "user".
@@ -49,6 +50,37 @@ func TestMatch(t *testing.T) {
 	c.Actor = nil
 	if (Match{By: "x"}).matches(&c) || !(Match{}).matches(&c) {
 		t.Error("an unknown actor")
+	}
+}
+
+// TestHotLoopRate: writes that come slowly are heartbeats, also beside a loop that is hot for a while.
+func TestHotLoopRate(t *testing.T) {
+	contents := make([]string, 40)
+	for i := range contents {
+		contents[i] = fmt.Sprintf(`{"status":{"time":"2026-01-01T00:00:%02dZ"}}`, i)
+	}
+	for name, test := range map[string]struct {
+		pause func(i int) time.Duration
+		want  []int
+	}{
+		"an hour":              {func(int) time.Duration { return time.Hour }, nil},
+		"ten seconds":          {func(int) time.Duration { return 10 * time.Second }, nil},
+		"two seconds":          {func(int) time.Duration { return 2 * time.Second }, []int{39}},
+		"an hour, then faster": {func(i int) time.Duration { return []time.Duration{time.Hour, time.Second}[i/20] }, []int{19}},
+	} {
+		list := row([]string{"me"}, contents...)
+		at := time.Time{}
+		for i := range list {
+			list[i].Time = at
+			at = at.Add(test.pause(i))
+		}
+		var got []int
+		for _, hot := range hotLoops(list) {
+			got = append(got, len(hot))
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s between two writes: hot loops of %d writes, want %d", name, got, test.want)
+		}
 	}
 }
 

@@ -20,12 +20,14 @@ type Replica struct {
 type replicaInfo struct {
 	Name     string `json:"name"`
 	Revision uint64 `json:"revision"`
+	Late     uint64 `json:"late"`
 	URL      string `json:"url"`
 }
 
 // ReplicaOption sets how far a replica is behind: see Lag and At. The zero value is a replica that is not behind.
 type ReplicaOption struct {
-	lag, at uint64
+	lag, at   uint64
+	resources []string
 }
 
 // Lag makes a replica follow the cluster at a distance of a number of changes. Zero: it is not behind.
@@ -35,8 +37,15 @@ func Lag(changes uint64) ReplicaOption { return ReplicaOption{lag: changes} }
 // is not behind.
 func At(revision uint64) ReplicaOption { return ReplicaOption{at: revision} }
 
+// Of limits what is behind to some resources, such as "pods" or "deployments.apps". The others are read as in the cluster:
+// the watch cache of an API server is one for each resource, too.
+func (o ReplicaOption) Of(resources ...string) ReplicaOption {
+	o.resources = append(o.resources[:len(o.resources):len(o.resources)], resources...)
+	return o
+}
+
 // Replica creates a replica of the cluster, seen by the same user. It fails the test if the history of the cluster does
-// not have the revision of At.
+// not have the revision of At, or the server has no resource of Of.
 func (e *Env) Replica(t TB, o ReplicaOption) *Replica {
 	t.Helper()
 	var r *Replica
@@ -48,7 +57,7 @@ func (e *Env) Replica(t TB, o ReplicaOption) *Replica {
 }
 
 func (e *Env) replica(ctx context.Context, o ReplicaOption) (*Replica, error) {
-	body := map[string]uint64{"lag": o.lag, "at": o.at}
+	body := map[string]any{"lag": o.lag, "at": o.at, "resources": o.resources}
 	r := new(Replica)
 	if err := e.session.control.call(ctx, "POST", worldPath(e.world.Name, "replicas"), body, &r.info); err != nil {
 		return nil, err
@@ -73,9 +82,19 @@ func (r *Replica) Revision(t TB) uint64 {
 }
 
 func (r *Replica) revision(ctx context.Context) (uint64, error) {
-	var now replicaInfo
-	err := r.call(ctx, "GET", nil, &now)
+	now, err := r.now(ctx)
 	return now.Revision, err
+}
+
+func (r *Replica) now(ctx context.Context) (now replicaInfo, err error) {
+	err = r.call(ctx, "GET", nil, &now)
+	return now, err
+}
+
+// late reports whether a client has read an old state, or has waited for an event.
+func (r *Replica) late(ctx context.Context) (bool, error) {
+	now, err := r.now(ctx)
+	return now.Late > 0, err
 }
 
 // Advance moves the replica forward by a number of changes, at least one, to the newest at most.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,11 +30,11 @@ import (
 // A run whose checks fail goes on until there were no writes for three seconds, and is then checked again, so that a
 // slow machine does not fail the test. A controller that waits longer, for example between retries, needs a
 // shorter delay in tests. A run that fails while the machine is overloaded, or that does not settle in time, is
-// repeated after the others, when no other run of the search is under way, and the second time counts. The test fails
-// if there is no time to repeat it.
+// repeated after the others, when no other run of the search is under way, and the second time counts. If half of the time
+// that go test gives the test does not suffice for that, the test is skipped and says so, unless other runs fail.
 type Search struct {
-	// Budget limits the time in which runs begin; repetitions begin within twice that time. If it is too short for all
-	// of them, the runs that are made are spread evenly, and the test log has the number of those that were left out. The
+	// Budget limits the time in which runs begin; repetitions begin within twice that time, or later if go test's time limit
+	// allows it. If it is too short for all of them, the runs that are made are spread evenly, and the test log has the number of those that were left out. The
 	// test fails if there is time for none. Zero: one minute.
 	Budget time.Duration
 	// Parallel is how many runs happen at a time; zero: twenty for each CPU, as most of the time of a run is the
@@ -138,6 +139,9 @@ const (
 // other, and a run whose controller waits looks as if it had ended.
 var runSlots = make(chan struct{}, allRunsPerCPU*runtime.GOMAXPROCS(0))
 
+// onlyVariable names the environment variable that chooses one disturbance, by the name of its dump's directory.
+const onlyVariable = "TIDEMARK_ONLY"
+
 // disturbance is how a run of a search differs from the first run.
 type disturbance struct {
 	// name describes it in messages: "a crash after write 2 of 3". Empty: there is no disturbance.
@@ -178,6 +182,7 @@ type search struct {
 	kept   renderings
 	writes []int // indexes of first.Changes: the writes of clients, without Events and Leases
 
+	missed   string    // why disturbances may not happen
 	recorded []request // of the first run, if records is true
 	records  bool
 	doubt    bool // the first run failed while the machine was overloaded
@@ -218,6 +223,13 @@ func (s *search) do(env *Env, points func() []disturbance) {
 	defer s.origin.discard()
 	s.t.Logf("tidemarktest: %s: the first run has %d writes and took %v", s.name, len(s.writes), time.Since(s.begin).Round(time.Millisecond))
 	all := append([]disturbance{{from: moment{at: s.base()}, dir: "undisturbed"}}, points()...)
+	if only := os.Getenv(onlyVariable); only != "" {
+		all = slices.DeleteFunc(all, func(d disturbance) bool { return d.name != "" && d.dir != only })
+		if len(all) == 1 {
+			s.t.Logf("tidemarktest: %s: no runs, because %s is %q, which is a run of another search", s.name, onlyVariable, only)
+			return
+		}
+	}
 	outcomes := s.runAll(all)
 	s.repeat(all, outcomes)
 	s.report(all, outcomes)
@@ -350,11 +362,12 @@ func (s *search) runAll(all []disturbance) []outcome {
 	return outcomes
 }
 
-// repeat makes the runs again whose failures are in doubt, one after the other, until twice the budget has passed. A
+// repeat makes the runs again whose failures are in doubt, one after the other, until there is no more time. A
 // failure that comes again counts for all runs with that failure. Repeat begins no run after one without a
 // disturbance has failed. What is not repeated for lack of time stays open.
 func (s *search) repeat(all []disturbance, outcomes []outcome) {
 	s.t.Helper()
+	until := s.repeatUntil()
 	doubts, repeated := 0, 0
 	certain := map[string]bool{} // the errors that have come again
 	for i := range outcomes {
@@ -367,7 +380,7 @@ func (s *search) repeat(all []disturbance, outcomes []outcome) {
 		case certain[o.err.Error()]:
 		case i > 0 && outcomes[0].err != nil:
 			*o = outcome{index: i}
-		case time.Since(s.begin) > 2*s.Budget:
+		case time.Now().After(until):
 			o.open = true
 		default:
 			runSlots <- struct{}{}
@@ -383,6 +396,17 @@ func (s *search) repeat(all []disturbance, outcomes []outcome) {
 	if doubts > 0 {
 		s.t.Logf("tidemarktest: %s: %d runs failed while the machine was overloaded, or were too slow; %d of them were repeated", s.name, doubts, repeated)
 	}
+}
+
+// repeatUntil returns until when repetitions begin: twice the budget, or half of the time until the test must end.
+func (s *search) repeatUntil() time.Time {
+	until := s.begin.Add(2 * s.Budget)
+	if end, ok := deadline(s.t); ok {
+		if half := s.begin.Add(end.Sub(s.begin) / 2); half.After(until) {
+			return half
+		}
+	}
+	return until
 }
 
 // spread returns the numbers below n in an order whose first numbers are spread evenly, however many they are: 0,
@@ -461,7 +485,7 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 			if err != nil {
 				return false, err
 			}
-			if missed = !happened; missed {
+			if missed = !happened; missed && e.end == nil {
 				continue
 			}
 		}
@@ -469,10 +493,10 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 			break
 		}
 	}
-	if missed {
+	if missed && e.end == nil {
 		return true, nil
 	}
-	return false, err
+	return missed && err == nil, err
 }
 
 func (s *search) check(r *Run) error {
@@ -484,11 +508,12 @@ func (s *search) check(r *Run) error {
 	return nil
 }
 
-// report fails the test for the outcomes with errors, in the order of the disturbances: once for those with the same
-// error, since one bug has many.
+// report fails the test for the outcomes with errors, once for those with the same error, since one bug has many. The
+// shortest error comes first, and those that contain it have one line.
 func (s *search) report(all []disturbance, outcomes []outcome) {
 	s.t.Helper()
-	left, missed, failed, open := 0, 0, 0, 0
+	left, failed, open := 0, 0, 0
+	var missed []string
 	same := map[string][]int{} // the outcomes with an error
 	var ways []string          // the errors, in the order of their first outcomes
 	for i, o := range outcomes {
@@ -498,7 +523,7 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 		case o.open:
 			open++
 		case o.err == nil && o.missed:
-			missed++
+			missed = append(missed, d.name)
 		case o.err == nil:
 		case d.name == "":
 			s.t.Errorf("tidemarktest: %s: a second run without a disturbance fails, so disturbances cannot be judged: %v%s", s.name, o.err, o.hint)
@@ -512,24 +537,81 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 			same[text] = append(same[text], i)
 		}
 	}
-	for _, text := range ways {
-		s.t.Errorf("tidemarktest: %s: %s", s.name, describeSame(all, outcomes, same[text]))
+	for _, w := range smallestFirst(ways) {
+		text := describeSame(all, outcomes, same[w.text])
+		if w.of != "" {
+			text = fmt.Sprintf("%s: the error with %s, and %s more", all[same[w.text][0]].name, all[same[w.of][0]].name, count(uint64(w.more), "line"))
+			if n := len(same[w.text]) - 1; n > 0 {
+				text += fmt.Sprintf("; so with %d other runs", n)
+			}
+			text += s.only(all[same[w.text][0]].dir)
+		}
+		s.t.Errorf("tidemarktest: %s: %s", s.name, text)
 	}
 	if failed > 1 {
 		s.t.Logf("tidemarktest: %s: %d of %d runs failed, in %d ways", s.name, failed, len(all)-left, len(ways))
 	}
-	if missed > 0 {
-		s.t.Logf("tidemarktest: %s: %d of %d disturbances did not happen, because those runs sent other requests", s.name, missed, len(all)-1)
+	if len(missed) > 0 {
+		s.t.Logf("tidemarktest: %s: %d of %d disturbances did not happen, because %s:%s", s.name, len(missed), len(all)-1, s.missed, listNames(missed))
 	}
 	if open > 0 {
-		s.t.Errorf("tidemarktest: %s: %d of %d runs failed while the machine was overloaded, or were too slow, and %v left no time to repeat them: "+
-			"they prove nothing. Set a larger Search.Budget, or run fewer tests at a time", s.name, open, len(all), 2*s.Budget)
+		text := fmt.Sprintf("tidemarktest: %s: %d of %d runs failed while the machine was overloaded, or were too slow, and there was no time to repeat them: "+
+			"they prove nothing. Set a larger Search.Budget or -timeout, or run fewer tests at a time", s.name, open, len(all))
+		if skipping, ok := s.t.(interface{ Skip(...any) }); ok && failed == 0 && !s.t.Failed() {
+			defer skipping.Skip(text) // it ends the goroutine
+		} else {
+			s.t.Errorf("%s", text)
+		}
 	}
 	if left >= len(all)-1 && len(all) > 1 {
 		s.t.Errorf("tidemarktest: %s: the budget of %v ended before a run with a disturbance began: set a larger Search.Budget", s.name, s.Budget)
 	} else if left > 0 {
 		s.t.Logf("tidemarktest: %s: the budget of %v ended before %d of %d runs began; Search.Budget sets a larger one", s.name, s.Budget, left, len(all))
 	}
+}
+
+// way is an error of runs. If it has all lines of an error that is reported before, of is that one, and more is how many
+// lines it has beside them.
+type way struct {
+	text, of string
+	more     int
+}
+
+// smallestFirst orders errors by their length: the shortest one is the easiest to understand, and often a part of others.
+func smallestFirst(texts []string) []way {
+	texts = slices.Clone(texts)
+	slices.SortStableFunc(texts, func(a, b string) int { return cmp.Compare(strings.Count(a, "\n"), strings.Count(b, "\n")) })
+	var all []way
+	for i, text := range texts {
+		w := way{text: text}
+		lines := lineSet(text)
+		for _, former := range texts[:i] {
+			if part := lineSet(former); contains(lines, part) {
+				w.of, w.more = former, len(lines)-len(part)
+				break
+			}
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+func lineSet(text string) map[string]bool {
+	lines := map[string]bool{}
+	for line := range strings.SplitSeq(text, "\n") {
+		lines[line] = true
+	}
+	return lines
+}
+
+// contains reports whether lines has all of some lines.
+func contains(lines, part map[string]bool) bool {
+	for line := range part {
+		if !lines[line] {
+			return false
+		}
+	}
+	return true
 }
 
 // maxListed limits the disturbances that a failure lists beside the first one.
@@ -545,13 +627,23 @@ func describeSame(all []disturbance, outcomes []outcome, same []int) string {
 	}
 	b.WriteString(o.err.Error() + o.hint)
 	if more := same[1:]; len(more) > 0 {
-		fmt.Fprintf(&b, "\n  the same error with %d more:", len(more))
-		for _, i := range more[:min(len(more), maxListed)] {
-			b.WriteString("\n    " + all[i].name)
+		var names []string
+		for _, i := range more {
+			names = append(names, all[i].name)
 		}
-		if n := len(more) - maxListed; n > 0 {
-			fmt.Fprintf(&b, "\n    and %d more", n)
-		}
+		fmt.Fprintf(&b, "\n  the same error with %d more:%s", len(more), listNames(names))
+	}
+	return b.String()
+}
+
+// listNames lists the first names of disturbances, a line each.
+func listNames(names []string) string {
+	var b strings.Builder
+	for _, name := range names[:min(len(names), maxListed)] {
+		b.WriteString("\n    " + name)
+	}
+	if n := len(names) - maxListed; n > 0 {
+		fmt.Fprintf(&b, "\n    and %d more", n)
 	}
 	return b.String()
 }
@@ -561,8 +653,7 @@ func describeSame(all []disturbance, outcomes []outcome, same []int) string {
 func (s *search) dump(world *Env, d *disturbance) string {
 	root := os.Getenv("TIDEMARK_DUMP")
 	if root == "" {
-		test, _, _ := strings.Cut(s.t.Name(), "/")
-		return fmt.Sprintf("\n  to have its state and history in DIR: TIDEMARK_DUMP=DIR go test -run '^%s$'", test)
+		return s.only(d.dir)
 	}
 	dir := newDumpDir(root, s.t.Name(), d.dir)
 	past := answer{s.origin, fmt.Sprintf("history?after=%d&upTo=%d", s.base(), cmp.Or(d.from.since, d.from.at))}
@@ -571,6 +662,12 @@ func (s *search) dump(world *Env, d *disturbance) string {
 		return fmt.Sprintf("\n  its state and history cannot be saved: %v", err)
 	}
 	return fmt.Sprintf("\n  its state and history are in %s; to open the state: %s", dir, world.session.openCommand(dir, revision))
+}
+
+// only returns how to repeat the run with a disturbance alone, and to keep its state and history.
+func (s *search) only(dir string) string {
+	test, _, _ := strings.Cut(s.t.Name(), "/")
+	return fmt.Sprintf("\n  this run alone, with its state and history in DIR: %s=%s TIDEMARK_DUMP=DIR go test -run '^%s$'", onlyVariable, shellQuote(dir), test)
 }
 
 // controllerRun is a controller that runs in a world.

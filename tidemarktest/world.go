@@ -70,7 +70,8 @@ func Start(t TB) *Env {
 
 // Fork returns a copy of the world for a test. The first call prepares the world. The copy is deleted
 // when the test ends. The test fails if its clients have watches open five seconds later, and its log has
-// the objects that are being deleted and wait for their finalizers.
+// the objects that are being deleted and wait for their finalizers. Shortly before the time limit of go test, a test that
+// still runs writes to standard error what its cluster waits for.
 func (w *World) Fork(t TB) *Env {
 	t.Helper()
 	env, err := w.Open(context.Background())
@@ -78,6 +79,7 @@ func (w *World) Fork(t TB) *Env {
 		t.Fatalf("tidemarktest: %v", err)
 		return nil
 	}
+	env.watchDeadline(t, func(text string) { os.Stderr.WriteString(text) })
 	t.Cleanup(func() {
 		t.Helper()
 		reached := env.checkLeaks(t)

@@ -13,6 +13,8 @@ type Replica interface {
 	Name() string
 	URL() string
 	Revision() uint64
+	// Late is how often a client has seen that the replica is behind.
+	Late() uint64
 	// Advance moves the replica forward by a number of changes, to the newest at most.
 	Advance(changes uint64)
 	// CatchUp ends the lag of the replica.
@@ -29,16 +31,19 @@ type ReplicaOptions struct {
 	Lag uint64 `json:"lag"`
 	// At is the revision that the replica stands at until a call or a request moves it; zero: it follows the world.
 	At uint64 `json:"at"`
+	// Resources are the resources that are behind, such as "pods" or "deployments.apps"; empty: all.
+	Resources []string `json:"resources"`
 }
 
 // replicaRow is a replica in answers.
 type replicaRow struct {
 	Name     string `json:"name"`
 	Revision uint64 `json:"revision"`
+	Late     uint64 `json:"late"`
 	URL      string `json:"url"`
 }
 
-func rowOf(r Replica) replicaRow { return replicaRow{r.Name(), r.Revision(), r.URL()} }
+func rowOf(r Replica) replicaRow { return replicaRow{r.Name(), r.Revision(), r.Late(), r.URL()} }
 
 func (h *handler) addReplica(w http.ResponseWriter, r *http.Request) error {
 	world, err := h.world(r)

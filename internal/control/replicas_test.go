@@ -108,6 +108,41 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+// TestReplicaOfResource: only the resources that are named are behind, and the replica counts who has seen that.
+func TestReplicaOfResource(t *testing.T) {
+	a := start(t)
+	world := a.create(`{"name":"w","controllers":["-*"]}`)
+	const replicas, secrets, configMaps = "/control/v1/worlds/w/replicas", "/api/v1/namespaces/default/secrets", "/api/v1/namespaces/default/configmaps"
+	type late struct {
+		URL  string
+		Late uint64
+	}
+	var r late
+	a.do(http.StatusCreated, "POST", replicas, fmt.Sprintf(`{"name":"r","at":%d,"resources":["secrets"]}`, world.Revision), &r)
+	kubeconfig := strings.ReplaceAll(world.Kubeconfig, world.URL, r.URL)
+	a.applyYAML("w", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
+	watch := openWatch(t, kubeconfig, configMaps+"?watch=1&resourceVersion=0")
+	if event := watch(); !strings.Contains(event, "ADDED") {
+		t.Errorf("the watch of a resource that is not behind: %s", event)
+	}
+	if code, text := get(t, kubeconfig, secrets+"?resourceVersion=0"); code != http.StatusOK {
+		t.Errorf("a list: %d %s", code, text)
+	}
+	if a.do(http.StatusOK, "GET", replicas+"/r", "", &r); r.Late != 0 {
+		t.Errorf("the replica was late %d times, and its readers have seen all there is", r.Late)
+	}
+	a.applyYAML("w", "{apiVersion: v1, kind: Secret, metadata: {name: a}}")
+	if code, text := get(t, kubeconfig, secrets+"/a?resourceVersion=0"); code != http.StatusNotFound {
+		t.Errorf("a get of a resource that is behind: %d %s", code, text)
+	}
+	if code, text := get(t, kubeconfig, configMaps+"/a?resourceVersion=0"); code != http.StatusOK {
+		t.Errorf("a get of another resource: %d %s", code, text)
+	}
+	if a.do(http.StatusOK, "GET", replicas+"/r", "", &r); r.Late != 1 {
+		t.Errorf("the replica was late %d times, want 1", r.Late)
+	}
+}
+
 // TestReplicaErrors: each mistake has its code and a message.
 func TestReplicaErrors(t *testing.T) {
 	a := start(t)
@@ -124,6 +159,7 @@ func TestReplicaErrors(t *testing.T) {
 		{"POST", "", `{"nome":"a"}`, 400, `"nome"`},
 		{"POST", "", fmt.Sprintf(`{"at":%d,"lag":1}`, world.Revision), 400, "one of at and lag"},
 		{"POST", "", `{"at":1}`, 410, "1"},
+		{"POST", "", `{"lag":1,"resources":["pods","secret"]}`, 400, `"secret"`},
 		{"POST", "", `{"at":9000000000000000000}`, 404, "9000000000000000000"},
 		{"GET", "/none", "", 404, `"none"`},
 		{"POST", "/none/advance", `{"changes":1}`, 404, `"none"`},

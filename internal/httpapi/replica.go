@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -9,15 +10,22 @@ import (
 // Replica is a Handler whose reads that may be old go to a replica of the store. Everything else is that of
 // the Handler: authentication and authorization, admission, limits, faults, the catalog.
 type Replica struct {
-	h      *Handler
-	reads  *store.Replica
-	prefix string
+	h           *Handler
+	reads       *store.Replica
+	prefix      string
+	collections []string
 }
 
-// Replica returns a handler for a replica of the store. The prefix was cut off the paths of requests, in
-// addition to Config.Prefix; audit events have it.
-func (h *Handler) Replica(reads *store.Replica, prefix string) *Replica {
-	return &Replica{h, reads, prefix}
+// Replica returns a handler for a replica of the store. Reads of other collections than those that are named go to the
+// store; without names, all go to the replica. The prefix was cut off the paths of requests, in addition to
+// Config.Prefix; audit events have it.
+func (h *Handler) Replica(reads *store.Replica, prefix string, collections []string) *Replica {
+	return &Replica{h, reads, prefix, collections}
+}
+
+// behind reports whether reads of a collection go to the replica.
+func (p *Replica) behind(collection string) bool {
+	return len(p.collections) == 0 || slices.Contains(p.collections, collection)
 }
 
 // ServeHTTP implements http.Handler.

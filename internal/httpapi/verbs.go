@@ -145,7 +145,7 @@ func (q *request) target() registry.Target {
 	if q.typ.Namespaced {
 		t.Namespace = q.info.Namespace
 	}
-	if q.replica != nil {
+	if q.replica != nil && q.replica.behind(q.typ.Collection) {
 		t.Replica = q.replica.reads
 	}
 	return t

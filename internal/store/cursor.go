@@ -220,6 +220,13 @@ func (c *recent) join(cursor *Cursor, prefix string) {
 	t.cursors = append(t.cursors, cursor)
 }
 
+// changedAfter reports whether the collection has changed after a revision.
+func (c *recent) changedAfter(r Revision) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.newest > r
+}
+
 // leave takes the cursor out of its topic.
 func (c *recent) leave(cursor *Cursor) {
 	c.mu.Lock()
@@ -359,6 +366,9 @@ func (c *Cursor) TryRecent(buf []*Change) (n int, ok bool) {
 // a revision. If not, it moves the cursor to the published revision.
 func (c *Cursor) pending() (upTo Revision, pending bool) {
 	upTo = c.head() // before the look at last
+	if c.replica != nil && c.replica.lag.Load() != 0 && Revision(c.topic.last.Load()) > upTo {
+		c.replica.late.Add(1)
+	}
 	if upTo <= c.position {
 		return upTo, false
 	}

@@ -32,6 +32,8 @@ type Replica struct {
 	at    atomic.Uint64 // the replica is never below it, a Revision
 	lag   atomic.Uint64
 
+	late atomic.Uint64 // see Late
+
 	ended     atomic.Bool
 	end       chan struct{} // closed when ended becomes true
 	following sync.WaitGroup
@@ -91,6 +93,10 @@ func (r *Replica) Revision() Revision {
 	return now
 }
 
+// Late is how often the replica has been seen to be behind: a read returned a state without the newest changes of its
+// collection, or a cursor was kept from a change that it selects. Zero: its readers saw what readers of the store see.
+func (r *Replica) Late() uint64 { return r.late.Load() }
+
 // Reach moves the replica to a revision, or to the head if that is lower. It never moves the replica back.
 func (r *Replica) Reach(to Revision) {
 	to = min(to, r.store.Any().revision)
@@ -134,7 +140,7 @@ func (r *Replica) wake() {
 
 // Snapshot returns a collection at the revision of the replica. Its errors are those of Exact.
 func (r *Replica) Snapshot(ctx context.Context, collection string) (s Snapshot, err error) {
-	err = r.read(func(at Revision) error {
+	err = r.read(collection, func(at Revision) error {
 		root, _, err := r.store.rootAt(ctx, collection, at, nil)
 		s = Snapshot{at, root}
 		return err
@@ -144,18 +150,22 @@ func (r *Replica) Snapshot(ctx context.Context, collection string) (s Snapshot, 
 
 // View is Snapshot for a reader that may be slow. The caller closes the view.
 func (r *Replica) View(ctx context.Context, collection string) (v *View, err error) {
-	err = r.read(func(at Revision) error {
+	err = r.read(collection, func(at Revision) error {
 		v, err = r.store.Exact(ctx, collection, at, 0)
 		return err
 	})
 	return v, err
 }
 
-// read calls a function with the revision of the replica, again if the history has passed it meanwhile.
-func (r *Replica) read(f func(at Revision) error) error {
+// read calls a function that reads a collection with the revision of the replica, again if the history has passed it
+// meanwhile.
+func (r *Replica) read(collection string, f func(at Revision) error) error {
 	for {
 		at := r.Revision()
 		err := f(at)
+		if err == nil && r.store.collection(collection).changedAfter(at) {
+			r.late.Add(1)
+		}
 		if expired := (*ExpiredError)(nil); !errors.As(err, &expired) || r.Revision() == at {
 			return err
 		}
