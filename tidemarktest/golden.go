@@ -1,10 +1,12 @@
 package tidemarktest
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -17,10 +19,18 @@ const updateGolden = "TIDEMARK_UPDATE_GOLDEN"
 // The documents are the same in each run: they have no resource versions, UIDs, generations, points in
 // time and field managers, generated names end with a number, and references to UIDs name the object.
 // The addresses and node ports of Services are replaced. Events, Leases, the IPAddresses of Services and
-// what the server puts into each namespace are left out. A deleted object is a document too.
-func (e *Env) Golden(t TB, file string) {
+// what the server puts into each namespace are left out. A deleted object is a document too. Without leaves out more.
+func (e *Env) Golden(t TB, file string, options ...GoldenOption) {
 	t.Helper()
-	got, err := ends(e.Changes(t).list, nil)
+	changes := e.Changes(t).list
+	for _, o := range options {
+		for _, name := range o.without {
+			call(t, func(ctx context.Context) error { return e.checkResource(ctx, name) })
+			m := Match{Resource: name}
+			changes = slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return m.matches(&c) })
+		}
+	}
+	got, err := ends(changes, nil)
 	if err != nil {
 		t.Fatalf("tidemarktest: %v", err)
 	}
@@ -42,6 +52,12 @@ func (e *Env) Golden(t TB, file string) {
 		t.Errorf("tidemarktest: the state differs from %s (- %s, + the state); %s=1 writes the file:\n%s", file, file, updateGolden, diff)
 	}
 }
+
+// GoldenOption selects what Golden compares: see Without.
+type GoldenOption struct{ without []string }
+
+// Without leaves out resources, such as "pods" or "deployments.apps": those that the test is not about.
+func Without(resources ...string) GoldenOption { return GoldenOption{resources} }
 
 // goldenMark begins a document; the ID of the object follows.
 const goldenMark = "---\n# "

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,17 +84,65 @@ func versionOf(version string) string {
 	return version
 }
 
-// buildSource builds the program of a source tree that is being worked on. The Go command knows when
-// nothing has changed. What GOFLAGS says about the modules of the test, such as -mod=vendor, does not
+// buildSource builds the program of a source tree that is being worked on, unless nothing has changed. What GOFLAGS says about the modules of the test, such as -mod=vendor, does not
 // count here.
 func buildSource(cache, source string) (string, error) {
 	sum := sha256.Sum256([]byte(source))
 	dir := filepath.Join(cache, "bin", "source-"+hex.EncodeToString(sum[:8]))
-	return build(dir, "its source in "+source, func(path string) *exec.Cmd {
+	state, err := sourceState(source)
+	if err != nil {
+		return "", err
+	}
+	program, mark := filepath.Join(dir, executable("tidemark")), filepath.Join(dir, "state")
+	if built, err := os.ReadFile(mark); err == nil && string(built) == state {
+		if _, err := os.Stat(program); err == nil {
+			return program, nil
+		}
+	}
+	if program, err = build(dir, "its source in "+source, func(path string) *exec.Cmd {
 		c := exec.Command("go", "build", "-mod=readonly", "-modfile=", "-o", path, "./cmd/tidemark")
 		c.Dir, c.Env = source, append(os.Environ(), "GOWORK=off")
 		return c
-	}, true)
+	}, true); err != nil {
+		return "", err
+	}
+	return program, writeAtomically(mark, []byte(state))
+}
+
+// sourceState returns what a build of a source tree depends on: the sizes and times of its files, and the Go command. The Go
+// command finds that nothing has changed, too, but needs a second for it.
+func sourceState(source string) (string, error) {
+	sum := sha256.New()
+	add := func(path string, info fs.FileInfo) {
+		fmt.Fprintln(sum, path, info.Size(), info.Mode(), info.ModTime().UnixNano())
+	}
+	if path, err := exec.LookPath("go"); err == nil {
+		if info, err := os.Stat(path); err == nil {
+			add(path, info)
+		}
+	}
+	for _, name := range []string{"GOFLAGS", "GOTOOLCHAIN", "GOEXPERIMENT", "CGO_ENABLED", "GOAMD64", "GOARM64"} {
+		fmt.Fprintln(sum, name, os.Getenv(name))
+	}
+	err := filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() {
+			if path != source && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules") {
+				return fs.SkipDir
+			}
+			return nil
+		} else if strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, ".md") {
+			return nil
+		}
+		info, err := entry.Info()
+		if err == nil {
+			add(path, info)
+		}
+		return err
+	})
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // install builds the program of a version.
@@ -159,12 +208,21 @@ func runBuild(c *exec.Cmd, what string, report bool) error {
 		fmt.Fprintf(os.Stderr, "tidemarktest: building the API server of %s; this happens once and takes some minutes if nothing of it is in Go's build cache\n", what)
 	}
 	if err := c.Run(); err != nil {
-		return fmt.Errorf("building the server of %s: %w\n%s", what, err, bytes.TrimSpace(out.Bytes()))
+		return fmt.Errorf("building the server of %s: %w\n%s\nWithout a network, set TIDEMARK_BINARY to a program tidemark that was built before", what, err, lastLines(out.String(), 10))
 	}
 	if report {
 		fmt.Fprintf(os.Stderr, "tidemarktest: built in %v\n", time.Since(begin).Round(100*time.Millisecond))
 	}
 	return nil
+}
+
+// lastLines returns the last lines of a text, with a line for those before.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if skipped := len(lines) - n; skipped > 1 {
+		lines = append([]string{fmt.Sprintf("... %d lines before", skipped)}, lines[skipped:]...)
+	}
+	return strings.Join(lines, "\n")
 }
 
 func executable(name string) string {

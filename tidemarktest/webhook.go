@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 )
 
 // Webhooks are the webhooks under test: configurations that name a Service, and conversions of
@@ -52,7 +53,8 @@ type WebhookServer struct {
 	// KeyData is the key of the certificate, as PEM.
 	KeyData []byte
 
-	listener net.Listener // holds the port until Listen
+	listener net.Listener // holds the port until Listen or Release
+	taken    atomic.Bool  // by one of them
 }
 
 // server reserves a port, and lets the control API make a certificate for its host.
@@ -106,10 +108,19 @@ func (s *WebhookServer) WriteCertDir(dir string) error {
 
 // Listen returns the listener of the address. It is called once, by callers that serve themselves;
 // those that only take a host and a port, as controller-runtime does, call Release.
-func (s *WebhookServer) Listen() net.Listener { return s.listener }
+func (s *WebhookServer) Listen() net.Listener {
+	s.taken.Store(true)
+	return s.listener
+}
 
 // Release gives up the port, so that another server can listen on it.
-func (s *WebhookServer) Release() error { return s.close() }
+func (s *WebhookServer) Release() error {
+	s.taken.Store(true)
+	return s.close()
+}
+
+// unserved reports whether nothing serves the webhooks: calls then wait until their timeout. The receiver may be nil.
+func (s *WebhookServer) unserved() bool { return s != nil && !s.taken.Load() }
 
 // close closes the listener. The receiver may be nil.
 func (s *WebhookServer) close() error {

@@ -51,7 +51,9 @@ type World struct {
 	Host Host
 
 	once     sync.Once
+	self     *World // that was prepared
 	prepared worldInfo
+	missing  []string // of CRDDirectoryPaths
 	host     *session
 	err      error
 }
@@ -79,12 +81,18 @@ func (w *World) Fork(t TB) *Env {
 		t.Fatalf("tidemarktest: %v", err)
 		return nil
 	}
+	if len(w.missing) > 0 {
+		t.Logf("tidemarktest: CRDDirectoryPaths: skipped, because they do not exist: %s", strings.Join(w.missing, ", "))
+	}
 	env.watchDeadline(t, func(text string) { os.Stderr.WriteString(text) })
 	t.Cleanup(func() {
 		t.Helper()
 		reached := env.checkLeaks(t)
 		if reached && t.Failed() {
 			env.dump(t)
+			if env.webhook.unserved() {
+				t.Logf("tidemarktest: nothing serves the webhooks of World.Webhooks at %s, so that writes that call them wait until their timeout: call nethttp.Serve(t, env.Webhooks(), handler), or kube.WebhookAddress for controller-runtime", env.webhook.URL())
+			}
 		}
 		if err := env.Close(); err != nil && reached {
 			t.Errorf("tidemarktest: %v", err)
@@ -95,7 +103,10 @@ func (w *World) Fork(t TB) *Env {
 
 // Open is Fork for callers without a test. The caller closes the Env.
 func (w *World) Open(ctx context.Context) (*Env, error) {
-	w.once.Do(func() { w.err = w.prepare(ctx) })
+	w.once.Do(func() { w.self, w.err = w, w.prepare(ctx) })
+	if w.self != w {
+		return nil, errors.New("this World is a copy of one that has been used, so its fields have no effect: make a World for each set of fields, and use pointers to it")
+	}
 	if w.err != nil {
 		return nil, w.err
 	}
@@ -158,6 +169,7 @@ func (w *World) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("CRDDirectoryPaths: %w", err)
 	}
+	w.missing = missing
 	fixtures, err := readFixtures(w.Fixtures)
 	if err != nil {
 		return err
@@ -246,7 +258,11 @@ func readFixtures(files fs.FS) ([]manifest, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("fixtures: %w", err)
+		where := ""
+		if fmt.Sprintf("%T", files) == "os.dirFS" { // its errors do not name the directory
+			where = fmt.Sprintf(" of %v", files)
+		}
+		return nil, fmt.Errorf("fixtures%s: %w", where, err)
 	}
 	return all, nil
 }

@@ -1,0 +1,68 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/tidemarktest"
+	"github.com/tidemark-dev/tidemark/tidemarktest/kube"
+)
+
+// manager is a manager that ends with its context, or with an error.
+type manager struct {
+	err     error
+	stopped chan struct{}
+}
+
+func (m *manager) Start(ctx context.Context) error {
+	defer close(m.stopped)
+	if m.err == nil {
+		<-ctx.Done()
+	}
+	return m.err
+}
+
+// errorsOf is a test that records its errors.
+type errorsOf struct {
+	tidemarktest.TB
+	errors []string
+}
+
+func (e *errorsOf) Errorf(format string, a ...any) { e.errors = append(e.errors, format) }
+
+// TestRunManager: a manager runs until the end of the test, or until it is stopped, and its error fails the test.
+func TestRunManager(t *testing.T) {
+	m := &manager{stopped: make(chan struct{})}
+	t.Run("until the end", func(t *testing.T) { kube.RunManager(t, m) })
+	<-m.stopped
+	m = &manager{stopped: make(chan struct{})}
+	stop := kube.RunManager(t, m)
+	stop()
+	<-m.stopped
+	stop()
+	wrong := &errorsOf{TB: t}
+	kube.RunManager(wrong, &manager{err: errors.New("wrong"), stopped: make(chan struct{})})()
+	if len(wrong.errors) != 1 || !strings.Contains(wrong.errors[0], "the manager") {
+		t.Errorf("the errors are %q", wrong.errors)
+	}
+}
+
+// TestWebhookAddress: the port is free, and the directory has the certificate.
+func TestWebhookAddress(t *testing.T) {
+	world := &tidemarktest.World{Webhooks: tidemarktest.Webhooks{Conversion: true}}
+	host, port, dir := kube.WebhookAddress(t, world.Fork(t))
+	if _, err := os.Stat(filepath.Join(dir, "tls.crt")); err != nil {
+		t.Error(err)
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+}

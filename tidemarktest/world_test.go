@@ -1,0 +1,73 @@
+package tidemarktest_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/tidemarktest"
+)
+
+// TestWorldMistakes: what is skipped or cannot work is named.
+func TestWorldMistakes(t *testing.T) {
+	t.Parallel()
+	used := &tidemarktest.World{CRDDirectoryPaths: []string{"testdata/nothere"}}
+	r := &recording{TB: t}
+	used.Fork(r)
+	if log := r.log.String(); !strings.Contains(log, "do not exist: testdata/nothere") {
+		t.Errorf("a path that was skipped: the log is %q", log)
+	}
+	copied := new(tidemarktest.World)
+	reflect.ValueOf(copied).Elem().Set(reflect.ValueOf(used).Elem())
+	if _, err := copied.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "is a copy") {
+		t.Errorf("a copied World: %v", err)
+	}
+	fixtures := &tidemarktest.World{Fixtures: os.DirFS("nothere")}
+	if _, err := fixtures.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "fixtures of nothere") {
+		t.Errorf("a directory that does not exist: %v", err)
+	}
+}
+
+// TestUnserved: a test that fails and does not serve its webhooks says so.
+func TestUnserved(t *testing.T) {
+	t.Parallel()
+	world := &tidemarktest.World{Webhooks: tidemarktest.Webhooks{Paths: []string{"testdata/webhook"}}}
+	for _, served := range []bool{false, true} {
+		f := &failing{TB: t}
+		env := world.Fork(f)
+		if served {
+			if err := env.Webhooks().Release(); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, c := range f.cleanups {
+			c()
+		}
+		if got := strings.Contains(f.log.String(), "nothing serves the webhooks"); got == served {
+			t.Errorf("served %t: the log is\n%s", served, &f.log)
+		}
+	}
+}
+
+// TestGoldenWithout: Golden compares what is left.
+func TestGoldenWithout(t *testing.T) {
+	env := tidemarktest.Start(t)
+	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "{apiVersion: v1, kind: Secret, metadata: {name: b}}")
+	file := filepath.Join(t.TempDir(), "golden.yaml")
+	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "1")
+	env.Golden(t, file, tidemarktest.Without("secrets"))
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), "configmaps default/a") || strings.Contains(string(text), "secrets") {
+		t.Errorf("the file is %q, %v", text, err)
+	}
+	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "")
+	env.Golden(t, file, tidemarktest.Without("secrets"))
+	r := &fatal{&recording{TB: t}}
+	env.Golden(r, file)
+	env.Golden(r, file, tidemarktest.Without("secret"))
+	if len(r.errors) < 2 || !strings.Contains(r.errors[0], "secrets default/b") || !strings.Contains(strings.Join(r.errors, "\n"), `no resource "secret"`) {
+		t.Errorf("the errors are %q", r.errors)
+	}
+}
