@@ -251,7 +251,7 @@ func TestBuildOnce(t *testing.T) {
 		done.Add(1)
 		go func() {
 			defer done.Done()
-			_, err := build(dir, "a test", func(path string) *exec.Cmd {
+			_, err := build(dir, "a test", func(_ context.Context, path string) *exec.Cmd {
 				builds.Add(1)
 				if err := os.WriteFile(path, []byte("program"), 0o700); err != nil {
 					t.Error(err)
@@ -266,6 +266,23 @@ func TestBuildOnce(t *testing.T) {
 	done.Wait()
 	if n := builds.Load(); n != 1 {
 		t.Errorf("built %d times", n)
+	}
+}
+
+// TestBuildEnds: a build ends before go test ends the process, and says what to do.
+func TestBuildEnds(t *testing.T) {
+	before := started
+	end, ok := testLimit()
+	if !ok {
+		t.Skip("without a -timeout there is no limit")
+	}
+	started = started.Add(time.Until(end.Add(-buildMargin)) * -1) // the limit is now
+	defer func() { started = before }()
+	_, err := build(filepath.Join(t.TempDir(), "bin"), "a test", func(ctx context.Context, path string) *exec.Cmd {
+		return exec.CommandContext(ctx, "sleep", "600")
+	}, false)
+	if !errors.Is(err, errSlowBuild) {
+		t.Errorf("the error is %v", err)
 	}
 }
 

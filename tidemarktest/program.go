@@ -2,9 +2,12 @@ package tidemarktest
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -20,6 +23,16 @@ const (
 	testModule = module + "/tidemarktest"
 	command    = module + "/cmd/tidemark"
 )
+
+// Program returns the path of the server's program that tests of this process use, and builds it if there is none. Tests find
+// it by themselves; package prebuild calls it before them, because a first build takes minutes.
+func Program() (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	return findProgram(cache)
+}
 
 // findProgram returns the path of the server's program, and builds it if there is none.
 func findProgram(cache string) (string, error) {
@@ -99,8 +112,8 @@ func buildSource(cache, source string) (string, error) {
 			return program, nil
 		}
 	}
-	if program, err = build(dir, "its source in "+source, func(path string) *exec.Cmd {
-		c := exec.Command("go", "build", "-mod=readonly", "-modfile=", "-o", path, "./cmd/tidemark")
+	if program, err = build(dir, "its source in "+source, func(ctx context.Context, path string) *exec.Cmd {
+		c := exec.CommandContext(ctx, "go", "build", "-v", "-mod=readonly", "-modfile=", "-o", path, "./cmd/tidemark")
 		c.Dir, c.Env = source, append(os.Environ(), "GOWORK=off")
 		return c
 	}, true); err != nil {
@@ -151,8 +164,8 @@ func install(cache, version string) (string, error) {
 		return "", fmt.Errorf("the version of %s is unknown; build the server and set TIDEMARK_BINARY", testModule)
 	}
 	dir := filepath.Join(cache, "bin", fmt.Sprintf("%s-%s-%s", version, runtime.GOOS, runtime.GOARCH))
-	return build(dir, version, func(path string) *exec.Cmd {
-		c := exec.Command("go", "install", command+"@"+version)
+	return build(dir, version, func(ctx context.Context, path string) *exec.Cmd {
+		c := exec.CommandContext(ctx, "go", "install", "-v", command+"@"+version)
 		c.Dir = cache // in no module
 		c.Env = append(os.Environ(), "GOBIN="+filepath.Dir(path), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
 		return c
@@ -161,7 +174,7 @@ func install(cache, version string) (string, error) {
 
 // build builds the program in a directory with a command that writes it to a path. Of the processes
 // that want it, one builds, and the others wait. What was built is built again only if always is set.
-func build(dir, what string, commandFor func(path string) *exec.Cmd, always bool) (string, error) {
+func build(dir, what string, commandFor func(ctx context.Context, path string) *exec.Cmd, always bool) (string, error) {
 	program := filepath.Join(dir, executable("tidemark"))
 	exists := func() bool {
 		_, err := os.Stat(program)
@@ -190,7 +203,7 @@ func build(dir, what string, commandFor func(path string) *exec.Cmd, always bool
 		defer os.RemoveAll(fresh)
 		path = filepath.Join(fresh, executable("tidemark"))
 	}
-	if err := runBuild(commandFor(path), what, !exists()); err != nil {
+	if err := runBuild(func(ctx context.Context) *exec.Cmd { return commandFor(ctx, path) }, what, !exists()); err != nil {
 		return "", err
 	}
 	if path != program {
@@ -199,21 +212,75 @@ func build(dir, what string, commandFor func(path string) *exec.Cmd, always bool
 	return program, err
 }
 
-// runBuild runs a command. It reports on the standard error that it takes its time, if it may.
-func runBuild(c *exec.Cmd, what string, report bool) error {
-	var out bytes.Buffer
-	c.Stdout, c.Stderr = &out, &out
+const (
+	// buildProgress is how often a build reports that it goes on.
+	buildProgress = 10 * time.Second
+	// buildMargin is how long before go test's time limit a build ends, so that it says why.
+	buildMargin = 5 * time.Second
+)
+
+// started is when this process began, about.
+var started = time.Now()
+
+// errSlowBuild is the cause of the end of a build that takes longer than the tests may.
+var errSlowBuild = errors.New("it has not ended within the -timeout of go test: before the tests, run `go run " + testModule + "/prebuild`, which shows its progress")
+
+// testLimit returns when go test ends this process, if it does.
+func testLimit() (end time.Time, ok bool) {
+	f := flag.Lookup("test.timeout")
+	if f == nil {
+		return end, false
+	}
+	limit, err := time.ParseDuration(f.Value.String())
+	return started.Add(limit), err == nil && limit > 0
+}
+
+// runBuild runs a command of the Go command with -v, which prints the packages that it compiles. It reports on the standard
+// error that it takes its time, if it may. The command ends before this process must.
+func runBuild(commandFor func(ctx context.Context) *exec.Cmd, what string, report bool) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if end, ok := testLimit(); ok {
+		ctx, cancel = context.WithDeadlineCause(ctx, end.Add(-buildMargin), errSlowBuild)
+		defer cancel()
+	}
 	begin := time.Now()
+	c := commandFor(ctx)
+	out := &buildOutput{}
+	c.Stdout, c.Stderr = out, out
 	if report {
 		fmt.Fprintf(os.Stderr, "tidemarktest: building the API server of %s; this happens once and takes some minutes if nothing of it is in Go's build cache\n", what)
+		out.progress = func(packages int) {
+			fmt.Fprintf(os.Stderr, "tidemarktest: %d packages compiled after %v\n", packages, time.Since(begin).Round(time.Second))
+		}
+		out.next = begin.Add(buildProgress)
 	}
 	if err := c.Run(); err != nil {
-		return fmt.Errorf("building the server of %s: %w\n%s\nWithout a network, set TIDEMARK_BINARY to a program tidemark that was built before", what, err, lastLines(out.String(), 10))
+		if ctx.Err() != nil {
+			return fmt.Errorf("building the server of %s: %w", what, context.Cause(ctx))
+		}
+		return fmt.Errorf("building the server of %s: %w\n%s\nWithout a network, set TIDEMARK_BINARY to a program tidemark that was built before", what, err, lastLines(out.text.String(), 10))
 	}
 	if report {
 		fmt.Fprintf(os.Stderr, "tidemarktest: built in %v\n", time.Since(begin).Round(100*time.Millisecond))
 	}
 	return nil
+}
+
+// buildOutput is the output of a build. It reports from time to time how many packages were compiled.
+type buildOutput struct {
+	text     bytes.Buffer
+	progress func(packages int) // nil: it does not
+	next     time.Time
+}
+
+func (o *buildOutput) Write(p []byte) (int, error) {
+	o.text.Write(p)
+	if now := time.Now(); o.progress != nil && now.After(o.next) {
+		o.progress(bytes.Count(o.text.Bytes(), []byte("\n")))
+		o.next = now.Add(buildProgress)
+	}
+	return len(p), nil
 }
 
 // lastLines returns the last lines of a text, with a line for those before.
