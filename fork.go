@@ -289,7 +289,9 @@ func (w *World) openFork() error {
 	if err != nil {
 		return err
 	}
-	w.fork.credentials = w.serverTokens()
+	if w.fork.credentials, err = w.serverTokens(); err != nil {
+		return err
+	}
 	c := w.api(credentials)
 	own := c.OpenAPI
 	c.OpenAPI = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -336,8 +338,9 @@ func (w *World) broken(err error) {
 // serve answers a request to a fork.
 func (w *World) serve(rw http.ResponseWriter, r *http.Request) {
 	if !w.fork.begin() {
-		if w.fork.kept != nil {
-			fail(rw, http.StatusServiceUnavailable, "the fork is being closed")
+		if w.fork.kept != nil { // perhaps because no request used it: the next one opens it again
+			rw.Header().Set("Retry-After", "1")
+			fail(rw, http.StatusServiceUnavailable, "the fork is being closed, please try again")
 			return
 		}
 		noFork(rw, w.fork.name)

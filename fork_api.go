@@ -38,11 +38,15 @@ func (r *running) route(rw http.ResponseWriter, q *http.Request) {
 	}
 	name, _, _ := strings.Cut(rest, "/")
 	w, k := r.forks.get(name)
+	if k != nil {
+		w = k.world.Load()
+	}
 	switch {
-	case k != nil && !k.admits(q), k == nil && w == nil:
+	case w != nil:
+	case k == nil, !k.admits(q):
 		r.root.handler.ServeHTTP(rw, q)
 		return
-	case k != nil:
+	default:
 		w = k.forRequest(rw, q)
 	}
 	if w != nil {

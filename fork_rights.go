@@ -3,11 +3,13 @@ package tidemark
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // # Rights in forks
@@ -67,28 +69,62 @@ func (s serverTokens) concern(a *authz.Attributes) bool {
 	return s[a.Namespace][a.Name]
 }
 
-// serverTokens finds the Secrets whose tokens open the server. It is called before the first request, which may delete
-// some: watches and exact reads still show them.
-func (w *World) serverTokens() serverTokens {
+// serverTokens finds the Secrets whose tokens open the server, also those in the history of the fork: exact reads and
+// watches show deleted ones.
+func (w *World) serverTokens() (serverTokens, error) {
 	all := serverTokens{}
 	for o := range w.store.Any().Snapshot("secrets").Scan("", "") {
-		var s struct {
-			Metadata struct{ Name, Namespace string } `json:"metadata"`
-			Type     corev1.SecretType                `json:"type"`
-			Data     map[string][]byte                `json:"data"`
-		}
-		if o.Unreadable() != "" || json.Unmarshal(o.Bytes(), &s) != nil {
-			continue
-		}
-		switch {
-		case s.Type == corev1.SecretTypeBootstrapToken:
-		case s.Type != corev1.SecretTypeServiceAccountToken, satoken.OfFork(string(s.Data[corev1.ServiceAccountTokenKey])):
-			continue
-		}
-		if all[s.Metadata.Namespace] == nil {
-			all[s.Metadata.Namespace] = map[string]bool{}
-		}
-		all[s.Metadata.Namespace][s.Metadata.Name] = true
+		all.add(o)
 	}
-	return all
+	for {
+		err := w.oldServerTokens(all)
+		if !errors.As(err, new(*store.ExpiredError)) { // the history was compacted meanwhile
+			return all, err
+		}
+	}
+}
+
+// oldServerTokens adds those of the versions that were replaced or deleted.
+func (w *World) oldServerTokens(all serverTokens) error {
+	floor, _ := w.store.Bounds()
+	changes, err := w.store.Watch("secrets", "", floor)
+	if err != nil {
+		return err
+	}
+	defer changes.Close()
+	for room := make([]*store.Change, 256); ; {
+		n, err := changes.TryNext(w.running.root.ending, room)
+		if err != nil || n == 0 {
+			return err
+		}
+		for _, c := range room[:n] {
+			all.add(c.Before)
+		}
+	}
+}
+
+// add adds a Secret, which may be nil, if its token opens the server.
+func (s serverTokens) add(o *store.Object) {
+	var secret struct {
+		Metadata struct{ Name, Namespace string } `json:"metadata"`
+		Type     corev1.SecretType                `json:"type"`
+		Data     map[string][]byte                `json:"data"`
+	}
+	if o == nil || o.Unreadable() != "" || json.Unmarshal(o.Bytes(), &secret) != nil {
+		return
+	}
+	switch secret.Type {
+	case corev1.SecretTypeBootstrapToken:
+	case corev1.SecretTypeServiceAccountToken:
+		if satoken.OfFork(string(secret.Data[corev1.ServiceAccountTokenKey])) {
+			return
+		}
+	default:
+		return
+	}
+	namespace, name := secret.Metadata.Namespace, secret.Metadata.Name
+	if s[namespace] == nil {
+		s[namespace] = map[string]bool{}
+	}
+	s[namespace][name] = true
 }

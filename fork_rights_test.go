@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -116,4 +117,47 @@ func TestForkSecrets(t *testing.T) {
 	must(t, robot, http.StatusUnauthorized, "GET", "/api", "")
 	robot.Host += "/fork/f"
 	must(t, robot, http.StatusOK, "GET", "/api", "")
+}
+
+// TestForkSecretsOfHistory: a token that opens the server is not shown by the history of a fork either, if its Secret was
+// deleted before the fork was opened.
+func TestForkSecretsOfHistory(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}})
+	admin := s.RESTConfig()
+	const path = "/api/v1/namespaces/team/secrets"
+	must(t, admin, http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"team"}}`)
+	bootstrap := `{"metadata":{"name":"token"},"type":"bootstrap.kubernetes.io/token"}`
+	must(t, admin, http.StatusCreated, "POST", path, bootstrap)
+	must(t, admin, http.StatusCreated, "POST", "/forks", `{"name":"kept","keep":true}`)
+	at := get[head](t, admin, path).Metadata.ResourceVersion
+	must(t, admin, http.StatusOK, "DELETE", path+"/token", "")
+	since, err := strconv.ParseUint(at, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustFork(t, s.Root(), tidemark.ForkOptions{Name: "since", Since: since})
+
+	inKept := rest.CopyConfig(admin)
+	inKept.Host += "/fork/kept"
+	keptAt := get[head](t, inKept, path).Metadata.ResourceVersion
+	must(t, inKept, http.StatusCreated, "POST", bindingsPath, bind("cluster-admin", "carol"))
+	carol := userOf(t, s, "carol", "/fork/kept")
+	must(t, carol, http.StatusOK, "DELETE", "/api/v1/namespaces/team", "") // which deletes the Secret, without a right to it
+	await.True(t, "the namespace is gone", func() bool {
+		code, _ := send(t, carol, "GET", "/api/v1/namespaces/team", "")
+		return code == http.StatusNotFound
+	})
+	s.CloseIdle()
+	for fork, version := range map[string]string{"kept": keptAt, "since": at} {
+		c := rest.CopyConfig(admin)
+		c.Host += "/fork/" + fork
+		if fork == "since" {
+			must(t, c, http.StatusCreated, "POST", bindingsPath, bind("cluster-admin", "carol"))
+		}
+		exact := path + "?resourceVersionMatch=Exact&resourceVersion=" + version
+		if got := must(t, c, http.StatusOK, "GET", exact, ""); !strings.Contains(got, `"token"`) {
+			t.Errorf("%s: the history has no token: %s", fork, got)
+		}
+		must(t, userOf(t, s, "carol", "/fork/"+fork), http.StatusForbidden, "GET", exact, "")
+	}
 }

@@ -259,12 +259,8 @@ func (k *kept) use(ctx context.Context) (*World, error) {
 	return k.world.Load(), nil
 }
 
-// forRequest returns the world for a request that admits allows, and opens it if it is not open. Nil: the request is
-// answered.
+// forRequest opens the world for a request that admits allows. Nil: it has written an error.
 func (k *kept) forRequest(rw http.ResponseWriter, q *http.Request) *World {
-	if w := k.world.Load(); w != nil {
-		return w
-	}
 	ctx, cancel := context.WithTimeout(q.Context(), keptWait)
 	defer cancel()
 	w, err := k.use(ctx)
@@ -275,12 +271,9 @@ func (k *kept) forRequest(rw http.ResponseWriter, q *http.Request) *World {
 	return w
 }
 
-// admits reports whether the fork is open, or a request may open it or wait for that. The rights in the fork are among
-// its objects, which are not read yet. So each request with valid credentials is admitted.
+// admits reports whether a request may open the fork or wait for that. The rights in the fork are among its objects,
+// which are not read yet. So each request with valid credentials is admitted.
 func (k *kept) admits(q *http.Request) bool {
-	if k.world.Load() != nil {
-		return true
-	}
 	user, err := k.clients.Authenticate(without(q, forkPath+k.name))
 	if err != nil {
 		k.running.root.server.logOf(logForks).Debug("authentication failed", "fork", k.name, "err", err)
