@@ -3,6 +3,7 @@ package builtin
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/autoscaling"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // Version 1 of HorizontalPodAutoscaler knows one metric, the use of the CPU. All
@@ -221,12 +223,12 @@ func isUtilizationOfCPU(m *autoscalingv2.MetricSpec) bool {
 		m.Resource.Name == corev1.ResourceCPU && m.Resource.Target.AverageUtilization != nil
 }
 
-// readAnnotation decodes an annotation; false when it is not there, or not JSON of
-// its kind.
+// readAnnotation decodes an annotation; false when it is not there, not JSON of
+// its kind, or has a quantity that takes too long to decode.
 func readAnnotation[T any](annotations map[string]string, key string) (T, bool) {
 	var v, none T
 	s, ok := annotations[key]
-	if !ok || json.Unmarshal([]byte(s), &v) != nil {
+	if !ok || wire.CheckQuantities([]byte(s), reflect.TypeFor[T]()) != nil || json.Unmarshal([]byte(s), &v) != nil {
 		return none, false
 	}
 	return v, true

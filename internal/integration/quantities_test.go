@@ -86,6 +86,18 @@ func TestLargeQuantities(t *testing.T) {
 			t.Errorf("%s %s %.200s: %d %.300s %v", one.method, path, one.body, status.Code, status.Message, err)
 		}
 	}
+	// An annotation of an autoscaler has metrics. What cannot be read there is ignored.
+	for _, name := range []string{"resource", "Resource", "re\u017fource"} {
+		metrics := `[{"type":"Resource","` + name + `":{"name":"cpu","targetAverageValue":"1e-900000000"}}]`
+		annotations, err := json.Marshal(map[string]string{"autoscaling.alpha.kubernetes.io/metrics": metrics})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := `{"metadata":{"name":"h","annotations":` + string(annotations) + `},"spec":{"maxReplicas":2,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`
+		if code, text := send(t, h, "POST", c.Host+"/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers?dryRun=All", body); code != 201 || strings.Contains(text, "900000000") {
+			t.Errorf("%s: %d %.300s", name, code, text)
+		}
+	}
 	// Names of resources have sizes, too.
 	if code, text := send(t, h, "POST", c.Host+pods+"?dryRun=All", pod("", `"cpu":"1","hugepages-1e-900000000":"1Mi"`)); code != 422 {
 		t.Errorf("%d %.300s", code, text)

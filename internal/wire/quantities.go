@@ -40,11 +40,8 @@ func boundQuantities(data []byte, t reflect.Type) []byte {
 // quantities calls see for all quantities in JSON for a Go type, if some may be large, and returns the
 // JSON with the results of see in their place. It returns the first error, with the path.
 func quantities(data []byte, t reflect.Type, see func(text string) (string, error)) ([]byte, error) {
-	if !mayHaveLargeQuantity(data) {
-		return data, nil
-	}
 	where := quantitiesOf(t)
-	if where == nil {
+	if where == nil || !mayHaveLargeQuantity(data) {
 		return data, nil
 	}
 	r := quantityReader{in: jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)), data: data, see: see}
@@ -92,7 +89,7 @@ func mayHaveLargeQuantity(data []byte) bool {
 // holders says where a type has quantities. A type without any has none.
 type holders struct {
 	itself  bool                // it is a quantity
-	members map[string]*holders // of a struct, by lower-case name
+	members map[string]*holders // of a struct, by folded name
 	each    *holders            // of the items of a list, or the values of a map
 }
 
@@ -100,13 +97,22 @@ var (
 	quantityType = reflect.TypeFor[apiresource.Quantity]()
 	// held has the holders of the types that were used. See the package comment.
 	held struct {
-		sync.Mutex
-		types map[reflect.Type]*holders
+		sync.RWMutex
+		types map[reflect.Type]*holders // of structs
 	}
 )
 
 // quantitiesOf returns where a type has quantities, nil: it has none.
 func quantitiesOf(t reflect.Type) *holders {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	held.RLock()
+	h, known := held.types[t]
+	held.RUnlock()
+	if known {
+		return h
+	}
 	held.Lock()
 	defer held.Unlock()
 	if held.types == nil {
@@ -115,6 +121,11 @@ func quantitiesOf(t reflect.Type) *holders {
 	return holdersOf(t)
 }
 
+// fold returns a name in the form in which encoding/json compares names: some of Kubernetes' types are decoded
+// whatever the case of their members is. Unicode has two more forms of s and k.
+func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
+
+// holdersOf is quantitiesOf with held locked.
 func holdersOf(t reflect.Type) *holders {
 	switch {
 	case t == quantityType:
@@ -143,7 +154,7 @@ func holdersOf(t reflect.Type) *holders {
 		case name == "" && f.Anonymous:
 			maps.Copy(h.members, of.members)
 		default:
-			h.members[strings.ToLower(cmp.Or(name, f.Name))] = of
+			h.members[fold(cmp.Or(name, f.Name))] = of
 		}
 	}
 	if len(h.members) == 0 {
@@ -191,7 +202,7 @@ func (r *quantityReader) members(h *holders) error {
 		name := key.String()
 		of := h.each
 		if h.members != nil {
-			of = h.members[strings.ToLower(name)]
+			of = h.members[fold(name)]
 		}
 		r.path = append(r.path, name)
 		if err := r.value(of); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -130,7 +131,11 @@ const maxAliases = 20_000
 func countAliases(text []byte) int {
 	n := 0
 	for i := 1; i+1 < len(text); i++ {
-		if text[i] == '*' && text[i+1] > ' ' && text[i+1] != '*' && bytes.IndexByte([]byte(" \t\r\n,[{:-?"), text[i-1]) >= 0 {
+		if text[i] != '*' || text[i+1] <= ' ' || text[i+1] == '*' {
+			continue
+		}
+		// YAML has line breaks beyond ASCII, too.
+		if before := text[i-1]; before >= utf8.RuneSelf || strings.IndexByte(" \t\r\n,[{:-?", before) >= 0 {
 			n++
 		}
 	}

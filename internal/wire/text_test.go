@@ -122,12 +122,14 @@ func TestEvents(t *testing.T) {
 
 // TestManyAliases refuses aliases that are short but many, before the parser sees them.
 func TestManyAliases(t *testing.T) {
-	text := "a: [&a x," + strings.Repeat("*a,", maxAliases+1) + "]\n"
-	if _, err := FromYAML([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than 20000 aliases") {
-		t.Errorf("got %v", err)
-	}
-	if _, _, err := fromYAML([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than 20000 aliases") {
-		t.Errorf("got %v", err)
+	for _, before := range []string{"", " ", "\n", "\u0085", "\u2028", "\u2029"} {
+		text := "a: [&a x" + strings.Repeat(","+before+"*a", maxAliases+1) + "]\n"
+		if _, err := FromYAML([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than 20000 aliases") {
+			t.Errorf("after %q: got %v", before, err)
+		}
+		if _, _, err := fromYAML([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than 20000 aliases") {
+			t.Errorf("after %q: got %v", before, err)
+		}
 	}
 	if n := countAliases([]byte("a: *a\n- *b\n{c: *c,*d}\n*e a**b* 2 * 3 [*f]\n")); n != 6 {
 		t.Errorf("%d aliases", n)
