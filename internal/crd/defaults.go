@@ -11,16 +11,17 @@ import (
 
 // A short object can have many empty items, and the schema a default of many members for each: together
 // they take gigabytes. So the library's Default is not used. The defaults of a schema are collected once,
-// each with the defaults within it, so that the growth of an object is known before anything is set, and
-// that the work follows the object and its growth, not the number of properties in the schema.
+// each with its size after the defaults within it are set. So the growth of an object is known before
+// anything is set, and the work follows the object and its growth, not the number of properties in the
+// schema.
 
 // maxDefaults is the number of bytes that defaults may add to an object: the size of the largest body.
 const maxDefaults = 3 << 20
 
 // defaults are the defaults in a schema. Nil: there are none.
 type defaults struct {
-	value    any // of this schema, with the defaults within it; nil: none
-	bytes    int // about the size of value
+	value    any // of this schema, as the definition has it; nil: none
+	bytes    int // about the size of value with the defaults within it
 	nullable bool
 
 	missing    []missing // members with a default
@@ -61,10 +62,11 @@ func defaultsOf(s *structuralschema.Structural) *defaults {
 	if s.Default.Object == nil && d.members == nil && d.others == nil && d.items == nil {
 		return nil
 	}
-	if s.Default.Object != nil {
-		d.value = runtime.DeepCopyJSONValue(s.Default.Object)
-		if d.fill(d.value) {
+	if d.value = s.Default.Object; d.value != nil {
+		left := maxDefaults
+		if d.visit(d.value, &left, false) {
 			_, d.bytes = size(d.value)
+			d.bytes += maxDefaults - left
 		} else {
 			d.bytes = math.MaxInt32 // which no object has room for
 		}
@@ -97,7 +99,7 @@ func (d *defaults) visit(v any, left *int, set bool) bool {
 				continue
 			}
 			if set {
-				v[m.name] = runtime.DeepCopyJSONValue(m.of.value)
+				v[m.name] = runtime.DeepCopyJSONValue(m.of.value) // visited below
 			} else if *left -= len(m.name) + m.of.bytes; *left < 0 {
 				return false
 			}
@@ -114,12 +116,14 @@ func (d *defaults) visit(v any, left *int, set bool) bool {
 				of = d.others
 			}
 			if member == nil && of.replacesNull() && !known {
-				if set {
-					v[name] = runtime.DeepCopyJSONValue(of.value)
-				} else if *left -= of.bytes; *left < 0 {
-					return false
+				if !set {
+					if *left -= of.bytes; *left < 0 {
+						return false
+					}
+					continue
 				}
-				continue
+				member = runtime.DeepCopyJSONValue(of.value)
+				v[name] = member
 			}
 			if !of.visit(member, left, set) {
 				return false
@@ -131,12 +135,14 @@ func (d *defaults) visit(v any, left *int, set bool) bool {
 		}
 		for i, item := range v {
 			if item == nil && d.items.replacesNull() {
-				if set {
-					v[i] = runtime.DeepCopyJSONValue(d.items.value)
-				} else if *left -= d.items.bytes; *left < 0 {
-					return false
+				if !set {
+					if *left -= d.items.bytes; *left < 0 {
+						return false
+					}
+					continue
 				}
-				continue
+				item = runtime.DeepCopyJSONValue(d.items.value)
+				v[i] = item
 			}
 			if !d.items.visit(item, left, set) {
 				return false

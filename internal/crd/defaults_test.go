@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -103,5 +104,37 @@ func TestDefaultsMultiply(t *testing.T) {
 	}
 	if d := defaultsOf(&whole); !d.fill(map[string]any{"m": []any{}}) {
 		t.Error("an object without missing members is refused")
+	}
+}
+
+// TestDefaultsOfSchema: the defaults of a schema are not multiplied before an object needs them.
+func TestDefaultsOfSchema(t *testing.T) {
+	empty := make([]any, 1000)
+	for i := range empty {
+		empty[i] = map[string]any{}
+	}
+	text := structuralschema.Structural{Generic: structuralschema.Generic{Default: structuralschema.JSON{Object: strings.Repeat("x", 1000)}}}
+	item := structuralschema.Structural{Properties: map[string]structuralschema.Structural{"m": text}}
+	list := structuralschema.Structural{Items: &item, Generic: structuralschema.Generic{Default: structuralschema.JSON{Object: empty}}}
+	s := structuralschema.Structural{Properties: map[string]structuralschema.Structural{}}
+	for i := range 100 { // each makes a megabyte of 4 kB
+		s.Properties[fmt.Sprint("p", i)] = list
+	}
+	var d *defaults
+	if n := testing.AllocsPerRun(1, func() { d = defaultsOf(&s) }); n > 5000 {
+		t.Errorf("collecting %d defaults made %v allocations", len(s.Properties), n)
+	}
+	if d.fill(map[string]any{}) {
+		t.Error("100 MB of defaults were set")
+	}
+	one := &defaults{missing: d.missing[:1], members: map[string]*defaults{d.missing[0].name: d.missing[0].of}}
+	object := map[string]any{}
+	if !one.fill(object) || len(object) != 1 {
+		t.Fatalf("%d members", len(object))
+	}
+	for _, v := range object {
+		if all := v.([]any); len(all) != 1000 || len(all[999].(map[string]any)["m"].(string)) != 1000 || len(empty[0].(map[string]any)) != 0 {
+			t.Error("the defaults in a default were not set, or in the schema")
+		}
 	}
 }

@@ -46,7 +46,7 @@ type compiled struct {
 	rules      *cel.Validator                      // nil: there are none
 	defaults   *defaults                           // of structural; nil: there are none
 	compares   bool                                // rules need all metadata: see comparesMetadata
-	patterns   sync.Map                            // string -> *regexp.Regexp: see matches
+	patterns   sync.Map                            // string -> *pattern: see matches
 	enums      sync.Map                            // pointer to the first value of a list -> enum
 
 	prunes sync.Once

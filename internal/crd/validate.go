@@ -90,8 +90,10 @@ func (v *version) newStatus(o runtime.Object) {
 	if err != nil || s.defaults == nil { // decode has returned the error
 		return
 	}
-	if status := s.defaults.members["status"]; status != nil && status.value != nil {
-		o.(*Object).Members["status"] = runtime.DeepCopyJSONValue(status.value)
+	if status := s.defaults.members["status"]; status != nil && status.value != nil && status.bytes <= maxDefaults {
+		made := runtime.DeepCopyJSONValue(status.value)
+		status.visit(made, new(int), true)
+		o.(*Object).Members["status"] = made
 	}
 }
 
