@@ -52,7 +52,7 @@ func (c *Config) mayBind(ctx context.Context, right authz.Attributes, next, last
 		return nil
 	}
 	right.Subresource = "binding"
-	if err := c.refusal(ctx, &right); err != nil {
+	if err := authz.Require(ctx, c.Authz, &right); err != nil {
 		return field.ErrorList{field.Forbidden(field.NewPath("status"), fmt.Sprintf(
 			`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="%s" permission: %s`, right.Verb, err))}
 	}
@@ -70,7 +70,7 @@ func (c *Config) mayReport(ctx context.Context, right authz.Attributes, next, la
 		var first error
 		allowed := slices.ContainsFunc(verbs, func(verb string) bool {
 			right.Verb, right.Name = verb, driver
-			err := c.refusal(ctx, &right)
+			err := authz.Require(ctx, c.Authz, &right)
 			if first == nil {
 				first = err
 			}
@@ -82,20 +82,6 @@ func (c *Config) mayReport(ctx context.Context, right authz.Attributes, next, la
 		}
 	}
 	return errs
-}
-
-// refusal returns the error of a right that the user does not have.
-func (c *Config) refusal(ctx context.Context, right *authz.Attributes) error {
-	d, reason, err := c.Authz.Authorize(ctx, right)
-	switch {
-	case d == authz.Allow:
-		return nil
-	case err != nil && reason != "":
-		reason = err.Error() + ": " + reason
-	case err != nil:
-		reason = err.Error()
-	}
-	return authz.Forbidden(right, reason)
 }
 
 // changedDrivers returns the drivers whose devices differ, sorted.

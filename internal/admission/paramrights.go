@@ -57,7 +57,10 @@ func paramRights(c *Config) registry.Plugin {
 			case next.ref != nil:
 				at, err = field.NewPath("spec", "paramRef"), c.mayReadParams(ctx, a, &next)
 			}
-			if err != nil {
+			switch {
+			case apierrors.IsTooManyRequests(err):
+				return err
+			case err != nil:
 				return apierrors.NewInvalid(a.RequestedKind().GroupKind(), a.Name, field.ErrorList{field.Forbidden(at, err.Error())})
 			}
 			return nil

@@ -3,11 +3,13 @@ package admission
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -25,6 +27,9 @@ func (c *Config) allowed(ctx context.Context, a *registry.Attributes, right auth
 	}
 	right.User, right.IsResource = a.User, true
 	d, reason, err := c.Authz.Authorize(ctx, &right)
+	if errors.Is(err, authz.ErrBusy) {
+		err = apierrors.NewTooManyRequests(authz.ErrBusy.Error(), 1)
+	}
 	return d == authz.Allow, reason, err
 }
 

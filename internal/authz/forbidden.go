@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,6 +22,23 @@ func Forbidden(a *Attributes, reason string) *apierrors.StatusError {
 		resource = schema.GroupResource{Group: a.Group, Resource: a.Resource}
 	}
 	return apierrors.NewForbidden(resource, a.Name, errors.New(message))
+}
+
+// Require returns an error unless an authorizer allows a request: that of Forbidden, or 429 if the authorizer is too busy
+// to decide.
+func Require(ctx context.Context, z Authorizer, a *Attributes) error {
+	d, reason, err := z.Authorize(ctx, a)
+	switch {
+	case d == Allow:
+		return nil
+	case errors.Is(err, ErrBusy):
+		return apierrors.NewTooManyRequests(ErrBusy.Error(), 1)
+	case err != nil && reason != "":
+		reason = err.Error() + ": " + reason
+	case err != nil:
+		reason = err.Error()
+	}
+	return Forbidden(a, reason)
 }
 
 // markup escapes what HTML could contain in names that clients choose, as kube-apiserver does.

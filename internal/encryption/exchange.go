@@ -16,7 +16,8 @@ import (
 //	1  without a lock: all objects at a revision R
 //	2  with Append waiting: the changes after R, written meanwhile with the old Set; take over
 //
-// History is not looked at, and neither are values that could not be read when the server started. What the new Set cannot open there fails when it is read.
+// It does not check history, nor values that could not be read when the server started. What the new Set cannot open
+// there fails when it is read.
 
 // exchange makes a Set that in effect. If the Set cannot open what is stored, it returns an
 // *UnreadableError and changes nothing.

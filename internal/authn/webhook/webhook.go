@@ -110,8 +110,8 @@ func (w *Tokens) AuthenticateToken(ctx context.Context, t authn.Token, audiences
 
 func (a *answer) get() (*authn.User, []string, error) { return a.user, a.good, a.err }
 
-// keyOf returns a hash of a token and the audiences that it is wanted for. Their number and lengths are in it, so that no two lists have the
-// same text.
+// keyOf returns a hash of a token and the audiences that it is wanted for. The lengths of the audiences are in it, so that
+// no two lists have the same text.
 func keyOf(t authn.Token, audiences []string) webhook.Key {
 	text := append([]byte(nil), t.Sum[:]...)
 	for _, a := range audiences {

@@ -175,17 +175,9 @@ func checkExtra(key string, values []string) error {
 // ask returns an error unless the authorizer allows a right.
 func (p *permission) ask(ctx context.Context, a *authz.Attributes) error {
 	start := time.Now()
-	decision, reason, err := p.c.authz.Authorize(ctx, a)
-	p.c.seen.Authorization(p.mode.name, decision == authz.Allow, time.Since(start))
-	switch {
-	case decision == authz.Allow:
-		return nil
-	case err != nil && reason != "":
-		reason = err.Error() + ": " + reason
-	case err != nil:
-		reason = err.Error()
-	}
-	return authz.Forbidden(a, reason)
+	err := authz.Require(ctx, p.c.authz, a)
+	p.c.seen.Authorization(p.mode.name, err == nil, time.Since(start))
+	return err
 }
 
 // withStanding returns the groups of a user, with system:authenticated or, for the anonymous

@@ -182,7 +182,7 @@ func (z *Authorizer) Rules(_ context.Context, u *authn.User, namespace string) a
 			r := &role.rules[i]
 			if size += sizeOf(r); size > maxRules {
 				all.Incomplete = true
-				all.Err = utilerrors.NewAggregate(append(errorsOf(err), errTooLarge))
+				all.Err = utilerrors.NewAggregate([]error{err, errTooLarge})
 				return all
 			}
 			if len(r.Resources) > 0 {
@@ -248,12 +248,4 @@ func (p *policy) rolesOf(u *authn.User, namespace string, absent func(*binding) 
 		errs = append(errs, fmt.Errorf("%d more roles not found", more))
 	}
 	return all, utilerrors.NewAggregate(errs)
-}
-
-// errorsOf returns the errors of an aggregate. A nil error has none.
-func errorsOf(err error) []error {
-	if all, ok := err.(utilerrors.Aggregate); ok {
-		return all.Errors()
-	}
-	return nil
 }

@@ -173,6 +173,7 @@ func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authori
 	}
 	return w.join(ctx, k, a, func(ctx context.Context) (status, error) {
 		s, err := w.call(ctx, spec)
+		s.EvaluationError = "" // no decision has it, and it may be long
 		if err == nil && attributeBytes(a) < cachedAttributeBytes && len(s.Reason) <= cachedReasonBytes {
 			if s.Allowed {
 				w.allowed.put(k, s, w.c.AuthorizedTTL)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
 // service is a webhook of the test. Its answer is the status of a review.
@@ -167,7 +168,7 @@ func TestSent(t *testing.T) {
 
 func TestCache(t *testing.T) {
 	var now atomic.Int64
-	s := newService(t, says(`{"allowed":true}`))
+	s := newService(t, says(`{"allowed":true,"evaluationError":"long"}`))
 	w := s.webhook(t, Config{AuthorizedTTL: time.Minute, UnauthorizedTTL: time.Second, Now: func() time.Time { return time.Unix(now.Load(), 0) }})
 	step := func(what string, a *authz.Attributes, calls int64) {
 		t.Helper()
@@ -178,6 +179,11 @@ func TestCache(t *testing.T) {
 		}
 	}
 	step("the first", pods("ann"), 1)
+	for _, k := range w.allowed.entries.Keys() {
+		if kept, _ := w.allowed.get(k.(webhook.Key)); !kept.Allowed || kept.EvaluationError != "" {
+			t.Errorf("the cache has %+v", kept)
+		}
+	}
 	step("the same", pods("ann"), 0)
 	step("another user", pods("bob"), 1)
 	selected := pods("ann")
