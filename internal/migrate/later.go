@@ -99,8 +99,11 @@ func (s *Snapshot) sameHistory(ctx context.Context, log store.Log, floor, upTo s
 			return fmt.Errorf("the change of %s %s at %d is not in the copy: %w", e.Collection, e.Key, e.Revision, errOtherCopy)
 		}
 	}
-	if e, err, more := next(); err != nil || more {
-		return errors.Join(err, fmt.Errorf("the copy has a change of %s %s at %d: %w", e.Collection, e.Key, e.Revision, errOtherCopy))
+	switch e, err, more := next(); {
+	case err != nil:
+		return err
+	case more:
+		return fmt.Errorf("the copy has a change of %s %s at %d, which the directory does not have: %w", e.Collection, e.Key, e.Revision, errOtherCopy)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package patch
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,6 +48,10 @@ func applyAll(document []byte, operations jsonpatch.Patch, most int) ([]byte, er
 // the group has touched has the size that the value has in the document; of another one, at most
 // the whole document is copied.
 func group(operations jsonpatch.Patch, document []byte, most int) int {
+	isCopy := func(o jsonpatch.Operation) bool { return o.Kind() == "copy" }
+	if !slices.ContainsFunc(operations, isCopy) {
+		return len(operations)
+	}
 	size, copied := len(document), 0
 	var t changedPaths
 	values := sizes{document: document}
@@ -59,7 +64,7 @@ func group(operations jsonpatch.Patch, document []byte, most int) int {
 			from, _ := o.From()
 			t.add(segments(from))
 		}
-		if o.Kind() == "copy" {
+		if isCopy(o) {
 			n, known := 0, false
 			if text, err := o.From(); err == nil {
 				if from := segments(text); !t.has(from) {
