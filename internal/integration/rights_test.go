@@ -10,16 +10,18 @@ import (
 
 const admissionPath = "/apis/admissionregistration.k8s.io/v1"
 
+// allowBob gives bob the rules of a new ClusterRole.
+func (c rbacClient) allowBob(name, rules string) {
+	c.t.Helper()
+	c.want(http.StatusCreated, "", "POST", rbacPath+"/clusterroles", roleBody(name, rules))
+	c.want(http.StatusCreated, "", "POST", rbacPath+"/clusterrolebindings", bindingBody(name, "ClusterRole", name, rbacBob))
+}
+
 // TestParamRights: authors of policies and bindings must be able to read the params, or an expression would show them. The
 // words are those of kube-apiserver v1.36.
 func TestParamRights(t *testing.T) {
 	admin, user := startRBAC(t, &tidemark.Server{})
-	allow := func(name, rules string) {
-		t.Helper()
-		admin.want(http.StatusCreated, "", "POST", rbacPath+"/clusterroles", roleBody(name, rules))
-		admin.want(http.StatusCreated, "", "POST", rbacPath+"/clusterrolebindings", bindingBody(name, "ClusterRole", name, rbacBob))
-	}
-	allow("author", `{"apiGroups":["admissionregistration.k8s.io"],"resources":["*"],"verbs":["*"]}`)
+	admin.allowBob("author", `{"apiGroups":["admissionregistration.k8s.io"],"resources":["*"],"verbs":["*"]}`)
 	const bob = `user \u0026{bob  [dev system:authenticated] map[]}`
 	for _, kind := range []struct{ title, plural, rules, actions string }{
 		{"Validating", "validating", `"validations":[{"expression":"true"}]`, `,"validationActions":["Deny"]`},
@@ -60,10 +62,10 @@ func TestParamRights(t *testing.T) {
 			user.want(http.StatusUnprocessableEntity, "spec.paramRef: Forbidden", "MERGE", bindings+"/b", `{"spec":{"policyName":"plain"}}`)
 		})
 	}
-	allow("one", `{"apiGroups":[""],"resources":["secrets"],"resourceNames":["s"],"verbs":["get"]}`)
+	admin.allowBob("one", `{"apiGroups":[""],"resources":["secrets"],"resourceNames":["s"],"verbs":["get"]}`)
 	user.want(http.StatusCreated, "", "POST", admissionPath+"/validatingadmissionpolicybindings",
 		`{"metadata":{"name":"mine"},"spec":{"policyName":"p","validationActions":["Deny"],"paramRef":{"name":"s","namespace":"shop","parameterNotFoundAction":"Allow"}}}`)
-	allow("all", `{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}`)
+	admin.allowBob("all", `{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}`)
 	user.want(http.StatusOK, "", "MERGE", admissionPath+"/validatingadmissionpolicies/plain", `{"spec":{"paramKind":{"apiVersion":"v1","kind":"Secret"}}}`)
 }
 
@@ -71,14 +73,9 @@ func TestParamRights(t *testing.T) {
 // kube-apiserver v1.36.
 func TestClaimRights(t *testing.T) {
 	admin, user := startRBAC(t, &tidemark.Server{})
-	allow := func(name, rules string) {
-		t.Helper()
-		admin.want(http.StatusCreated, "", "POST", rbacPath+"/clusterroles", roleBody(name, rules))
-		admin.want(http.StatusCreated, "", "POST", rbacPath+"/clusterrolebindings", bindingBody(name, "ClusterRole", name, rbacBob))
-	}
 	claims := "/apis/resource.k8s.io/v1" + inShop + "/resourceclaims"
 	admin.want(http.StatusCreated, "", "POST", claims, `{"metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"x"}}]}}}`)
-	allow("status", `{"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/status"],"verbs":["update","patch"]}`)
+	admin.allowBob("status", `{"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/status"],"verbs":["update","patch"]}`)
 	const (
 		result    = `{"request":"r","driver":"a.example.com","pool":"p","device":"d"}`
 		allocates = `{"status":{"allocation":{"devices":{"results":[` + result + `]},"nodeSelector":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["n1"]}]}]}}}}`
@@ -94,11 +91,11 @@ func TestClaimRights(t *testing.T) {
 	user.want(http.StatusUnprocessableEntity, drives, "MERGE", status, reports)
 	user.want(http.StatusOK, "", "MERGE", status, `{"metadata":{"labels":{"a":"b"}}}`)
 
-	allow("binding", `{"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/binding"],"verbs":["patch"]}`)
+	admin.allowBob("binding", `{"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/binding"],"verbs":["patch"]}`)
 	user.want(http.StatusOK, "", "MERGE", status, reserves)
-	allow("other", `{"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/driver"],"resourceNames":["b.example.com"],"verbs":["arbitrary-node:patch"]}`)
+	admin.allowBob("other", `{"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/driver"],"resourceNames":["b.example.com"],"verbs":["arbitrary-node:patch"]}`)
 	user.want(http.StatusUnprocessableEntity, drives, "MERGE", status, reports)
-	allow("near", `{"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/driver"],"verbs":["associated-node:patch"]}`)
+	admin.allowBob("near", `{"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/driver"],"verbs":["associated-node:patch"]}`)
 	user.want(http.StatusUnprocessableEntity, drives, "MERGE", status, reports)
 
 	for _, role := range []string{"status", "near"} { // a service account, on another node and on that of the claim
@@ -113,7 +110,7 @@ func TestClaimRights(t *testing.T) {
 		driver.want(row.code, "", "MERGE", status, reports)
 	}
 	admin.want(http.StatusOK, "", "MERGE", status, `{"status":{"devices":null}}`)
-	allow("any", `{"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/driver"],"resourceNames":["a.example.com"],"verbs":["arbitrary-node:patch"]}`)
+	admin.allowBob("any", `{"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/driver"],"resourceNames":["a.example.com"],"verbs":["arbitrary-node:patch"]}`)
 	user.want(http.StatusOK, "", "MERGE", status, reports)
 	user.want(http.StatusOK, "", "MERGE", status, `{"status":{"devices":null}}`)
 }
