@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
@@ -194,5 +195,51 @@ func testWebhookReviews(t *testing.T, admin rbacClient, o *oracle) {
 	r := o.last("ann").ResourceAttributes
 	if r.Version != "*" || r.LabelSelector != nil || r.FieldSelector == nil || len(r.FieldSelector.Requirements) != 1 || r.FieldSelector.Requirements[0].Values[0] != "b" {
 		t.Errorf("sent %+v", r)
+	}
+}
+
+// TestMatchConditionCost: a request whose match conditions cost too much is refused, whatever the failure policy. The webhook
+// could otherwise be bypassed, or the request could occupy the server: it has no seat yet.
+func TestMatchConditionCost(t *testing.T) {
+	o := newOracle(t, map[string]string{"ann": `{"allowed":false,"denied":true}`})
+	const all = "request.resourceAttributes.labelSelector.requirements"
+	config := `apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+- type: Webhook
+  name: hook
+  webhook:
+    timeout: 30s
+    subjectAccessReviewVersion: v1
+    failurePolicy: NoOpinion
+    matchConditionSubjectAccessReviewVersion: v1
+    matchConditions:
+    - expression: has(request.resourceAttributes) && has(request.resourceAttributes.labelSelector)
+    - expression: "` + all + `.all(a, ` + all + `.all(b, ` + all + `.all(c, a.key != b.key + c.key)))"
+    connectionInfo: {type: KubeConfigFile, kubeConfigFile: ` + o.kubeconfig + `}
+- type: RBAC
+  name: rbac
+`
+	s := servertest.Start(t, &tidemark.Server{Authorization: tidemark.Authorization{ConfigFile: file(t, "config.yaml", config)}})
+	admin := rbacClient{t, s.RESTConfig()}
+	create[rbacv1.ClusterRoleBinding](t, admin.c, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+		`{"metadata":{"name":"ann"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"ann"}]}`)
+	selector := func(terms int) string {
+		text := "a0"
+		for i := range terms - 1 {
+			text += fmt.Sprint(",a", i+1)
+		}
+		return text
+	}
+	ann := rbacClient{t, rbacAs(admin.c, "ann")}
+	const pods = "/api/v1/namespaces/az/pods?labelSelector="
+	ann.want(403, "", "GET", pods+selector(10), "") // the webhook denies it
+	if o.last("ann") == nil {
+		t.Error("the webhook was not asked")
+	}
+	ann.want(403, `hook: the match conditions cost too much for this request`, "GET", pods+selector(150), "")
+	review := fmt.Sprintf(`{"spec":{"user":"ann","resourceAttributes":{"verb":"list","resource":"pods","namespace":"az","labelSelector":{"rawSelector":%q}}}}`, selector(150))
+	if got := create[authorizationv1.SubjectAccessReview](t, admin.c, accessReviews, review); got.Status.Allowed || !got.Status.Denied {
+		t.Errorf("a review: %+v", got.Status)
 	}
 }

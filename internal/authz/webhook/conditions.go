@@ -2,15 +2,18 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/interpreter"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
@@ -80,7 +83,12 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 	return program, nil
 }
 
-// match reports whether all conditions hold. One that is false decides, even if others fail.
+// errTooExpensive: the conditions cost too much for a request. It is the request's fault, so the failure policy, which might
+// bypass the authorizer, does not cover it.
+var errTooExpensive = errors.New("the match conditions cost too much for this request")
+
+// match reports whether all conditions hold. One that is false decides, even if others fail. Conditions that exceed their
+// costs, each or together, are errTooExpensive.
 func (c *Conditions) match(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec, name string, m *Metrics) (ok bool, err error) {
 	if c == nil {
 		return true, nil
@@ -95,8 +103,18 @@ func (c *Conditions) match(ctx context.Context, spec *authorizationv1.SubjectAcc
 	}()
 	input := map[string]any{"request": variable(spec)}
 	var errs []error
+	budget := uint64(celconfig.RuntimeCELCostBudgetMatchConditions)
 	for i := range c.all {
-		value, _, err := c.all[i].program.ContextEval(ctx, input)
+		value, details, err := c.all[i].program.ContextEval(ctx, input)
+		if canceled := new(interpreter.EvalCancelledError); errors.As(err, canceled) && canceled.Cause == interpreter.CostLimitExceeded {
+			return false, errTooExpensive
+		}
+		if cost := details.ActualCost(); cost != nil {
+			if *cost > budget {
+				return false, errTooExpensive
+			}
+			budget -= *cost
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cel evaluation error: expression '%v' resulted in error: %w", c.all[i].text, err))
 			continue

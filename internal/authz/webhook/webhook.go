@@ -14,6 +14,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -123,6 +124,9 @@ func (w *Webhook) Rules(context.Context, *authn.User, string) authz.Rules {
 func (w *Webhook) Authorize(ctx context.Context, a *authz.Attributes) (authz.Decision, string, error) {
 	spec := specOf(a)
 	ask, err := w.c.Conditions.match(ctx, &spec, w.c.Name, w.c.Metrics)
+	if errors.Is(err, errTooExpensive) {
+		return authz.Deny, fmt.Sprintf("%s: %v", w.c.Name, errTooExpensive), nil
+	}
 	if err != nil {
 		return w.c.OnError, "", err
 	}
