@@ -84,8 +84,10 @@ type streak struct {
 // kmsState is the data key that encrypts. It is immutable, except for expires.
 type kmsState struct {
 	key     dataKey
+	plain   []byte   // of the key
+	made    envelope // without its data
 	keyID   string
-	tail    []byte // the envelope without its data
+	tail    []byte // made, encoded
 	expires atomic.Int64
 }
 
@@ -208,9 +210,13 @@ func (k *kms) checkStatus(ctx context.Context) error {
 	return nil
 }
 
-// renew extends the seed's time if the plugin still has its key. Otherwise it makes a new one.
+// renew extends the seed's time if the plugin still has its key, and can decrypt the seed: it may have lost the key that it
+// still names, and a restart could not read what is written since. If the plugin has another key, renew makes a new seed.
 func (k *kms) renew(ctx context.Context, keyID string, expires time.Time) error {
 	if s := k.state.Load(); s != nil && s.keyID == keyID {
+		if err := k.try(ctx, &s.made, s.plain); err != nil {
+			return err
+		}
 		s.expires.Store(expires.UnixNano())
 		return nil
 	}
@@ -254,10 +260,10 @@ func (k *kms) generate(ctx context.Context) (*kmsState, error) {
 		return nil, err
 	}
 	k.keep(e.cacheKey(), key)
-	return &kmsState{key: key, keyID: e.keyID, tail: e.tail()}, nil
+	return &kmsState{key: key, plain: plain, made: e, keyID: e.keyID, tail: e.tail()}, nil
 }
 
-// try returns an error unless the plugin decrypts a new data key.
+// try returns an error unless the plugin decrypts a data key that it has encrypted.
 func (k *kms) try(ctx context.Context, e *envelope, plain []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()

@@ -159,6 +159,38 @@ func TestKMSGarbles(t *testing.T) {
 	storetest.Close(t, s)
 }
 
+// TestKMSLosesKey: a plugin that has still the ID of its key, but no longer the key, is not well, and writes end as if it were
+// down: a restart could not read them.
+func TestKMSLosesKey(t *testing.T) {
+	p := kmstest.Start(t, "one")
+	var now atomic.Int64
+	c := Config{Path: "c", Now: func() time.Time { return time.Unix(0, now.Load()) }}.withDefaults()
+	set, err := newSet(c, []byte(rules("secrets", kmsProvider("p", p, "1m"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Await(t.Context())
+	s := mustOpenStore(t, memlog.New(), set)
+	write(t, s, "secrets", "ns/a", "text")
+	p.Lose("one")
+	now.Add(int64(pollWell))
+	const why = "the plugin cannot decrypt the DEK that it has encrypted"
+	if err := set.kms[0].check(t.Context()); err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("the plugin after it has lost its key: %v", err)
+	}
+	write(t, s, "secrets", "ns/b", "text") // it may be back soon
+	now.Add(int64(seedTTL))
+	if _, err := s.Commit(t.Context(), store.Write{Collection: "secrets", Key: "ns/c", Value: []byte("{}"), RevisionAt: 1}); err == nil {
+		t.Error("a write is acknowledged three minutes after the plugin has lost its key")
+	}
+	p.Set("two", "ok")
+	if err := set.kms[0].check(t.Context()); err != nil {
+		t.Errorf("the plugin with another key: %v", err)
+	}
+	write(t, s, "secrets", "ns/c", "text")
+	storetest.Close(t, s)
+}
+
 // TestKMSNeverUp: a start without the plugin works if nothing has to be decrypted.
 func TestKMSNeverUp(t *testing.T) {
 	p := kmstest.Start(t, "one")

@@ -22,6 +22,7 @@
 //	crd_watch_test.go              watches of custom resources whose definition changes
 //	crd_bench_test.go              benchmarks of large definitions
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
+//	encryption_chaos_test.go       writes of Secrets while KMS plugins fail and the configuration changes
 //	encryption_test.go             encryption at rest: rotation, reloads, KMS plugins, what is on the disk
 //	identity_attacks_test.go       certificates, tokens and headers that claim another identity
 //	expressions_test.go            CEL expressions that are refused when they are stored, administrators of devices
