@@ -44,7 +44,7 @@ func (s *Server) encryption(ctx context.Context) (*encryption.Set, error) {
 }
 
 func (s *Server) encryptionConfig() encryption.Config {
-	return encryption.Config{Path: s.Encryption.ProviderConfigFile, Now: s.now, Log: s.logOf(logEncryption)}
+	return encryption.Config{Path: s.Encryption.ProviderConfigFile, Log: s.logOf(logEncryption)}
 }
 
 // encryptionChecks are those that kube-apiserver has with KMS plugins or automatic reload.

@@ -83,12 +83,13 @@ type streak struct {
 
 // kmsState is the data key that encrypts. It is immutable, except for expires.
 type kmsState struct {
-	key     dataKey
-	plain   []byte   // of the key
-	made    envelope // without its data
-	keyID   string
-	tail    []byte // made, encoded
-	expires atomic.Int64
+	key   dataKey
+	plain []byte   // of the key
+	made  envelope // without its data
+	keyID string
+	tail  []byte // made, encoded
+	// expires has a monotonic time, as those that it is compared with: a clock that jumps changes nothing.
+	expires atomic.Pointer[time.Time]
 }
 
 var errNotChecked = errors.New("the KMS plugin was not asked yet")
@@ -217,7 +218,7 @@ func (k *kms) renew(ctx context.Context, keyID string, expires time.Time) error 
 		if err := k.try(ctx, &s.made, s.plain); err != nil {
 			return err
 		}
-		s.expires.Store(expires.UnixNano())
+		s.expires.Store(&expires)
 		return nil
 	}
 	fresh, err := k.generate(ctx)
@@ -227,7 +228,7 @@ func (k *kms) renew(ctx context.Context, keyID string, expires time.Time) error 
 	if fresh.keyID != keyID {
 		return fmt.Errorf("failed to rotate DEK: statusKeyIDHash=%q, encryptKeyIDHash=%q", hashID(keyID), hashID(fresh.keyID))
 	}
-	fresh.expires.Store(expires.UnixNano())
+	fresh.expires.Store(&expires)
 	if before := k.state.Swap(fresh); before != nil || k.generation.Load() != 0 {
 		k.generation.Store(generations.Add(1))
 	}
@@ -303,7 +304,7 @@ func (k *kms) ready() error {
 	if s == nil {
 		return fmt.Errorf("the KMS plugin %q has given no data key yet: %w", k.name, k.err())
 	}
-	if now, at := k.now(), time.Unix(0, s.expires.Load()); now.After(at) {
+	if now, at := k.now(), *s.expires.Load(); now.After(at) {
 		return fmt.Errorf("encryptedDEKSource with keyID hash %q expired at %s (current time is %s)",
 			hashID(s.keyID), at.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}

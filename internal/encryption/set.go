@@ -28,7 +28,8 @@ var anything = schema.GroupResource{Group: "*", Resource: "*"}
 type Config struct {
 	// Path is that of the file; empty: nothing is encrypted, and nothing that is can be read.
 	Path string
-	// Now is the wall clock; nil: time.Now.
+	// Now is what durations are measured with, and the time of reloads; nil: time.Now, whose durations do not change when the
+	// wall clock jumps.
 	Now func() time.Time
 	// Log receives what happens to KMS plugins and reloads; nil: nothing is logged.
 	Log *slog.Logger

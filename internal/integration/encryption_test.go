@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,7 @@ type encrypted struct {
 	dir, config string
 	inProcess   bool
 	gates       map[string]bool
+	clock       *tidemark.Clock
 	server      *tidemark.Server
 	secrets     typedcorev1.SecretInterface
 	client      *kubernetes.Clientset
@@ -43,7 +45,7 @@ func (e *encrypted) start(t *testing.T, reload bool, providers ...string) error 
 	if e.dir == "" {
 		e.dir, e.config = filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "encryption.yaml")
 	}
-	e.server = &tidemark.Server{InProcess: e.inProcess, Storage: &datadir.Dir{Path: e.dir}, FeatureGates: e.gates}
+	e.server = &tidemark.Server{InProcess: e.inProcess, Storage: &datadir.Dir{Path: e.dir}, FeatureGates: e.gates, Clock: e.clock}
 	if len(providers) > 0 {
 		e.write(t, providers...)
 		e.server.Encryption = tidemark.Encryption{ProviderConfigFile: e.config, AutomaticReload: reload}
@@ -310,6 +312,20 @@ func TestKMSPlugin(t *testing.T) {
 	}
 	if _, err := e.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestKMSClock: a clock that jumps ahead does not end the time for which a data key encrypts without the plugin.
+func TestKMSClock(t *testing.T) {
+	p := kmstest.Start(t, "one")
+	e := encrypted{inProcess: true, clock: new(tidemark.Clock)}
+	e.mustStart(t, false, fmt.Sprintf("kms: {apiVersion: v2, name: p, endpoint: '%s', timeout: 1m}", p.Endpoint()))
+	p.Hang(true)
+	for i := range 3 {
+		if _, err := e.secrets.Create(t.Context(), secret(fmt.Sprint("s", i), "x"), metav1.CreateOptions{}); err != nil {
+			t.Error(err)
+		}
+		e.clock.Advance(time.Hour)
 	}
 }
 

@@ -203,11 +203,11 @@ func (f *follower) supervise(ctx context.Context, w *watch, stalled *atomic.Bool
 		}
 		reached, since := f.reached.Load(), w.waiting.Load()
 		switch {
-		case reached >= f.l.seen.revision.Load() || reached != last || since == 0:
+		case reached >= f.l.seen.revision.Load() || reached != last || since == nil:
 			last, behind = reached, time.Time{}
 		case behind.IsZero():
 			behind = time.Now()
-		case time.Since(behind) >= stallTime && time.Since(time.Unix(0, since)) >= stallTime:
+		case time.Since(behind) >= stallTime && time.Since(*since) >= stallTime:
 			stalled.Store(true)
 			w.close()
 			return

@@ -24,8 +24,8 @@ type watch struct {
 	stream pb.Watch_WatchClient
 	cancel context.CancelFunc
 	whole  whole
-	// waiting is when next began to wait for a message, in Unix nanoseconds; zero: it does not wait.
-	waiting atomic.Int64
+	// waiting is when next began to wait for a message; nil: it does not wait.
+	waiting atomic.Pointer[time.Time]
 }
 
 // createTimeout is how long a member may take to create a watch.
@@ -78,9 +78,10 @@ func (w *watch) askProgress() error {
 // revision up to which all events were returned.
 func (w *watch) next() (events []*mvccpb.Event, progress int64, h *pb.ResponseHeader, err error) {
 	for {
-		w.waiting.Store(time.Now().UnixNano())
+		began := time.Now()
+		w.waiting.Store(&began)
 		r, err := w.stream.Recv()
-		w.waiting.Store(0)
+		w.waiting.Store(nil)
 		if err != nil {
 			return nil, 0, nil, err
 		}
