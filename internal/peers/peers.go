@@ -90,6 +90,7 @@ const (
 type Peers struct {
 	c     Config
 	ended map[string]store.Revision // Leases that were not renewed, by key
+	gone  map[string]sighting       // at the last call of forget, by key
 	shows bool                      // the Lease may exist
 	// advised are the warnings about advisory facts that held at the last Check, by the keys of Leases.
 	advised map[[2]string]bool
@@ -428,12 +429,29 @@ func (p *Peers) renew(ctx context.Context) error {
 	})
 }
 
-// forget deletes the Leases of servers that died long ago.
+// A sighting is a Lease that seemed to be of a dead server, and since when it has not changed.
+type sighting struct {
+	modified store.Revision
+	since    time.Time
+}
+
+// forget deletes the Leases of servers that died long ago. The clocks of servers may differ by hours, so it deletes only
+// those that it has not seen renewed for as long as a renewal takes.
 func (p *Peers) forget(ctx context.Context) error {
 	var all error
+	gone := map[string]sighting{}
+	defer func() { p.gone = gone }()
 	for o := range p.c.Startup.Registry.Store.Any().Snapshot(Leases).Scan(LeasePrefix+leaseName, "") {
 		lease, err := registry.Decode[coordinationv1.Lease](o)
-		if err == nil && p.age(lease) >= longestGone {
+		if err != nil || p.age(lease) < longestGone {
+			continue
+		}
+		was, known := p.gone[o.Key]
+		if !known || was.modified != o.Modified {
+			was = sighting{o.Modified, time.Now()}
+		}
+		gone[o.Key] = was
+		if time.Since(was.since) >= LongestRenewal {
 			all = errors.Join(all, p.remove(ctx, o.Key, o.Modified))
 		}
 	}

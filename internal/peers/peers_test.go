@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -24,12 +25,18 @@ import (
 // server returns a server on a log, and what it writes to its own log.
 func server(t *testing.T, log *sharedmem.Log, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
 	t.Helper()
+	return serverAhead(t, log, 0, name, address, facts)
+}
+
+// serverAhead is server, with a clock that is ahead of that of the bubble.
+func serverAhead(t *testing.T, log *sharedmem.Log, ahead time.Duration, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
+	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	c := peers.Config{Identity: name, Startup: startup.Config{
+	c := peers.Config{Identity: name, Now: func() time.Time { return time.Now().Add(ahead) }, Startup: startup.Config{
 		Registry: &registry.Registry{Store: s, Namespaces: registry.NamespaceRules{Unchecked: true}}, Catalog: builtin.Catalog(),
 		Address: netip.MustParseAddrPort(address), First: netip.MustParseAddr("10.0.0.1"), Shared: true,
 	}}
@@ -65,6 +72,43 @@ func TestAdvisory(t *testing.T) {
 			}
 			want("first", 1, i)
 			want("again", 1, i)
+		}
+	})
+}
+
+// TestClocks: a server whose clock is hours ahead keeps the Leases of those that renew them, so that others see them, and
+// deletes those of dead ones.
+func TestClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
+		a, _, objects := server(t, log, "a", "192.0.2.1:6443", nil)
+		b, _, _ := serverAhead(t, log, 2*time.Hour, "b", "192.0.2.2:6443", nil)
+		for _, p := range []*peers.Peers{a, b} {
+			if err := p.Join(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lease := func() *store.Object { return objects.Any().Get(peers.Leases, peers.LeasePrefix+"tidemark-a") }
+		var first store.Revision
+		for second := range 120 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			o := lease()
+			if o == nil {
+				t.Fatalf("the Lease of a server that renews it is gone after %d seconds", second)
+			}
+			if first == 0 {
+				first = o.Created
+			}
+			if o.Created != first {
+				t.Fatalf("the Lease of a server that renews it was deleted after %d seconds", second)
+			}
+		}
+		a.Kill()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if lease() != nil {
+			t.Error("the Lease of a dead server is still there")
 		}
 	})
 }
