@@ -56,6 +56,7 @@
 //	webhooks_test.go               admission webhooks: what they are sent and what clients get, as kube-apiserver recorded it,
 //	webhooks_cases_test.go         and the recorded cases
 //	webhooks_convert_test.go       webhooks of kinds that are converted, and webhooks beside mutating policies
+//	webhooks_hostile_test.go       what webhooks cannot do by patches and odd responses
 //	webhooks_server_test.go        credentials and metrics of webhooks
 //	webhooks_bench_test.go         what a webhook adds to a write
 //	writers_test.go                concurrent writers of the same objects,
