@@ -97,12 +97,51 @@ func TestPatchesAtOnce(t *testing.T) {
 	}
 }
 
-// TestDuplicateOwners checks that duplicate owner references are dropped with a warning.
+// TestDuplicateOwners checks that owner references that equal an earlier one in every field are
+// dropped, with a warning that names each, and that others to the same owner stay.
 func TestDuplicateOwners(t *testing.T) {
-	s := newServer(t, store.Options{})
-	owner := `{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"u1"}`
-	o, err := s.Create(context.Background(), s.target("configmaps", "default", ""), body(`{"metadata":{"name":"a","ownerReferences":[`+owner+`,`+owner+`]}}`), registry.WriteOptions{})
-	if err != nil || len(meta(t, o.Stored).OwnerReferences) != 1 || len(o.Warnings) != 1 || !strings.HasSuffix(o.Warnings[0], "duplicate UID(s) observed: u1") {
-		t.Errorf("%v, %q, %s", err, o.Warnings, o.Stored.Bytes())
+	const plain = `{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"u1"}`
+	with := func(more string) string { return plain[:len(plain)-1] + "," + more + "}" }
+	but := func(was, is string) string { return strings.Replace(plain, was, is, 1) }
+	for i, c := range []struct {
+		sent   []string
+		kept   int
+		warned string
+	}{
+		{[]string{plain, plain}, 1, "u1"},
+		{[]string{plain, plain, plain}, 1, "u1, u1"},
+		{[]string{plain, with(`"controller":true`)}, 2, ""},
+		{[]string{plain, with(`"controller":false`), with(`"controller":true`)}, 3, ""},
+		{[]string{plain, with(`"blockOwnerDeletion":false`), with(`"blockOwnerDeletion":true`)}, 3, ""},
+		{[]string{with(`"controller":true`), plain, with(`"controller":true`)}, 2, "u1"},
+		{[]string{plain, but(`"x"`, `"y"`), but("ConfigMap", "Secret"), but(`"v1"`, `"v2"`)}, 4, ""},
+		{[]string{plain, but("u1", "u2"), plain, but("u1", "u2")}, 2, "u1, u2"},
+	} {
+		s, ctx := newServer(t, store.Options{}), t.Context()
+		target := s.target("configmaps", "default", "a")
+		whole := body(`{"metadata":{"name":"a","ownerReferences":[` + strings.Join(c.sent, ",") + `]}}`)
+		check := func(verb string, o registry.Object, err error) {
+			t.Helper()
+			if err != nil {
+				t.Errorf("%d: %s: %v", i, verb, err)
+				return
+			}
+			warned := strings.Join(o.Warnings, "|")
+			if at := strings.LastIndex(warned, ": "); at >= 0 {
+				warned = warned[at+2:]
+			}
+			if kept := meta(t, o.Stored).OwnerReferences; len(kept) != c.kept || warned != c.warned {
+				t.Errorf("%d: %s: %v, warned of %q; want %d, %q", i, verb, kept, o.Warnings, c.kept, c.warned)
+			}
+		}
+		o, err := s.Create(ctx, s.target("configmaps", "default", ""), whole, registry.WriteOptions{})
+		check("create", o, err)
+		o, err = s.Update(ctx, target, whole, registry.WriteOptions{})
+		check("update", o, err)
+		if _, err := s.Update(ctx, target, body(`{"metadata":{"name":"a"}}`), registry.WriteOptions{}); err != nil {
+			t.Error(err)
+		}
+		o, err = s.Patch(ctx, target, registry.Patch{Type: types.MergePatchType, Bytes: whole.Bytes}, registry.WriteOptions{})
+		check("patch", o, err)
 	}
 }

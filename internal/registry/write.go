@@ -184,23 +184,41 @@ func (w *write) checkURL(meta metav1.Object) error {
 	return setNamespace(w.Target, meta)
 }
 
-// dedupOwners drops repeated owner references, with a warning.
+// ownerReference is an owner reference as a comparable value.
+type ownerReference struct {
+	metav1.OwnerReference // without its pointers
+	controller, blocks    optionalBool
+}
+
+// optionalBool is the value of a *bool.
+type optionalBool struct{ set, value bool }
+
+func optional(b *bool) optionalBool {
+	if b == nil {
+		return optionalBool{}
+	}
+	return optionalBool{true, *b}
+}
+
+// dedupOwners drops owner references that equal an earlier one, with a warning. References to one
+// owner that differ in any field all stay.
 func (w *write) dedupOwners(meta metav1.Object) {
 	owners := meta.GetOwnerReferences()
 	if len(owners) < 2 {
 		return
 	}
-	seen := make(map[types.UID]bool, len(owners))
+	seen := make(map[ownerReference]bool, len(owners))
 	var twice []string
-	kept := owners[:0]
+	var kept []metav1.OwnerReference
 	for _, o := range owners {
-		switch {
-		case !seen[o.UID]:
-			seen[o.UID] = true
-			kept = append(kept, o)
-		case len(twice) == 0 || twice[len(twice)-1] != string(o.UID):
+		key := ownerReference{o, optional(o.Controller), optional(o.BlockOwnerDeletion)}
+		key.Controller, key.BlockOwnerDeletion = nil, nil
+		if seen[key] {
 			twice = append(twice, string(o.UID))
+			continue
 		}
+		seen[key] = true
+		kept = append(kept, o)
 	}
 	if len(twice) == 0 {
 		return
