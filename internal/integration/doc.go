@@ -26,6 +26,7 @@
 //	encryption_test.go             encryption at rest: rotation, reloads, KMS plugins, what is on the disk
 //	identity_attacks_test.go       certificates, tokens and headers that claim another identity
 //	expressions_test.go            CEL expressions that are refused when they are stored, administrators of devices
+//	generated_labels_test.go       labels that the server adds, and which objects get them
 //	fairness_test.go               flow schemas and priority levels: requests that wait or are rejected, and their metrics
 //	impersonation_test.go          Impersonate-User and the other headers
 //	inference_test.go              what answers reveal about objects that the user may not read

@@ -3,7 +3,6 @@
 package batch
 
 import (
-	"maps"
 	"math"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -48,10 +47,11 @@ func DefaultJob(j *batchv1.Job) {
 	podspec.DefaultTemplate(&s.Template)
 }
 
-// LabelLikePods gives a Job without labels those of its Pods.
+// LabelLikePods gives a Job without labels those of its Pods. Both share one map, so that the Job
+// also gets the labels that PrepareJob adds: clients find Jobs by them.
 func LabelLikePods(j *batchv1.Job) {
 	if len(j.Labels) == 0 {
-		j.Labels = maps.Clone(j.Spec.Template.Labels)
+		j.Labels = j.Spec.Template.Labels
 	}
 }
 
