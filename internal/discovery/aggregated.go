@@ -30,9 +30,8 @@ func (d *Documents) aggregate(keep func(*resource.Group) bool) Document {
 	list := append(append([]byte(`{"metadata":{},"items":`), items...), '}')
 	const head = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2",`
 	return Document{
-		Body:        append(append([]byte(head), list[1:]...), '\n'),
-		ContentType: AggregatedJSON,
-		ETag:        fmt.Sprintf("%q", fmt.Sprintf("%X", sha512.Sum512(list))),
+		Body: append(append([]byte(head), list[1:]...), '\n'),
+		ETag: fmt.Sprintf("%q", fmt.Sprintf("%X", sha512.Sum512(list))),
 	}
 }
 

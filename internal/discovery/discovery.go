@@ -14,20 +14,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// The media types of the two forms.
-const (
-	JSON           = "application/json"
-	AggregatedJSON = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-)
-
 // Document is the answer to one discovery request. It is shared: callers must not
 // change Body.
 type Document struct {
 	// Body is JSON on one line that ends with a newline. That of Root is indented
 	// and has no newline at the end.
 	Body []byte
-	// ContentType is JSON or AggregatedJSON.
-	ContentType string
 	// ETag is the value of the header with its quotes: the SHA-512 of the content in
 	// upper-case hexadecimal. It is the same for two catalogs that serve the same. Only
 	// aggregated documents have one. A request whose If-None-Match is exactly this string
@@ -102,7 +94,7 @@ func (d *Documents) API(serverAddress string) Document {
 	return coreVersions(d.catalog, serverAddress)
 }
 
-// AggregatedAPI is GET /api for a client that accepts AggregatedJSON: the core group.
+// AggregatedAPI is GET /api for a client that accepts the aggregated form: the core group.
 func (d *Documents) AggregatedAPI() Document {
 	return d.aggregatedCore.get(func() Document {
 		return d.aggregate(func(g *resource.Group) bool { return g.Name == "" })
@@ -114,7 +106,7 @@ func (d *Documents) APIs() Document {
 	return d.apis.get(func() Document { return groupList(d.catalog) })
 }
 
-// AggregatedAPIs is GET /apis for a client that accepts AggregatedJSON: all groups but the core
+// AggregatedAPIs is GET /apis for a client that accepts the aggregated form: all groups but the core
 // group.
 func (d *Documents) AggregatedAPIs() Document {
 	return d.aggregatedAPIs.get(func() Document {
@@ -175,5 +167,5 @@ func (d *Documents) Root(others ...string) Document {
 		b.Write(marshal(p))
 	}
 	b.WriteString("\n  ]\n}")
-	return Document{Body: []byte(b.String()), ContentType: JSON}
+	return Document{Body: []byte(b.String())}
 }

@@ -123,7 +123,7 @@ func groupVersion(group, version string) string {
 }
 
 func plain(v any) Document {
-	return Document{Body: append(marshal(v), '\n'), ContentType: JSON}
+	return Document{Body: append(marshal(v), '\n')}
 }
 
 // marshal encodes a document. It cannot fail: documents consist of strings, booleans and lists.

@@ -107,8 +107,8 @@ func (q *request) discovery() error {
 	if p.kind == rootAPI || p.kind == rootAPIs {
 		q.header()["Vary"] = varyAccept
 	}
-	if doc.ContentType == discovery.AggregatedJSON {
-		return q.aggregated(doc)
+	if doc.ETag != "" {
+		return q.aggregated(doc, offer)
 	}
 	out, err := q.h.c.Media.Negotiate(q.accept(), offer)
 	if err != nil {
@@ -122,12 +122,12 @@ func (q *request) document(docs *documents) (discovery.Document, wire.Offer, boo
 	p := &q.info
 	switch p.kind {
 	case rootAPI:
-		if wire.AcceptsAggregated(q.accept()) {
+		if _, ok := wire.Aggregated(q.accept(), wire.Discovery); ok {
 			return docs.AggregatedAPI(), wire.Discovery, true
 		}
 		return docs.API(q.address()), wire.Discovery, true
 	case rootAPIs:
-		if wire.AcceptsAggregated(q.accept()) {
+		if _, ok := wire.Aggregated(q.accept(), wire.Documents); ok {
 			return docs.AggregatedAPIs(), wire.Documents, true
 		}
 		return docs.APIs(), wire.Documents, true
@@ -140,7 +140,7 @@ func (q *request) document(docs *documents) (discovery.Document, wire.Offer, boo
 }
 
 // aggregated writes an aggregated document, with an ETag for clients that cache it.
-func (q *request) aggregated(doc discovery.Document) error {
+func (q *request) aggregated(doc discovery.Document, offer wire.Offer) error {
 	h := q.header()
 	h["Etag"] = []string{doc.ETag}
 	h["Cache-Control"] = publicCache
@@ -148,15 +148,13 @@ func (q *request) aggregated(doc discovery.Document) error {
 		q.writeHeader(http.StatusNotModified)
 		return nil
 	}
-	body := doc.Body
-	if q.pretty(wire.Output{}) {
-		var err error
-		if body, err = wire.Indent(body); err != nil {
-			return err
-		}
-	}
+	out, _ := wire.Aggregated(q.accept(), offer)
 	q.audited.sends(doc.Body)
-	return q.send(http.StatusOK, []string{doc.ContentType}, body)
+	body, err := q.encode(doc.Body, out)
+	if err != nil {
+		return err
+	}
+	return q.send(http.StatusOK, []string{wire.AggregatedType(out.Media)}, body)
 }
 
 // address returns the address that the client connected to.

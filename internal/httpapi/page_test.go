@@ -13,7 +13,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
 	"time"
+
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/await"
@@ -22,7 +28,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+const (
+	aggregated   = "application/json" + asAggregated
+	asAggregated = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+)
 
 func TestDiscoveryForms(t *testing.T) {
 	s := start(t, wiring{})
@@ -41,6 +50,10 @@ func TestDiscoveryForms(t *testing.T) {
 		{"/api/v1/", "", "application/json", `{"kind":"APIResourceList"`},
 		{"/api", aggregated, aggregated, `{"kind":"APIGroupDiscoveryList"`},
 		{"/apis", aggregated + ",application/json", aggregated, `{"kind":"APIGroupDiscoveryList"`},
+		{"/apis", "application/json," + aggregated, aggregated, `{"kind":"APIGroupDiscoveryList"`},
+		{"/api", "application/yaml" + asAggregated, "application/yaml" + asAggregated, "apiVersion: apidiscovery.k8s.io/v2\nitems:\n- metadata:"},
+		{"/apis", "application/vnd.kubernetes.protobuf" + asAggregated, "application/vnd.kubernetes.protobuf" + asAggregated, "k8s\x00\n/\n\x16apidiscovery.k8s.io/v2\x12\x15APIGroupDiscoveryList"},
+		{"/api", "application/vnd.kubernetes.protobuf" + asAggregated, "application/vnd.kubernetes.protobuf" + asAggregated, "k8s\x00\n/\n\x16apidiscovery.k8s.io/v2\x12\x15APIGroupDiscoveryList"},
 		{"/apis", "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json", "application/json", `{"kind":"APIGroupList"`},
 	}
 	for _, tt := range tests {
@@ -58,6 +71,33 @@ func TestDiscoveryForms(t *testing.T) {
 	}
 	if a := s.do(t, "HEAD", "/apis", ""); a.code != 200 {
 		t.Errorf("HEAD /apis: %d", a.code)
+	}
+}
+
+// TestAggregatedProtobuf checks that the aggregated documents are the same in JSON and in protobuf.
+func TestAggregatedProtobuf(t *testing.T) {
+	s := start(t, wiring{})
+	for _, path := range []string{"/api", "/apis"} {
+		text := s.do(t, "GET", path, "", "Accept: "+aggregated)
+		binary := s.do(t, "GET", path, "", "Accept: application/vnd.kubernetes.protobuf"+asAggregated)
+		var envelope runtime.Unknown
+		var want, got apidiscovery.APIGroupDiscoveryList
+		if err := json.Unmarshal([]byte(text.body), &want); err != nil {
+			t.Fatal(err)
+		}
+		if err := envelope.Unmarshal([]byte(strings.TrimPrefix(binary.body, "k8s\x00"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := got.Unmarshal(envelope.Raw); err != nil {
+			t.Fatal(err)
+		}
+		want.TypeMeta = metav1.TypeMeta{}
+		if len(got.Items) == 0 || !equality.Semantic.DeepEqual(got, want) {
+			t.Errorf("%s differs in protobuf: %v", path, got)
+		}
+		if tag := binary.header.Get("Etag"); tag != text.header.Get("Etag") {
+			t.Errorf("%s has the tag %s in protobuf", path, tag)
+		}
 	}
 }
 

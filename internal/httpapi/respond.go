@@ -87,26 +87,21 @@ func (q *request) json(code int, value []byte, o wire.Output) error {
 	value = bytes.TrimSuffix(value, []byte("\n"))
 	q.audited.sends(value)
 	binary := o.Binary()
-	switch {
-	case binary != nil:
-		b, err := binary.Append(nil, value)
+	if binary != nil || o.Media == wire.YAML || q.pretty(o) {
+		b, err := q.encode(value, o)
 		if err != nil {
 			return err
 		}
-		return q.send(code, binary.ContentType, b)
-	case o.Media == wire.YAML:
-		text, err := wire.ToYAML(value)
-		if err != nil {
-			return err
+		media := jsonType
+		switch {
+		case binary != nil:
+			media = binary.ContentType
+		case o.Media == wire.YAML:
+			media = yamlType
 		}
-		return q.send(code, yamlType, text)
-	case q.pretty(o):
-		text, err := wire.Indent(value)
-		if err != nil {
-			return err
-		}
-		return q.send(code, jsonType, text)
-	case len(value) > q.h.c.Limits.WriteBatchBytes:
+		return q.send(code, media, b)
+	}
+	if len(value) > q.h.c.Limits.WriteBatchBytes {
 		return q.send(code, jsonType, value, newline)
 	}
 	// One write of a copy is cheaper than two writes, one of them for a newline.
@@ -117,6 +112,19 @@ func (q *request) json(code int, value []byte, o wire.Output) error {
 		q.h.giveBack(room, whole)
 	}
 	return err
+}
+
+// encode returns a document, given as JSON, in a representation.
+func (q *request) encode(value []byte, o wire.Output) ([]byte, error) {
+	switch binary := o.Binary(); {
+	case binary != nil:
+		return binary.Append(nil, value)
+	case o.Media == wire.YAML:
+		return wire.ToYAML(value)
+	case q.pretty(o):
+		return wire.Indent(value)
+	}
+	return value, nil
 }
 
 // status answers with a Status.

@@ -405,10 +405,6 @@ func (c *clause) asks() asked {
 
 // serve returns the representation that the clause asks for; false when it is not served.
 func (c *clause) serve(s Served, offer Offer) (Output, bool) {
-	anything := c.major == "*" && c.minor == "*"
-	if !anything && c.major != "application" {
-		return Output{}, false
-	}
 	can, a := &offers[offer], c.asks()
 	out := Output{Pretty: a.pretty}
 	if a.as != "" || a.group != "" || a.version != "" {
@@ -421,40 +417,67 @@ func (c *clause) serve(s Served, offer Offer) (Output, bool) {
 	if a.server != "" && a.server != can.server {
 		return Output{}, false
 	}
-	for i := range media {
-		m := &media[i]
+	m := c.match(s, offer, func(m *serialization) bool {
 		switch {
-		case !anything && c.minor != "*" && c.minor != m.minor:
-		case !s.has(m, offer):
-		case a.stream != "" && (a.stream != "watch" || m.stream == ""):
+		case !m.streams(a.stream):
 		case out.Form == Table && !(can.tables && m.tables):
 		case out.Form == Whole && can.trees && m.media == Protobuf:
 		default:
-			out.Media = m.media
-			return out, true
+			return true
+		}
+		return false
+	})
+	if m == nil {
+		return Output{}, false
+	}
+	out.Media = m.media
+	return out, true
+}
+
+// match returns the first serialization of an endpoint that the clause names and that fits; nil if
+// there is none.
+func (c *clause) match(s Served, offer Offer, fits func(*serialization) bool) *serialization {
+	anything := c.major == "*" && c.minor == "*"
+	if !anything && c.major != "application" {
+		return nil
+	}
+	for i := range media {
+		m := &media[i]
+		if (anything || c.minor == "*" || c.minor == m.minor) && s.has(m, offer) && fits(m) {
+			return m
+		}
+	}
+	return nil
+}
+
+// streams reports whether the serialization has the schema of streams that a clause names.
+func (m *serialization) streams(schema string) bool {
+	return schema == "" || schema == "watch" && m.stream != ""
+}
+
+// Aggregated selects the representation of the aggregated document of /api or /apis. It returns false
+// if no clause of the Accept header names that document. As in kube-apiserver, a clause that does
+// wins over all others.
+func Aggregated(header string, offer Offer) (Output, bool) {
+	if !strings.Contains(header, "APIGroupDiscoveryList") || offers[offer].literal && !(Served{}).known(header, offer) {
+		return Output{}, false
+	}
+	var room [8]clause
+	for _, c := range preferred(room[:0], header) {
+		a := c.asks()
+		if a.as != "APIGroupDiscoveryList" || a.group != "apidiscovery.k8s.io" || a.version != "v2" || a.server != "" {
+			continue
+		}
+		if m := c.match(Served{}, offer, func(m *serialization) bool { return m.streams(a.stream) }); m != nil {
+			return Output{Media: m.media, Pretty: a.pretty}, true
 		}
 	}
 	return Output{}, false
 }
 
-// AcceptsAggregated reports whether the client of /api or /apis prefers the
-// aggregated document to the plain one.
-func AcceptsAggregated(header string) bool {
-	if !strings.Contains(header, "APIGroupDiscoveryList") {
-		return false
-	}
-	var room [8]clause
-	for _, c := range preferred(room[:0], header) {
-		a := c.asks()
-		if _, plain := c.serve(Served{}, Documents); plain {
-			return false
-		}
-		wanted := a.as == "APIGroupDiscoveryList" && a.group == "apidiscovery.k8s.io" && a.version == "v2"
-		if wanted && c.major == "application" && c.minor == "json" {
-			return true
-		}
-	}
-	return false
+// AggregatedType is the content type of an aggregated document.
+func AggregatedType(m MediaType) string {
+	return string(m) + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 }
 
 // AcceptsGzip reports whether an Accept-Encoding header allows gzip.

@@ -202,26 +202,42 @@ func FuzzPreferred(f *testing.F) {
 			}
 		}
 		_, _ = Served{}.Negotiate(header, Lists)
-		AcceptsAggregated(header)
+		Aggregated(header, Documents)
 	})
 }
 
-func TestAcceptsAggregated(t *testing.T) {
-	const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	for header, want := range map[string]bool{
-		"":                                     false,
-		aggregated:                             true,
-		aggregated + ",application/json":       true,
-		"application/json," + aggregated:       false,
-		"application/json;q=0.5," + aggregated: true,
-		"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList":                             false,
-		"application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json":                 false,
-		"application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList":               false,
-		"application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," + aggregated: true,
+func TestAggregated(t *testing.T) {
+	const as = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	for header, want := range map[string]Output{
+		"":                      {},
+		"application/json":      {},
+		"application/json" + as: {Media: JSON},
+		"application/json" + as + ";profile=nopeer":                    {Media: JSON},
+		"application/json" + as + ";pretty=1":                          {Media: JSON, Pretty: true},
+		"application/json" + as + ";stream=watch":                      {Media: JSON},
+		"application/json" + as + ";stream=other":                      {},
+		"application/json" + as + ";sv=v1":                             {},
+		"application/json" + as + ",application/json":                  {Media: JSON},
+		"application/json,application/json" + as:                       {Media: JSON},
+		"application/yaml;q=0.5,application/json" + as + ";q=0.1":      {Media: JSON},
+		"application/yaml" + as:                                        {Media: YAML},
+		"application/yaml" + as + ";stream=watch":                      {},
+		"application/vnd.kubernetes.protobuf" + as:                     {Media: Protobuf},
+		"application/vnd.kubernetes.protobuf" + as + ",*/*;q=0.1":      {Media: Protobuf},
+		"application/vnd.kubernetes.protobuf" + as + ";q=0.1,*/*" + as: {Media: JSON},
+		"*/*" + as:              {Media: JSON},
+		"application/*" + as:    {Media: JSON},
+		"text/html" + as:        {},
+		"application/cbor" + as: {},
+		"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList":             {},
+		"application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json": {},
 	} {
-		if got := AcceptsAggregated(header); got != want {
-			t.Errorf("AcceptsAggregated(%q) = %v, want %v", header, got, want)
+		if got, ok := Aggregated(header, Documents); got != want || ok != (want != Output{}) {
+			t.Errorf("Aggregated(%q) = %v, %t, want %v", header, got, ok, want)
 		}
+	}
+	if got, ok := Aggregated("application/*"+as, Discovery); ok { // /api wants a literal type
+		t.Errorf("Aggregated with a wildcard = %v", got)
 	}
 }
 

@@ -453,8 +453,8 @@ func AsAll(ctx context.Context, t *resource.Type, values [][]byte) ([][]byte, er
 
 // View returns the view of a subresource on a stored object, as JSON. It may change the
 // object.
-func View(s *resource.Subresource, stored runtime.Object) ([]byte, error) {
-	o, err := s.View(stored)
+func View(s *resource.Subresource, stored runtime.Object, of resource.Purpose) ([]byte, error) {
+	o, err := s.View(stored, of)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -83,6 +84,8 @@ var documents = map[string]func() runtime.Object{
 	"APIGroupList":    func() runtime.Object { return new(metav1.APIGroupList) },
 	"APIGroup":        func() runtime.Object { return new(metav1.APIGroup) },
 	"APIResourceList": func() runtime.Object { return new(metav1.APIResourceList) },
+
+	"APIGroupDiscoveryList": func() runtime.Object { return new(apidiscoveryv2.APIGroupDiscoveryList) },
 }
 
 // documentMessage returns a Status or a discovery document, given as JSON, as protobuf,
