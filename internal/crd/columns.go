@@ -98,8 +98,12 @@ func (c *column) cell(of *allowance, row *resource.Row) {
 func cellOf(kind string, value any, row *resource.Row) {
 	switch v := value.(type) {
 	case int64:
-		if kind == "integer" || kind == "number" {
+		switch kind {
+		case "integer":
 			row.Int(v)
+			return
+		case "number":
+			row.Number(float64(v))
 			return
 		}
 	case float64:

@@ -3,6 +3,7 @@ package resource
 import (
 	"encoding/json"
 	"hash/maphash"
+	"math"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -22,7 +23,31 @@ type Row struct {
 // age is an age that Append inserts into the text.
 type age struct {
 	offset int
-	since  int64 // nanoseconds since 1970
+	since  int64 // nanoseconds since 1970, or the nearest that there are
+}
+
+// at returns the age at a time, or the nearest duration: 292 years.
+func (a age) at(now int64) time.Duration {
+	d := now - a.since
+	switch {
+	case a.since < 0 && d < now:
+		return math.MaxInt64
+	case a.since > 0 && d > now:
+		return math.MinInt64
+	}
+	return time.Duration(d)
+}
+
+// nanoseconds returns the time in nanoseconds since 1970, or the nearest that there are: a client's
+// time can be before 1678 or after 2262.
+func nanoseconds(t time.Time) int64 {
+	switch s := t.Unix(); {
+	case s <= math.MinInt64/int64(time.Second):
+		return math.MinInt64
+	case s >= math.MaxInt64/int64(time.Second):
+		return math.MaxInt64
+	}
+	return t.UnixNano()
 }
 
 // Len is about how many bytes the row holds.
@@ -101,7 +126,7 @@ func (r *Row) AgeIn(before string, t time.Time, after string) {
 	r.begin()
 	r.text = append(r.text, '"')
 	r.text = appendEscaped(r.text, before)
-	r.ages = append(r.ages, age{offset: len(r.text), since: t.UnixNano()})
+	r.ages = append(r.ages, age{offset: len(r.text), since: nanoseconds(t)})
 	r.text = appendEscaped(r.text, after)
 	r.text = append(r.text, '"')
 }
@@ -123,7 +148,7 @@ func (r *Row) Append(to []byte, now time.Time) []byte {
 	for i := range r.ages {
 		a := &r.ages[i]
 		to = append(to, r.text[done:a.offset]...)
-		to = appendAge(to, time.Duration(at-a.since))
+		to = appendAge(to, a.at(at))
 		done = a.offset
 	}
 	to = append(to, r.text[done:]...)
@@ -148,7 +173,7 @@ func (r *Row) Moment(now time.Time) (moment uint64, lasts bool) {
 	text, at := room[:0], now.UnixNano()
 	lasts = true
 	for i := range r.ages {
-		age := time.Duration(at - r.ages[i].since)
+		age := r.ages[i].at(at)
 		text = append(appendAge(text, age), ' ')
 		lasts = lasts && age > lasting
 	}

@@ -29,6 +29,26 @@ func TestAges(t *testing.T) {
 	}
 }
 
+// TestFarAges checks the ages of times that are too far away for a time.Duration.
+func TestFarAges(t *testing.T) {
+	now := time.Now()
+	year := func(n int) time.Time { return time.Date(n, 1, 1, 0, 0, 0, 0, time.UTC) }
+	for _, since := range []time.Time{
+		year(-400), year(1).Add(time.Second), year(1600), year(1677), year(1678), year(1700), year(1900), year(1969), year(1970),
+		year(2200), year(2262), year(2263), year(2999), year(9999), year(1 << 20),
+	} {
+		var r Row
+		r.Age(since)
+		var got metav1.TableRow
+		if err := json.Unmarshal([]byte("{"+string(r.Append(nil, now))+"}"), &got); err != nil {
+			t.Fatal(err)
+		}
+		if want := duration.HumanDuration(now.Sub(since)); len(got.Cells) != 1 || got.Cells[0] != want {
+			t.Errorf("since %v: %v, want %s", since, got.Cells, want)
+		}
+	}
+}
+
 func TestRow(t *testing.T) {
 	now := time.Now()
 	var r Row
