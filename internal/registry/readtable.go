@@ -55,7 +55,8 @@ const (
 // listTable is the table of "API Concepts" and KEP-2523 for lists: it maps resourceVersion,
 // resourceVersionMatch, limit and continue to a state. Combinations that are not in it are refused.
 //
-// With version 0 the limit is ignored: any state will do, so the whole list is as good as a chunk.
+// With version 0 the limit is ignored, as in kube-apiserver: any state will do, so the whole list is
+// as good as a chunk. That goes for a continuation too, which returns all that is left.
 var listTable = []tableRow{
 	{unset, "", either, without, mostRecent},
 	{unset, "", either, with, continued},
@@ -100,7 +101,7 @@ func planList(o *metainternal.ListOptions) (plan, error) {
 		return plan{}, err
 	}
 	p := plan{read: lookupRead(class, o), revision: revision}
-	if o.Limit > 0 && p.read != anyState {
+	if o.Limit > 0 && class != zero {
 		p.limit = int(min(o.Limit, 1<<31-1))
 	}
 	switch p.read {
