@@ -2,6 +2,7 @@ package builtin
 
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/apiextensions"
@@ -18,7 +19,7 @@ func apiextensionsGroup() resource.Group {
 			Strategy: resource.Strategy{
 				Metadata: resource.MetadataRules{AnyFinalizer: true},
 				Status:   resource.StatusRules{New: defaults(apiextensions.NewStatus)}, Generation: counted,
-				Deletion:       resource.Deletion{Blocked: func(o runtime.Object) bool { return apiextensions.Held(o.(*apiextensionsv1.CustomResourceDefinition)) }, Prepare: defaults(apiextensions.PrepareDelete)},
+				Deletion:       resource.Deletion{Blocked: func(o runtime.Object) bool { return apiextensions.Held(o.(*apiextensionsv1.CustomResourceDefinition)) }, Prepare: defaults(apiextensions.PrepareDelete), Policy: definitionPolicy},
 				Default:        defaults(apiextensions.Default),
 				PrepareUpdate:  prepares(apiextensions.KeepStored),
 				Validate:       validates(apiextensions.Validate),
@@ -27,4 +28,13 @@ func apiextensionsGroup() resource.Group {
 			},
 		},
 	}})
+}
+
+// definitionPolicy ignores what the first request to delete a definition says about dependents, as
+// kube-apiserver does.
+func definitionPolicy(o runtime.Object, options *metav1.DeleteOptions) *metav1.DeleteOptions {
+	if o.(metav1.Object).GetDeletionTimestamp() == nil {
+		return nil
+	}
+	return options
 }

@@ -76,7 +76,7 @@ func coreGroup() resource.Group {
 			Strategy: resource.Strategy{
 				AllowUnconditionalUpdate: true, Metadata: resource.MetadataRules{ValidateName: validation.NameIsDNSLabel},
 				Status:         resource.StatusRules{New: newNamespace},
-				Deletion:       resource.Deletion{ReturnsObject: true, Blocked: holdsContent, Prepare: terminate},
+				Deletion:       resource.Deletion{ReturnsObject: true, Blocked: holdsContent, Prepare: terminate, Policy: namespacePolicy},
 				Default:        defaultNamespace,
 				PrepareCreate:  prepareNamespace,
 				PrepareUpdate:  keepNamespace,

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/storage"
@@ -106,6 +107,21 @@ func setVolumeStatus(o, sent runtime.Object) error {
 func holdsContent(o runtime.Object) bool { return len(o.(*corev1.Namespace).Spec.Finalizers) > 0 }
 
 func terminate(o runtime.Object) { o.(*corev1.Namespace).Status.Phase = corev1.NamespaceTerminating }
+
+// namespacePolicy is how kube-apiserver reads the options of a request to delete a namespace: the first
+// request deletes dependents in the foreground if it does not orphan them, and later ones change
+// nothing until the content is gone.
+func namespacePolicy(o runtime.Object, options *metav1.DeleteOptions) *metav1.DeleteOptions {
+	//lint:ignore SA1019 old clients send it
+	orphan := options.OrphanDependents
+	switch first := o.(*corev1.Namespace).DeletionTimestamp == nil; {
+	case first && orphan != nil && !*orphan:
+		return &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}
+	case !first && holdsContent(o):
+		return nil
+	}
+	return options
+}
 
 // finalizeNamespace is all that the subresource finalize changes.
 func finalizeNamespace(o, sent runtime.Object) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"mime"
 	"net/url"
 	"strconv"
 	"strings"
@@ -195,6 +196,10 @@ func deleteParameters(v url.Values) (*metav1.DeleteOptions, error) {
 		//lint:ignore SA1019 it is still sent
 		o.OrphanDependents = &orphan
 	}
+	if v.Has("ignoreStoreReadErrorWithClusterBreakingPotential") {
+		ignore := boolean(v, "ignoreStoreReadErrorWithClusterBreakingPotential")
+		o.IgnoreStoreReadErrorWithClusterBreakingPotential = &ignore
+	}
 	if v.Has("propagationPolicy") {
 		policy := metav1.DeletionPropagation(v.Get("propagationPolicy"))
 		o.PropagationPolicy = &policy
@@ -203,15 +208,20 @@ func deleteParameters(v url.Values) (*metav1.DeleteOptions, error) {
 }
 
 const (
-	inputText      = "the body of the request was in an unknown format - accepted media types include: "
-	patchText      = "415: Unsupported Media Type"
-	patchTreesText = inputText + "application/json-patch+json, application/merge-patch+json, "
+	inputText = "the body of the request was in an unknown format - accepted media types include: "
+	patchText = "415: Unsupported Media Type"
 )
 
 // inputType returns the media type of the request's body.
 func (q *request) inputType() (wire.MediaType, error) {
-	if m, ok := q.h.c.Media.Input(strings.ToLower(q.contentType())); ok {
+	sent := q.contentType()
+	if m, ok := q.h.c.Media.Input(sent); ok {
 		return m, nil
+	}
+	if name, _, err := mime.ParseMediaType(sent); err == nil {
+		if m, ok := q.h.c.Media.Input(name); ok {
+			return m, nil
+		}
 	}
 	return "", errUnsupportedMediaType(inputText+q.h.c.Media.InputTypes(), nil)
 }
@@ -226,14 +236,13 @@ func (q *request) bodyType() (wire.MediaType, error) {
 	return media, err
 }
 
-// contentType returns the media type of the body, without parameters.
+// contentType returns the media type of the body with its parameters, as it was sent; empty: none.
 func (q *request) contentType() string {
 	lines := q.r.Header["Content-Type"]
 	if len(lines) == 0 {
 		return ""
 	}
-	t, _, _ := strings.Cut(lines[0], ";")
-	return strings.TrimSpace(t)
+	return lines[0]
 }
 
 // isApply reports whether a patch is an applied configuration.
@@ -243,14 +252,26 @@ func (q *request) isApply() bool {
 }
 
 // patchType returns the type of a patch, by the media type of its body. The kind has to
-// support it.
+// support it. The messages are those of kube-apiserver.
 func (q *request) patchType() (types.PatchType, error) {
-	p, ok := q.h.c.Media.Patch(q.contentType())
-	switch {
-	case !ok:
-		return "", errUnsupportedMediaType(patchText, &metav1.StatusDetails{})
-	case p == types.StrategicMergePatchType && q.typ.Custom != nil:
-		return "", errUnsupportedMediaType(patchTreesText+q.h.c.Media.ConfigurationTypes(), nil)
+	// As in kube-apiserver, the type ends at the first semicolon that is not its first byte. What
+	// follows is not parsed, and spaces are not cut off.
+	name := q.contentType()
+	if i := strings.IndexByte(name, ';'); i > 0 {
+		name = name[:i]
 	}
-	return p, nil
+	p, ok := q.h.c.Media.Patch(name)
+	custom := q.typ.Custom != nil
+	if ok && !(custom && p == types.StrategicMergePatchType) {
+		return p, nil
+	}
+	// The routes of built-in kinds cut spaces off, and refuse what is still unknown on their own.
+	if _, routed := q.h.c.Media.Patch(strings.TrimSpace(name)); !routed && !custom {
+		return "", errUnsupportedMediaType(patchText, &metav1.StatusDetails{})
+	}
+	all := []string{inputText + string(types.JSONPatchType), string(types.MergePatchType)}
+	if !custom {
+		all = append(all, string(types.StrategicMergePatchType))
+	}
+	return "", errUnsupportedMediaType(strings.Join(append(all, q.h.c.Media.ConfigurationTypes()), ", "), nil)
 }

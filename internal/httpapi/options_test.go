@@ -51,6 +51,31 @@ func FuzzListOptions(f *testing.F) {
 	})
 }
 
+// TestDeleteParameters holds the reading of the parameters of a deletion against apimachinery's own.
+func TestDeleteParameters(t *testing.T) {
+	for _, query := range []string{
+		"", "orphanDependents", "orphanDependents=", "orphanDependents=false", "orphanDependents=FALSE", "orphanDependents=0", "orphanDependents=true&orphanDependents=false",
+		"gracePeriodSeconds=5", "gracePeriodSeconds=", "gracePeriodSeconds=x", "gracePeriodSeconds=-1", "propagationPolicy=Orphan", "propagationPolicy=", "propagationPolicy=x",
+		"dryRun", "dryRun=All&dryRun=x", "ignoreStoreReadErrorWithClusterBreakingPotential", "ignoreStoreReadErrorWithClusterBreakingPotential=false",
+		"orphanDependents=false&propagationPolicy=Foreground", "preconditions=x", "preconditions.uid=x",
+	} {
+		v, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want metav1.DeleteOptions
+		wantErr := scheme.ParameterCodec.DecodeParameters(v, metav1.SchemeGroupVersion, &want)
+		got, err := deleteParameters(v)
+		if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
+			t.Errorf("%q: error %v, want %v", query, err, wantErr)
+			continue
+		}
+		if err == nil && !cmp.Equal(want, *got) {
+			t.Errorf("%q:\n%s", query, cmp.Diff(want, *got))
+		}
+	}
+}
+
 func TestDecodeDeleteOptions(t *testing.T) {
 	tests := map[string]struct {
 		media wire.MediaType

@@ -187,3 +187,38 @@ func TestDeprecatedKindWarns(t *testing.T) {
 		t.Errorf("%d, Warning: %s", a.code, got)
 	}
 }
+
+// TestContentTypes checks which media types of bodies are accepted: those that kube-apiserver
+// accepts, which parses the header strictly, and for patches cuts it at the first semicolon.
+func TestContentTypes(t *testing.T) {
+	s := start(t, wiring{})
+	for media, want := range map[string]int{
+		"application/json": 201, "application/json;": 201, "application/json; ": 201, "application/json;charset=utf-8": 201, "application/json; charset=utf-8": 201,
+		"application/json ; charset=utf-8": 201, "APPLICATION/JSON": 201, "application/json ": 201, "": 201,
+		";": 415, " ;": 415, "; charset=utf-8": 415, "application/json; charset": 415, "application/json; charset=": 415, "application/json;charset=a;charset=b": 415,
+		"application/json, application/yaml": 415, "application/json application/yaml": 415, "json": 415, "application": 415, "application/": 415, "/json": 415, "*/*": 415, "text/plain": 415,
+	} {
+		if a := s.do(t, "POST", maps+"?dryRun=All", `{"metadata":{"name":"new"}}`, "Content-Type: "+media); a.code != want {
+			t.Errorf("POST of %q: %d, want %d %s", media, a.code, want, a.body)
+		}
+		want = map[int]int{201: 200, 415: 415}[want]
+		if a := s.do(t, "DELETE", maps+"/absent", `{}`, "Content-Type: "+media); a.code != 404 && want == 200 || a.code != 415 && want == 415 {
+			t.Errorf("DELETE of %q: %d %s", media, a.code, a.body)
+		}
+	}
+	s.create(t, "default", "a", 10)
+	const (
+		unrouted = "415: Unsupported Media Type"
+		handled  = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
+	)
+	for media, want := range map[string]string{
+		"application/merge-patch+json": "", "application/merge-patch+json;": "", "application/merge-patch+json; charset": "", "application/merge-patch+json;charset=utf-8": "",
+		"application/merge-patch+json ;": handled, "application/merge-patch+json ; charset=utf-8": handled,
+		"APPLICATION/merge-patch+json": unrouted, ";": unrouted, "; application/merge-patch+json": unrouted, "": unrouted, "application/json": unrouted,
+	} {
+		a := s.do(t, "PATCH", maps+"/a", `{"data":{"k":"v"}}`, "Content-Type: "+media)
+		if want == "" && a.code != 200 || want != "" && (a.code != 415 || !strings.Contains(a.body, `"message":"`+want+`"`)) {
+			t.Errorf("PATCH of %q: %d %s, want %q", media, a.code, a.body, want)
+		}
+	}
+}

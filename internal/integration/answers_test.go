@@ -136,3 +136,46 @@ func testBookmarkRows(t *testing.T) {
 			values{"type": `"BOOKMARK"`, "object.rows.0.cells": cells}}})
 	}
 }
+
+// TestLegacyPolicies checks what orphanDependents in the query does to objects of several kinds. The
+// finalizers are those of kube-apiserver v1.36.
+func TestLegacyPolicies(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	const (
+		foreground, orphan = `["foregroundDeletion"]`, `["orphan"]`
+		core               = "/api/v1/namespaces/default/"
+		kept               = `["a.b/c"]`
+		cleanup            = `["customresourcecleanup.apiextensions.k8s.io"]`
+	)
+	meta := func(name, more string) string { return `{"metadata":{"name":"` + name + `"` + more + `}}` }
+	definition := definition(`"n":{"type":"integer"}`)
+	for _, row := range []struct {
+		collection, name, body string
+		deletions              [][2]string // the query, and the finalizers after it
+		code                   int
+	}{
+		{"/api/v1/namespaces", "n1", meta("n1", ""), [][2]string{{"orphanDependents=false", foreground}, {"orphanDependents=true", foreground}, {"propagationPolicy=Background", foreground}}, 202},
+		{"/api/v1/namespaces", "n2", meta("n2", ""), [][2]string{{"orphanDependents=true", orphan}, {"propagationPolicy=Background", orphan}}, 200},
+		{"/api/v1/namespaces", "n3", meta("n3", ""), [][2]string{{"propagationPolicy=Foreground", foreground}, {"", foreground}}, 200},
+		{"/api/v1/namespaces", "n4", meta("n4", ""), [][2]string{{"propagationPolicy=Background", "null"}, {"propagationPolicy=Orphan", "null"}}, 200},
+		{core + "configmaps", "a", meta("a", `,"finalizers":["a.b/c"]`), [][2]string{{"orphanDependents=false", kept}, {"orphanDependents=true", `["a.b/c","orphan"]`}, {"", `["a.b/c","orphan"]`}, {"propagationPolicy=Foreground", `["a.b/c","foregroundDeletion"]`}, {"orphanDependents=false", kept}}, 202},
+		{definitions, "things.example.com", definition, [][2]string{{"propagationPolicy=Foreground", cleanup}, {"propagationPolicy=Orphan", `["customresourcecleanup.apiextensions.k8s.io","orphan"]`}}, 200},
+	} {
+		run(t, c, []step{{"POST " + row.collection, row.body, 201, nil}})
+		for i, d := range row.deletions {
+			code, _, b := exchange(t, c, http.MethodDelete, row.collection+"/"+row.name+"?"+d[0], "")
+			if got := pick(t, b, "metadata.finalizers"); code >= 300 || i == 0 && code != row.code || got != d[1] {
+				t.Errorf("DELETE %s?%s: %d, finalizers %s, want %s", row.name, d[0], code, got, d[1])
+			}
+		}
+	}
+	// A collection takes them, too.
+	run(t, c, []step{
+		{"POST " + core + "secrets", meta("s", ""), 201, nil},
+		{"DELETE " + core + "secrets?orphanDependents=true&propagationPolicy=Orphan", "", 422, nil},
+		{"DELETE " + core + "secrets?orphanDependents=true", "", 200, nil},
+		{"GET " + core + "secrets/s", "", 200, values{"metadata.finalizers": orphan}},
+		{"DELETE " + core + "secrets?orphanDependents=false", "", 200, nil},
+		{"GET " + core + "secrets/s", "", 404, nil},
+	})
+}

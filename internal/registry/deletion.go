@@ -49,7 +49,13 @@ func mark(t *resource.Type, object runtime.Object, o *metav1.DeleteOptions, now 
 			return phasePending
 		}
 	}
-	meta.SetFinalizers(propagationFinalizers(t, meta.GetFinalizers(), o))
+	policy := o
+	if p := t.Strategy.Deletion.Policy; p != nil {
+		policy = p(object, o)
+	}
+	if policy != nil {
+		meta.SetFinalizers(propagationFinalizers(t, meta.GetFinalizers(), policy))
+	}
 	delayed := len(meta.GetFinalizers()) > 0 || blocked != nil && blocked(object)
 	if !delayed && !graceful(t) {
 		return phaseRemoved

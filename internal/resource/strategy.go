@@ -4,6 +4,7 @@ import (
 	"context"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -131,6 +132,9 @@ type Deletion struct {
 	Blocked func(o runtime.Object) bool
 	// Prepare marks an object whose deletion begins, in addition to its metadata.
 	Prepare func(o runtime.Object)
+	// Policy returns the options that decide what happens to the dependents of an object, or nil
+	// if its finalizers stay as they are. A nil func means the options of the request.
+	Policy func(o runtime.Object, options *metav1.DeleteOptions) *metav1.DeleteOptions
 	// Dependents is what happens to dependents when the request does not say.
 	Dependents Dependents
 	// OrphanWarning is the text of a Warning for a request that orphans dependents
