@@ -60,11 +60,40 @@ func (o *Object) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		if bytes.Contains(rest, []byte("-0")) { // rarely, and maybe in a text
+			if rest, err = json.Marshal(withoutNegativeZero(o.Members)); err != nil {
+				return nil, err
+			}
+		}
 		b.WriteByte(',')
 		b.Write(rest[1 : len(rest)-1])
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
+}
+
+// withoutNegativeZero returns a copy of a value in which negative zeros are zero. Kube-apiserver reads
+// the integer 0 from the text "-0" that it stores for them.
+func withoutNegativeZero(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, member := range v {
+			out[name] = withoutNegativeZero(member)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = withoutNegativeZero(item)
+		}
+		return out
+	case float64:
+		if v == 0 {
+			return 0.0
+		}
+	}
+	return value
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.

@@ -39,7 +39,7 @@ func send(t testing.TB, h *http.Client, method, url, body string) (int, string) 
 }
 
 // exchange sends a request over a connection of its own. PATCH is a strategic merge
-// patch; MERGE is a merge patch, APPLY a server-side apply, and TABLE a GET of a Table.
+// patch; MERGE is a merge patch, JSON a JSON patch, APPLY a server-side apply, and TABLE a GET of a Table.
 func exchange(t *testing.T, c *rest.Config, method, path, body string) (int, http.Header, []byte) {
 	t.Helper()
 	media, accept := "application/json", ""
@@ -50,6 +50,8 @@ func exchange(t *testing.T, c *rest.Config, method, path, body string) (int, htt
 		media = "application/strategic-merge-patch+json"
 	case "MERGE":
 		method, media = http.MethodPatch, "application/merge-patch+json"
+	case "JSON":
+		method, media = http.MethodPatch, "application/json-patch+json"
 	case "APPLY":
 		method, media = http.MethodPatch, "application/apply-patch+yaml"
 	}
