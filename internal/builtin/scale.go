@@ -50,7 +50,7 @@ type scaled struct {
 func scaleOf(parts func(runtime.Object) scaled) resource.Subresource {
 	return resource.Subresource{
 		Name: "scale", Verbs: getPatchUpdate, Exchange: scaleType(), Replicas: []string{"spec", "replicas"},
-		View: func(o runtime.Object) (runtime.Object, error) { return parts(o).show(), nil },
+		View: func(o runtime.Object, _ resource.Purpose) (runtime.Object, error) { return parts(o).show(), nil },
 		Set:  func(o, sent runtime.Object) error { return parts(o).set(sent.(*autoscalingv1.Scale)) },
 	}
 }

@@ -3,6 +3,7 @@ package crd
 import (
 	"context"
 	"fmt"
+	"math"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -23,20 +24,29 @@ func scaleOf(v *version) resource.Subresource {
 	return resource.Subresource{
 		Name: "scale", Kind: exchange.GroupVersionKind(), Verbs: statusVerbs, Exchange: exchange,
 		Replicas: steps(scale.SpecReplicasPath),
-		View:     func(o runtime.Object) (runtime.Object, error) { return showScale(scale, o.(*Object)) },
-		Set:      func(o, sent runtime.Object) error { return setScale(scale, o.(*Object), sent.(*autoscalingv1.Scale)) },
+		View: func(o runtime.Object, of resource.Purpose) (runtime.Object, error) {
+			return showScale(scale, o.(*Object), of)
+		},
+		Set: func(o, sent runtime.Object) error { return setScale(scale, o.(*Object), sent.(*autoscalingv1.Scale)) },
 		Validate: func(ctx context.Context, o, old runtime.Object) field.ErrorList {
 			return v.validateUpdate(ctx, o.(*Object), old.(*Object), false)
 		},
 	}
 }
 
-func showScale(scale *apiextensionsv1.CustomResourceSubresourceScale, o *Object) (runtime.Object, error) {
+// noReplicas stands for absent replicas in what a patch of a Scale is applied to. Kube-apiserver
+// uses the same number.
+const noReplicas = math.MinInt32
+
+func showScale(scale *apiextensionsv1.CustomResourceSubresourceScale, o *Object, of resource.Purpose) (runtime.Object, error) {
 	wanted, ok, err := unstructured.NestedInt64(o.Members, steps(scale.SpecReplicasPath)...)
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
+	switch {
+	case !ok && of == resource.ForPatch:
+		wanted = noReplicas
+	case !ok && of == resource.ForRead:
 		return nil, apierrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", scale.SpecReplicasPath))
 	}
 	observed, _, err := unstructured.NestedInt64(o.Members, steps(scale.StatusReplicasPath)...)
@@ -57,6 +67,9 @@ func showScale(scale *apiextensionsv1.CustomResourceSubresourceScale, o *Object)
 }
 
 func setScale(scale *apiextensionsv1.CustomResourceSubresourceScale, o *Object, sent *autoscalingv1.Scale) error {
+	if sent.Spec.Replicas == noReplicas {
+		return apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", scale.SpecReplicasPath))
+	}
 	if o.Members == nil {
 		o.Members = map[string]any{}
 	}

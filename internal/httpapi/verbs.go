@@ -323,7 +323,11 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 		code = http.StatusAccepted
 	}
 	if typ := t.Exchanged(); typ != t.Type {
-		value, err := t.Show(q.context(), o.Stored)
+		of := resource.ForWrite
+		if q.r.Method == http.MethodGet {
+			of = resource.ForRead
+		}
+		value, err := t.Show(q.context(), o.Stored, of)
 		if err != nil {
 			return err
 		}

@@ -398,3 +398,39 @@ func TestStalledConversion(t *testing.T) {
 	hook.spoil.Store(nil)
 	run(t, c, []step{{"GET " + things2 + "/a", "", 200, nil}})
 }
+
+// TestConversionFails checks that a conversion webhook that cannot be called fails each verb with
+// 500: the client has made no mistake, and may try again.
+func TestConversionFails(t *testing.T) {
+	hook := &converter{}
+	webhook, ca := serveHook(t, hook)
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	const things2 = "/apis/example.com/v2/namespaces/default/things"
+	second := func(name string) string { return strings.Replace(thing(name, `{"count":2}`), "/v1", "/v2", 1) }
+	run(t, c, []step{
+		{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil},
+		{"POST " + things, thing("a", `{"n":1}`), 201, nil},
+	})
+	webhook.Close()
+	for _, s := range []step{
+		{"POST " + things2, second("b"), 500, nil},
+		{"POST " + things2 + "?dryRun=All", second("b"), 500, nil},
+		{"APPLY " + things2 + "/b?fieldManager=m", second("b"), 500, nil},
+		{"APPLY " + things2 + "/a?fieldManager=m", second("a"), 500, nil},
+		{"PUT " + things2 + "/a", second("a"), 500, nil},
+		{"MERGE " + things2 + "/a", `{"spec":{"count":3}}`, 500, nil},
+		{"MERGE " + things2 + "/a/status", `{"status":{}}`, 404, nil},
+		{"GET " + things2 + "/a", "", 500, nil},
+		{"GET " + things2, "", 500, nil},
+		{"TABLE " + things2, "", 500, nil},
+		{"POST " + things, thing("b", `{"n":1}`), 201, nil},
+		{"MERGE " + things + "/a", `{"spec":{"n":3}}`, 200, nil},
+		{"DELETE " + things2 + "/b", "", 200, nil},
+	} {
+		method, path, _ := strings.Cut(s.request, " ")
+		code, _, b := exchange(t, c, method, path, s.body)
+		if code != s.code || code == 500 && !strings.Contains(string(b), "onversion webhook for example.com/v") {
+			t.Errorf("%s: %d %s, want %d", s.request, code, b, s.code)
+		}
+	}
+}

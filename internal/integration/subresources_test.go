@@ -410,3 +410,35 @@ func TestServiceStatus(t *testing.T) {
 		{"PATCH " + all + "/cl/status", `{"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}}`, 422, `Service "cl" is invalid: ` + at + ": Forbidden: may only be used when `spec.type` is 'LoadBalancer'"},
 	})
 }
+
+// TestScaleWithoutReplicas checks scale of a custom resource whose replicas, status or selector are
+// absent: a GET needs replicas, as in kube-apiserver, and a write sets them.
+func TestScaleWithoutReplicas(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	const scale = things + "/a/scale"
+	const subresources = `"storage":true,"subresources":{"status":{},"scale":{"specReplicasPath":".spec.size.n","statusReplicasPath":".status.n","labelSelectorPath":".status.s"}},`
+	scaled := strings.Replace(definition(`"size":{"type":"object","properties":{"n":{"type":"integer","nullable":true}}}`), `"storage":true,`, subresources, 1)
+	run(t, c, []step{
+		{"POST " + definitions, scaled, 201, nil},
+		{"POST " + things, thing("a", `{}`), 201, nil},
+		{"GET " + scale, "", 500, `Internal error occurred: the spec replicas field ".spec.size.n" does not exist`},
+		{"MERGE " + scale, `{"metadata":{"annotations":{"a":"b"}}}`, 400, `the spec replicas field ".spec.size.n" cannot be empty`},
+		{"MERGE " + scale, `{}`, 400, `the spec replicas field ".spec.size.n" cannot be empty`},
+		{"GET " + things + "/a", "", 200, values{"spec": "{}", "metadata.generation": "1"}},
+		{"MERGE " + scale + "?dryRun=All", `{"spec":{"replicas":3}}`, 200, values{"spec": `{"replicas":3}`}},
+		{"MERGE " + scale, `{"spec":{"replicas":3}}`, 200, values{"spec": `{"replicas":3}`, "status": `{"replicas":0}`}},
+		{"GET " + things + "/a", "", 200, values{"spec": `{"size":{"n":3}}`}},
+		{"GET " + scale, "", 200, values{"spec": `{"replicas":3}`}},
+		{"POST " + things, thing("b", `{"size":{}}`), 201, nil},
+		{"MERGE " + things + "/b/scale", `{"spec":{"replicas":0}}`, 200, values{"spec": `{}`}},
+		{"GET " + things + "/b/scale", "", 200, values{"spec": `{}`}},
+		{"POST " + things, thing("c", `{}`), 201, nil},
+		{"PUT " + things + "/c/scale", `{"metadata":{"name":"c"},"spec":{"replicas":2}}`, 200, values{"spec": `{"replicas":2}`}},
+		{"POST " + things, thing("d", `{}`), 201, nil},
+		{"PUT " + things + "/d/scale", `{"metadata":{"name":"d"}}`, 200, values{"spec": `{}`}},
+		{"GET " + things + "/d", "", 200, values{"spec": `{"size":{"n":0}}`}},
+		{"POST " + things, thing("e", `{}`), 201, nil},
+		{"APPLY " + things + "/e/scale?fieldManager=m", `{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"e"},"spec":{"replicas":4}}`, 200, values{"spec": `{"replicas":4}`}},
+		{"GET " + things + "/e", "", 200, values{"spec": `{"size":{"n":4}}`}},
+	})
+}

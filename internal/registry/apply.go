@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -43,7 +44,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 			return made, err
 		},
 		next: func(v currentObject) (runtime.Object, error) {
-			shown, err := w.show(v)
+			shown, err := w.show(v, resource.ForWrite)
 			if err != nil {
 				return nil, err
 			}

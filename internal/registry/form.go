@@ -302,7 +302,7 @@ func (a *Attributes) shown(ctx context.Context, f Form, o runtime.Object) (runti
 	case a.w.virtual || a.Operation == admissionv1.Connect:
 		return withKind(o, f.Kind), nil
 	case a.exchanges():
-		made, err := a.subresource().View(o.DeepCopyObject())
+		made, err := a.subresource().View(o.DeepCopyObject(), resource.ForWrite)
 		if err != nil {
 			return nil, err
 		}

@@ -254,7 +254,7 @@ func (w *write) take(ctx context.Context, sent runtime.Object) (runtime.Object, 
 func (w *write) unchanged(v currentObject) (runtime.Object, error) {
 	o := v.object.DeepCopyObject()
 	if s := w.subresource(); w.exchanges() {
-		return s.View(o)
+		return s.View(o, resource.ForPatch)
 	}
 	return o, nil
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/patch"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -61,7 +62,7 @@ func (r *Registry) patchOnce(ctx context.Context, t Target, p Patch, o WriteOpti
 // the object without them, which is faster. If that fails, it is applied to the whole object for
 // the right error message.
 func (w *write) patched(v currentObject, p *Patch) (runtime.Object, error) {
-	document, err := w.show(v)
+	document, err := w.show(v, resource.ForPatch)
 	if err != nil {
 		return nil, err
 	}

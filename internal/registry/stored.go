@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,23 +55,23 @@ func (w *write) readCurrent(ctx context.Context, current *store.Object, managed 
 	return v, err
 }
 
-// show returns what a GET of the target returns, as Target.Show does.
-func (w *write) show(v currentObject) ([]byte, error) {
+// show returns what a patch or an apply of the target changes.
+func (w *write) show(v currentObject, of resource.Purpose) ([]byte, error) {
 	if s := w.subresource(); s != nil && s.View != nil {
-		return wire.View(s, v.object.DeepCopyObject())
+		return wire.View(s, v.object.DeepCopyObject(), of)
 	}
 	return v.value, nil
 }
 
-// Show returns what a GET of the target returns for a stored object, as JSON. It is the stored
-// bytes themselves if they need no conversion.
-func (t Target) Show(ctx context.Context, o *store.Object) ([]byte, error) {
+// Show returns what a GET or a write of the target returns for a stored object, as JSON. It is the
+// stored bytes themselves if they need no conversion.
+func (t Target) Show(ctx context.Context, o *store.Object, of resource.Purpose) ([]byte, error) {
 	if s := t.subresource(); s != nil && s.View != nil {
 		stored, err := t.read(ctx, o)
 		if err != nil {
 			return nil, err
 		}
-		return wire.View(s, stored)
+		return wire.View(s, stored, of)
 	}
 	return wire.As(ctx, t.Type, o.Bytes())
 }
@@ -121,14 +122,24 @@ func (t Target) readOrRescue(ctx context.Context, o *store.Object) (_ runtime.Ob
 
 // encode encodes an object in the version of the strategy for the store.
 func (t Target) encode(ctx context.Context, o runtime.Object) (wire.Encoded, error) {
-	if !t.Type.ConvertsPerRequest() {
-		return wire.Encode(t.stored(), o)
+	stored := o
+	if t.Type.ConvertsPerRequest() {
+		var err error
+		if stored, err = t.Type.Conversion.ToStored(ctx, o.DeepCopyObject()); err != nil {
+			return wire.Encoded{}, err
+		}
 	}
-	stored, err := t.Type.Conversion.ToStored(ctx, o.DeepCopyObject())
-	if err != nil {
-		return wire.Encoded{}, err
+	e, err := wire.Encode(t.Type.StoredVersion(), stored)
+	return e, unencodable(err)
+}
+
+// unencodable returns the error for a client whose object has no encoding: that of a time after the
+// year 9999, say. It is not for errors of a conversion, which are not the client's fault.
+func unencodable(err error) error {
+	if err == nil {
+		return nil
 	}
-	return wire.Encode(t.Type.StoredVersion(), stored)
+	return apierrors.NewBadRequest(err.Error())
 }
 
 // toStored sets the defaults of the version that the client sent, and converts the object to the
@@ -153,7 +164,8 @@ func clientBytes(ctx context.Context, t *resource.Type, stored runtime.Object) (
 		}
 	}
 	o.GetObjectKind().SetGroupVersionKind(t.GroupVersionKind())
-	return json.Marshal(o)
+	b, err := json.Marshal(o)
+	return b, unencodable(err)
 }
 
 // withRevision returns an object that is not stored, with a resource version.

@@ -27,14 +27,14 @@ func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, 
 	if wire.HasEmpty(next) {
 		if w.owners.client == nil { // the client owns an empty list that it sends
 			if w.owners.client, err = clientBytes(ctx, w.Type, next); err != nil {
-				return e, false, apierrors.NewBadRequest(err.Error())
+				return e, false, err
 			}
 		}
 		wire.DropEmpty(next)
 	}
 	if e = w.final; w.finalOf != next {
 		if e, err = w.encode(ctx, next); err != nil {
-			return e, false, apierrors.NewBadRequest(err.Error())
+			return e, false, err
 		}
 	}
 	var live []byte

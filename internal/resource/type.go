@@ -129,7 +129,7 @@ type Subresource struct {
 	// Exchange is the Type of what clients send and get, where that is not the object
 	// itself but, say, a Scale. View makes it from a stored object, which it may modify.
 	Exchange *Type
-	View     func(o runtime.Object) (runtime.Object, error)
+	View     func(o runtime.Object, of Purpose) (runtime.Object, error)
 	// Set writes what a client sent, an Exchange or else the object in its stored
 	// version, into a copy of the stored object. Nil: the status is written.
 	Set func(o, sent runtime.Object) error
@@ -152,6 +152,19 @@ type Subresource struct {
 	// request is not a connection but a read.
 	Options func() runtime.Object
 }
+
+// A Purpose is what the View of an object is made for.
+type Purpose uint8
+
+const (
+	// ForRead: a GET returns it. A value that it cannot do without is an error if it is absent.
+	ForRead Purpose = iota
+	// ForPatch: a patch is applied to it. Set refuses the result if such a value is still absent.
+	ForPatch
+	// ForWrite: an apply changes it, admission plugins and the client that writes get it. What is
+	// absent is zero.
+	ForWrite
+)
 
 // Written reports whether the subresource is read and written as the object is.
 func (s *Subresource) Written() bool { return s.Set != nil || s.Name == "status" }

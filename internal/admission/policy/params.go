@@ -199,7 +199,7 @@ func (v *paramValues) of(ctx context.Context, kind *resource.Type, o *store.Obje
 	if p := slot.Load(); p != nil && p.object == o && p.kind == kind.ID {
 		return p.value, nil
 	}
-	shown, err := registry.Target{Type: kind}.Show(ctx, o)
+	shown, err := registry.Target{Type: kind}.Show(ctx, o, resource.ForRead)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", kind.Collection, o.Key, err)
 	}
