@@ -20,8 +20,9 @@ import (
 // Handler serves the API. It is safe for concurrent use.
 type Handler struct {
 	c       Config
-	forked  bool     // made by Fork
-	root    *Handler // of the server; the handler itself unless it is forked
+	forked  bool      // made by Fork
+	started time.Time // of the root
+	root    *Handler  // of the server; the handler itself unless it is forked
 	metrics *metrics
 	cache   *cache
 	// connections are those whose watches deliver to each other.
@@ -98,7 +99,7 @@ func New(c Config) *Handler {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	h := &Handler{c: c, impersonated: newImpersonationMetrics()}
+	h := &Handler{c: c, started: c.Now(), impersonated: newImpersonationMetrics()}
 	h.root = h
 	h.gate, h.flows = newGate(&c)
 	h.drained, h.drain = context.WithCancel(context.Background())

@@ -23,8 +23,10 @@ func (q *request) page() error {
 	}
 	path := q.r.URL.Path
 	switch {
-	case path == "/":
+	case path == "/", path == "/index.html":
 		return q.index()
+	case path == statuszPath && !q.h.forked: // that of the process
+		return q.statusz()
 	case path == "/version", path == "/version/":
 		return q.version()
 	case path == "/metrics" && !q.h.forked: // the metrics are those of the whole server
@@ -167,9 +169,15 @@ func (q *request) address() string {
 
 // index lists the paths of the server.
 func (q *request) index() error {
+	doc := q.h.documents().Root(q.paths()...)
+	return q.send(http.StatusOK, jsonType, doc.Body)
+}
+
+// paths returns the paths of the server besides those of the API.
+func (q *request) paths() []string {
 	others := []string{"/version"}
 	if !q.h.forked {
-		others = append(others, "/metrics")
+		others = append(others, "/metrics", statuszPath)
 	}
 	for _, kind := range []string{"/healthz", "/livez", "/readyz"} {
 		others = append(others, kind)
@@ -186,8 +194,7 @@ func (q *request) index() error {
 	for _, m := range q.h.c.Mounts {
 		others = append(others, m.Path)
 	}
-	doc := q.h.documents().Root(others...)
-	return q.send(http.StatusOK, jsonType, doc.Body)
+	return others
 }
 
 // further serves one of Config.Pages.

@@ -129,10 +129,13 @@ func TestIndexAndVersion(t *testing.T) {
 	for _, p := range index.Paths {
 		have[p] = true
 	}
-	for _, p := range []string{"/api", "/api/v1", "/apis/apps/v1", "/healthz/log", "/readyz/shutdown", "/openapi/v3", "/metrics", "/version"} {
+	for _, p := range []string{"/api", "/api/v1", "/apis/apps/v1", "/healthz/log", "/readyz/shutdown", "/openapi/v3", "/metrics", "/statusz", "/version"} {
 		if !have[p] {
 			t.Errorf("the index lacks %s", p)
 		}
+	}
+	if html := s.do(t, "GET", "/index.html", ""); html.code != 200 || html.body != s.do(t, "GET", "/", "").body {
+		t.Errorf("/index.html: %d %s", html.code, html.body)
 	}
 	for _, path := range []string{"/version", "/version/"} {
 		var v map[string]string
@@ -142,6 +145,41 @@ func TestIndexAndVersion(t *testing.T) {
 		if v["major"] != "1" || v["minor"] != "36" || v["minCompatibilityMinor"] != "35" || v["gitVersion"] != "v1.36.3+tidemark.0.0.0" || v["platform"] == "" {
 			t.Errorf("version %v", v)
 		}
+	}
+}
+
+// TestStatusz checks the representations of /statusz.
+func TestStatusz(t *testing.T) {
+	s := start(t, wiring{})
+	const kind = ";g=config.k8s.io;v=v1beta1;as=Statusz"
+	for accept, want := range map[string]struct {
+		code         int
+		media, start string
+	}{
+		"":                        {200, "text/plain; charset=utf-8", "\napiserver statusz\n"},
+		"*/*":                     {200, "text/plain; charset=utf-8", "\napiserver statusz\n"},
+		"text/plain":              {200, "text/plain; charset=utf-8", "\napiserver statusz\n"},
+		"application/json" + kind: {200, "application/json" + kind, `{"kind":"Statusz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"apiserver"},"startTime":"`},
+		"application/yaml" + kind: {200, "application/yaml" + kind, "apiVersion: config.k8s.io/v1beta1\nbinaryVersion: "},
+		"application/json":        {406, "application/json", "{"},
+		"application/json;g=config.k8s.io;v=v9;as=Statusz": {406, "application/json", "{"},
+		"application/vnd.kubernetes.protobuf" + kind:       {406, "application/json", "{"},
+	} {
+		a := s.do(t, "GET", "/statusz", "", "Accept: "+accept)
+		if a.code != want.code || a.header.Get("Content-Type") != want.media || !strings.HasPrefix(a.body, want.start) {
+			t.Errorf("%q: %d %q %s, want %v", accept, a.code, a.header.Get("Content-Type"), a.body, want)
+		}
+	}
+	old := s.do(t, "GET", "/statusz", "", "Accept: application/json;g=config.k8s.io;v=v1alpha1;as=Statusz")
+	var status struct {
+		UptimeSeconds *int64
+		Paths         []string
+	}
+	if err := json.Unmarshal([]byte(old.body), &status); err != nil || old.header.Get("Warning") == "" {
+		t.Errorf("the old version: %v %v", err, old.header)
+	}
+	if status.UptimeSeconds == nil || strings.Join(status.Paths, " ") != "/healthz /livez /metrics /readyz /statusz /version" {
+		t.Errorf("%+v", status)
 	}
 }
 

@@ -480,6 +480,35 @@ func AggregatedType(m MediaType) string {
 	return string(m) + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 }
 
+// NegotiateStatusz selects the representation of /statusz: text if the media type is empty, otherwise a
+// Statusz of the version, in JSON or YAML. An error is a *NotAcceptable.
+func NegotiateStatusz(header string) (out Output, version string, err error) {
+	if strings.TrimSpace(header) == "" {
+		return Output{}, "v1beta1", nil
+	}
+	var room [8]clause
+	for _, c := range preferred(room[:0], header) {
+		a := c.asks()
+		text := c.major == "text" && (c.minor == "plain" || c.minor == "*") || c.major == "*" && c.minor == "*"
+		switch {
+		case a.stream != "" || a.server != "":
+		case text && a.as == "" && a.group == "" && a.version == "":
+			return Output{}, "v1beta1", nil
+		case a.as != "Statusz" || a.group != "config.k8s.io" || a.version != "v1beta1" && a.version != "v1alpha1":
+		default:
+			if m := c.match(Served{}, Documents, func(m *serialization) bool { return m.binary == nil }); m != nil {
+				return Output{Media: m.media, Pretty: a.pretty}, a.version, nil
+			}
+		}
+	}
+	return Output{}, "", &NotAcceptable{Message: onlyText + "application/json, application/yaml, text/plain"}
+}
+
+// StatuszType is the content type of a Statusz.
+func StatuszType(m MediaType, version string) string {
+	return string(m) + ";g=config.k8s.io;v=" + version + ";as=Statusz"
+}
+
 // AcceptsGzip reports whether an Accept-Encoding header allows gzip.
 func AcceptsGzip(header string) bool {
 	for part := range strings.SplitSeq(header, ",") {
