@@ -46,7 +46,9 @@ func TestGeneratedLabels(t *testing.T) {
 				if from == "GET" {
 					code, _, b = exchange(t, c, http.MethodGet, "/apis/batch/v1/namespaces/default/jobs/"+name, "")
 				}
-				var o struct{ Metadata struct{ Labels map[string]string } }
+				var o struct {
+					Metadata struct{ Labels map[string]string }
+				}
 				if err := json.Unmarshal(b, &o); err != nil || code >= 300 {
 					t.Fatalf("%s: %d %s", name, code, b)
 				}
