@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,6 +33,36 @@ func TestAliases(t *testing.T) {
 	}
 	if _, err := wire.FromYAML(body(1000)); err == nil {
 		t.Error("FromYAML took them")
+	}
+}
+
+// TestManyTagDirectives: the cost of directives grows with the square of their number, so few are allowed, in
+// whatever encoding.
+func TestManyTagDirectives(t *testing.T) {
+	body := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "%%TAG !%x! a\n", i)
+		}
+		return b.String() + "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n"
+	}
+	if _, err := wire.Decode(configMaps, wire.YAML, []byte(body(64))); err != nil {
+		t.Errorf("64 directives: %v", err)
+	}
+	var wide []byte // UTF-16
+	for _, r := range "\ufeff" + body(65) {
+		wide = binary.LittleEndian.AppendUint16(wide, uint16(r))
+	}
+	for _, text := range [][]byte{[]byte(body(65)), wide} {
+		if _, err := wire.Decode(configMaps, wire.YAML, text); err == nil {
+			t.Error("Decode took 65 directives")
+		}
+		if _, err := wire.FromYAML(text); err == nil {
+			t.Error("FromYAML took 65 directives")
+		}
+		if _, _, err := wire.Configuration(wire.YAML, text); err == nil {
+			t.Error("Configuration took 65 directives")
+		}
 	}
 }
 

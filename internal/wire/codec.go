@@ -124,7 +124,7 @@ func StrictError(t *resource.Type, complaints []string) *apierrors.StatusError {
 
 // fromYAML converts YAML to JSON. A duplicate key is a strict error.
 func fromYAML(body []byte) (data []byte, strict []string, err error) {
-	if err := checkAliases(body); err != nil {
+	if err := checkYAML(body); err != nil {
 		return nil, nil, err
 	}
 	if data, err = yaml.YAMLToJSONStrict(body); err == nil {

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -117,7 +118,7 @@ func (l *ListText) edges() (head, tail []byte) {
 
 // FromYAML returns YAML as JSON.
 func FromYAML(text []byte) ([]byte, error) {
-	if err := checkAliases(text); err != nil {
+	if err := checkYAML(text); err != nil {
 		return nil, err
 	}
 	return yaml.YAMLToJSON(text)
@@ -140,6 +141,22 @@ func countAliases(text []byte) int {
 		}
 	}
 	return n
+}
+
+// maxTags limits the %TAG directives of a YAML text: the parser compares each of them, and each tag, with all of
+// them.
+const maxTags = 64
+
+// checkYAML refuses a text whose cost for the parser is not in proportion to its length, or that becomes
+// too large by its aliases. The text must be UTF-8: the counts look for ASCII, and the parser also reads UTF-16.
+func checkYAML(text []byte) error {
+	if !utf8.Valid(text) {
+		return errors.New("it is not valid UTF-8")
+	}
+	if bytes.Count(text, []byte("%TAG")) > maxTags {
+		return fmt.Errorf("it has more than %d %%TAG directives", maxTags)
+	}
+	return checkAliases(text)
 }
 
 // maxAliased limits the bytes that aliases add to a YAML text: each alias expands to the whole
