@@ -35,7 +35,7 @@
 // # Large requests
 //
 // Seats bound how many requests execute, and there are many more seats than processors. Requests that
-// return much would keep all processors busy, and each small request would wait for dozens of them.
+// return or send much would keep all processors busy, and each small request would wait for dozens of them.
 // So of the large requests of a level, only Config.Large execute at once. Small requests go ahead of
 // large ones that wait for others to end, not of those that wait for seats.
 //

@@ -115,3 +115,38 @@ func TestLargeWithoutMemory(t *testing.T) {
 		(<-second).Release()
 	})
 }
+
+// TestLargeBodies: a request that turns out to be large, when its body has arrived, waits for other
+// large ones. Small requests do not.
+func TestLargeBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := fewLarge(1, 100, fairness.Config{Bytes: 256 << 20})
+		var resumed [2]chan error
+		var seats [2]*fairness.Seat
+		for i := range seats {
+			seats[i] = mustAcquire(t, g, fairness.Request{Flow: uint64(i), Write: true})
+			if !seats[i].Suspend(0) {
+				t.Fatal("no room to wait")
+			}
+			seats[i].Widen(2)
+			resumed[i] = make(chan error, 1)
+			go func() { resumed[i] <- seats[i].Resume(t.Context()) }()
+			synctest.Wait()
+		}
+		if len(resumed[0]) != 1 || len(resumed[1]) != 0 {
+			t.Errorf("%d of the first large request and %d of the second execute", len(resumed[0]), len(resumed[1]))
+		}
+		small := mustAcquire(t, g, fairness.Request{Flow: 3})
+		small.Suspend(0)
+		small.Widen(1)
+		if err := small.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		small.Release()
+		seats[0].Release()
+		if err := <-resumed[1]; err != nil {
+			t.Error(err)
+		}
+		seats[1].Release()
+	})
+}

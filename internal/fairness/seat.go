@@ -425,9 +425,9 @@ func (s *Seat) settle() {
 	}
 }
 
-// Widen sets how many seats the next Resume takes, at most all of the level: large requests take
-// several, so that few of them execute at once. It has no effect on a request that is not
-// suspended.
+// Widen sets how many seats the next Resume takes, at most all of the level. A request that takes
+// several is large, so Config.Large bounds how many of them execute at once. Widen has no effect on
+// a request that is not suspended.
 func (s *Seat) Widen(width int) {
 	l := s.l
 	if l.exempt {
@@ -438,6 +438,7 @@ func (s *Seat) Widen(width int) {
 	defer l.mu.Unlock()
 	if s.suspended > 0 && !s.seated {
 		s.width = max(1, min(width, l.limit))
+		s.large = s.large || width > 1 && l.g.large > 0
 	}
 }
 
