@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -32,11 +31,11 @@ func (p *Proxy) byHeaders(r *http.Request, known *conn, now func() time.Time) (*
 	if p == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, nil
 	}
-	var slot *atomic.Pointer[verified]
+	var s *slot
 	if known != nil {
-		slot = &known.proxy
+		s = &known.proxy
 	}
-	v := outcome(slot, r.TLS.PeerCertificates, []Authority{p.Authority}, now())
+	v := outcome(s, r.TLS.PeerCertificates, []Authority{p.Authority}, now())
 	if v.err != nil {
 		return nil, fmt.Errorf("the client certificate is not of a front proxy: %w", v.err)
 	}

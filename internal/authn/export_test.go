@@ -1,0 +1,4 @@
+package authn
+
+// Intermediates is for tests.
+var Intermediates = intermediates
