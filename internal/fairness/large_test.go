@@ -150,3 +150,27 @@ func TestLargeBodies(t *testing.T) {
 		seats[1].Release()
 	})
 }
+
+// TestYieldOfMany: several goroutines of a large request let a large request of another flow go first.
+func TestYieldOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := fewLarge(1, 100, fairness.Config{Bytes: 256 << 20})
+		first := mustAcquire(t, g, fairness.Request{Flow: 1, Large: true})
+		second := acquire(t, g, fairness.Request{Flow: 2, Large: true})
+		time.Sleep(time.Second) // the first queue has used more
+		if len(second) != 0 {
+			t.Fatal("two large requests execute")
+		}
+		yielded := make(chan error, 4)
+		for range cap(yielded) {
+			go func() { yielded <- first.Yield(t.Context()) }()
+		}
+		(<-second).Release()
+		for range cap(yielded) {
+			if err := <-yielded; err != nil {
+				t.Error(err)
+			}
+		}
+		first.Release()
+	})
+}

@@ -383,7 +383,13 @@ func (s *Seat) resume(ctx context.Context, bytes int64) error {
 // need not wait until it ends. The error is that of the context.
 func (s *Seat) Yield(ctx context.Context) error {
 	l := s.l
-	if l.exempt || s.over || s.suspended > 0 {
+	if l.exempt {
+		return nil
+	}
+	s.waitMu.Lock() // other goroutines of the request may wait, and this one with them
+	idle := s.over || s.suspended > 0
+	s.waitMu.Unlock()
+	if idle {
 		return nil
 	}
 	l.mu.Lock()

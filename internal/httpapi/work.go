@@ -26,7 +26,7 @@ func (q *request) work() flowschema.Work {
 		return flowschema.Small
 	}
 	switch q.info.Verb {
-	case verbList:
+	case verbList, verbDeleteCollection:
 		return q.listWork()
 	case verbWatch:
 		if q.wantsInitialEvents() {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -73,6 +74,9 @@ func (r *Registry) deleteAll(ctx context.Context, w *write, objects []*store.Obj
 				i := int(next.Add(1)) - 1
 				if i >= len(objects) {
 					return
+				}
+				if fairness.Yield(ctx) != nil {
+					return // ctx has ended
 				}
 				one := &write{Target: w.Target, verb: store.VerbDeleteCollection, deletion: w.deletion, by: w.by, dryRun: w.dryRun, collection: true}
 				one.Namespace, one.Name = one.split(objects[i].Key)
