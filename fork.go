@@ -285,14 +285,14 @@ func (w *World) openOnce() error {
 func (w *World) openFork() error {
 	root := w.running.root
 	w.metrics, w.durations = root.metrics, root.durations
-	credentials, err := w.open()
-	if err != nil {
+	if err := w.open(); err != nil {
 		return err
 	}
+	var err error
 	if w.fork.credentials, err = w.serverTokens(); err != nil {
 		return err
 	}
-	c := w.api(credentials)
+	c := w.api()
 	own := c.OpenAPI
 	c.OpenAPI = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if p := w.fork.ancestor.Value(); p != nil && w.custom.Catalog() == p.custom.Catalog() {

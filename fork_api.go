@@ -65,7 +65,7 @@ func (w *World) missing(path string) error {
 		if _, k := w.running.forks.get(name); k != nil {
 			return &apierrors.StatusError{ErrStatus: metav1.Status{
 				Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
-				Message: "the kept fork " + name + " is not open: only requests with credentials that are valid in it open it",
+				Message: "the kept fork " + name + " is not open: only requests with a token of the fork, or of users who may post " + forksPath + "/" + name + ", open it",
 			}}
 		}
 		return forkNotFound(name)

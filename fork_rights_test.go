@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -80,6 +82,46 @@ func TestForkOfThePast(t *testing.T) {
 	}
 	s = servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Controllers: []string{"-*"}})
 	refused(s, "kept")
+}
+
+// TestForkOfAnEarlierVersion: whether a kept fork of an earlier version is one of the past is not recorded, so its requests
+// need the right on the server, too.
+func TestForkOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start := func() *tidemark.Server {
+		return servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Controllers: []string{"-*"}})
+	}
+	s := start()
+	admin := s.RESTConfig()
+	must(t, admin, http.StatusCreated, "POST", bindingsPath, bind("cluster-admin", "alice"))
+	must(t, admin, http.StatusCreated, "POST", secretsPath, `{"metadata":{"name":"s"}}`)
+	must(t, admin, http.StatusCreated, "POST", "/forks", `{"name":"f","keep":true}`)
+	must(t, admin, http.StatusOK, "DELETE", bindingsPath+"/cluster-admin-alice", "")
+	must(t, userOf(t, s, "alice", "/fork/f"), http.StatusOK, "GET", secretsPath+"/s", "")
+	servertest.Stop(t, s)
+
+	path := filepath.Join(dir, "forks", "f", "fork.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var facts map[string]any
+	if err := json.Unmarshal(text, &facts); err != nil {
+		t.Fatal(err)
+	}
+	delete(facts, "past")
+	if text, err = json.Marshal(facts); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = start()
+	admin = s.RESTConfig()
+	admin.Host += "/fork/f"
+	must(t, admin, http.StatusOK, "GET", secretsPath+"/s", "")
+	must(t, userOf(t, s, "alice", "/fork/f"), http.StatusForbidden, "GET", secretsPath+"/s", "")
 }
 
 // TestForkSecrets: an administrator of a fork, who has no right on the server, reads no token that opens the server.

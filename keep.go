@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/crd"
@@ -53,8 +54,8 @@ type keptFacts struct {
 	Created time.Time `json:"created"`
 	// Controllers selects the controllers; null: those of the server.
 	Controllers []string `json:"controllers"`
-	// Past: see fork.past.
-	Past bool `json:"past,omitempty"`
+	// Past: see fork.past. Nil: an earlier version made the fork, and did not record it.
+	Past *bool `json:"past"`
 	// Tokens are the identities of the forks whose tokens are valid, satoken.Authority.Forks.
 	Tokens []string `json:"tokens"`
 }
@@ -77,9 +78,9 @@ type kept struct {
 	name    string
 	facts   keptFacts
 	issued  []*authn.Issued // World.issued
-	// clients authenticates the requests that open the fork, without its objects.
-	clients *authn.Credentials
-	world   atomic.Pointer[World]
+	// own authenticates clients by the tokens that the fork has issued, without its objects.
+	own   *authn.Credentials
+	world atomic.Pointer[World]
 	// held: a Go program or the control API has the world, so that it is not closed when no request uses it.
 	held atomic.Bool
 
@@ -92,11 +93,19 @@ type kept struct {
 // newKept returns a kept fork that is not open. parents are the tokens of World.issued of its parents.
 func (r *running) newKept(name string, facts keptFacts, parents []*authn.Issued) *kept {
 	issued := append([]*authn.Issued{new(authn.Issued)}, parents...)
+	a := &r.authentication
 	return &kept{
 		running: r, name: name, facts: facts, issued: issued, mu: make(slots, 1),
-		clients: r.authentication.with(issued, r.keys.ForkAs(facts.Tokens).Signatures()),
+		own: &authn.Credentials{
+			Audiences: a.base.Audiences, Now: a.base.Now,
+			Tokens: []authn.Tokens{a.forServer(issued[0]), r.keys.ForkAs(facts.Tokens).Signatures()},
+		},
 	}
 }
+
+// past reports whether requests need the right on the server as of now. It is true of a fork that an earlier version made:
+// whether that began with an old state is unknown.
+func (f *keptFacts) past() bool { return f.Past == nil || *f.Past }
 
 // slots is a semaphore: as many callers hold it as its capacity.
 type slots chan struct{}
@@ -143,6 +152,8 @@ func (r *running) loadKept(logs store.ForkLogs) {
 		if err != nil {
 			k.err = fmt.Errorf("its description is damaged: %w", err)
 			r.root.server.logOf(logForks).Error("a kept fork cannot be used", "fork", name, "err", k.err)
+		} else if read.Past == nil {
+			r.root.server.logOf(logForks).Warn("an earlier version made a kept fork: each request to it also needs the right on the server; a fork that is made again has permissions of its own", "fork", name)
 		}
 		r.forks.keep(k)
 	}
@@ -171,9 +182,10 @@ func (w *World) keep(ctx context.Context, o ForkOptions) (*World, error) {
 	if err != nil {
 		return nil, forkError(err)
 	}
+	past := w.forksPast(&o, state)
 	k := r.newKept(o.Name, keptFacts{
 		Parent: w.Name(), Base: uint64(state.Revision()), Created: w.server.clock(), Controllers: o.Controllers,
-		Tokens: w.tokens.Fork().Forks(), Past: w.forksPast(&o, state),
+		Tokens: w.tokens.Fork().Forks(), Past: &past,
 	}, w.issued)
 	k.mu.lock()
 	defer k.mu.unlock()
@@ -272,13 +284,25 @@ func (k *kept) forRequest(rw http.ResponseWriter, q *http.Request) *World {
 }
 
 // admits reports whether a request may open the fork or wait for that. The rights in the fork are among its objects,
-// which are not read yet. So each request with valid credentials is admitted.
+// which are not read yet. So a request is admitted if the fork has issued its token, or if its user may
+// POST the path of the fork below /forks on the server, as roles for making forks allow.
 func (k *kept) admits(q *http.Request) bool {
-	user, err := k.clients.Authenticate(without(q, forkPath+k.name))
-	if err != nil {
-		k.running.root.server.logOf(logForks).Debug("authentication failed", "fork", k.name, "err", err)
+	if user, _ := k.own.Authenticate(q); user != nil {
+		return true
 	}
-	return user != nil && !user.IsAnonymous()
+	root := k.running.root
+	user, err := root.credentials.Authenticate(without(q, forkPath+k.name))
+	if err != nil {
+		root.server.logOf(logForks).Debug("authentication failed", "fork", k.name, "err", err)
+	}
+	if user == nil || user.IsAnonymous() {
+		return false
+	}
+	decision, _, err := root.authorizer.Authorize(q.Context(), &authz.Attributes{User: user, Verb: "post", Path: forksPath + "/" + k.name})
+	if err != nil {
+		root.server.logOf(logForks).Debug("authorization failed", "fork", k.name, "err", err)
+	}
+	return decision == authz.Allow
 }
 
 // open opens the world, and remembers why it cannot be opened. The caller holds mu.
@@ -320,7 +344,7 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 		controllers = s.controllers()
 	}
 	w := &World{server: s, running: r, issued: k.issued, clock: s.Clock, now: s.now, fork: &fork{
-		name: k.name, parent: k.facts.Parent, controllers: controllers, base: store.Revision(k.facts.Base), created: k.facts.Created, kept: k, past: k.facts.Past, lastUse: time.Now(),
+		name: k.name, parent: k.facts.Parent, controllers: controllers, base: store.Revision(k.facts.Base), created: k.facts.Created, kept: k, past: k.facts.past(), lastUse: time.Now(),
 	}}
 	w.use, w.direct = w.openOnce, w.newDirect(w.serve)
 	ready := make(chan struct{})

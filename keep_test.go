@@ -473,8 +473,8 @@ func TestKeepLogFails(t *testing.T) {
 	must(t, f, http.StatusNotFound, "GET", configMaps+"/d", "")
 }
 
-// TestKeepCredentials: a request without credentials opens no kept fork. Credentials of the server and of the fork
-// open it, also tokens of service accounts that are in the fork alone.
+// TestKeepCredentials: a kept fork is opened by tokens of its service accounts, which are in the fork alone, and by users
+// who may POST its path below /forks on the server. Requests without credentials, and with those of other users, open it not.
 func TestKeepCredentials(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -520,6 +520,23 @@ func TestKeepCredentials(t *testing.T) {
 		must(t, as(servertest.WithToken(s, issued["b"])), http.StatusUnauthorized, "GET", path, "")
 		wantOpen(false)
 	}
+	fromCert := func() *rest.Config {
+		c := rest.CopyConfig(alice)
+		c.CAData, c.ServerName = s.RESTConfig().CAData, s.RESTConfig().ServerName
+		return as(c)
+	}
+	robot, err := s.RESTConfigFor("system:serviceaccount:default:robot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{configMaps, "/readyz", "/version"} {
+		must(t, as(servertest.WithToken(s, "alice-token")), http.StatusForbidden, "GET", path, "")
+		must(t, fromCert(), http.StatusForbidden, "GET", path, "")
+		must(t, as(rest.CopyConfig(robot)), http.StatusForbidden, "GET", path, "")
+		wantOpen(false)
+	}
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"use-a"},"rules":[{"nonResourceURLs":["/forks/a"],"verbs":["post"]}]}`)
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", bindingsPath, bind("use-a", "alice"))
 	for _, token := range []string{"alice-token", issued["a"]} {
 		must(t, as(servertest.WithToken(s, token)), http.StatusForbidden, "GET", configMaps, "")
 		wantOpen(true)
@@ -529,8 +546,7 @@ func TestKeepCredentials(t *testing.T) {
 		s = start()
 		wantOpen(false)
 	}
-	alice.Host, alice.CAData, alice.ServerName = below(s, "a").Host, s.RESTConfig().CAData, s.RESTConfig().ServerName
-	must(t, alice, http.StatusForbidden, "GET", configMaps, "")
+	must(t, fromCert(), http.StatusForbidden, "GET", configMaps, "")
 	wantOpen(true)
 }
 

@@ -59,6 +59,8 @@ type World struct {
 	issued     []*authn.Issued // the tokens of users that the control API added: first those of this world, then those of its parents
 	rbac       *rbac.Authorizer
 	authorizer *config.Authorizer
+	// credentials authenticates the requests.
+	credentials *authn.Credentials
 	addresses  *addresses.Allocator
 	quotas     *quota.Ledger
 	metrics    *admission.Metrics // of the root world
@@ -88,8 +90,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	w.tokens = w.accounts(r.keys)
 	w.rbac = rbac.New(w.store)
 	w.metrics = admission.NewMetrics()
-	credentials, err := w.open()
-	if err != nil {
+	if err := w.open(); err != nil {
 		return err
 	}
 	if s.Shared != nil {
@@ -119,7 +120,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	c := w.api(credentials)
+	c := w.api()
 	c.Checks = slices.Concat(c.Checks, w.loopChecks())
 	c.Mounts = []httpapi.Mount{
 		{Path: forksPath, BodyBytes: maxForkRequest, Handler: http.HandlerFunc(r.serveForks)},
@@ -137,26 +138,26 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 }
 
 // open opens the parts that all worlds open alike.
-func (w *World) open() (credentials *authn.Credentials, err error) {
+func (w *World) open() (err error) {
 	s, r := w.server, w.running
 	catalog := builtin.Catalog()
 	w.naming = crd.NewNaming(w.custom, w.now)
 	if w.authorizer, err = s.authorization(w, r.configuration.access, s.logOf(logAuthorization)); err != nil {
-		return nil, err
+		return err
 	}
 	services := r.configuration.services
 	w.source = w.seed.source(forObjects)
 	services.Random = w.source
 	services.Store, services.Type = w.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
 	if w.addresses, err = addresses.New(services); err != nil {
-		return nil, err
+		return err
 	}
 	w.quotas = &quota.Ledger{
 		Quotas: catalog.Lookup("", "v1", "resourcequotas"), Uncharged: !r.configuration.plugins.On("ResourceQuota"), Now: w.now,
 	}
-	credentials = w.authenticator()
-	w.verbs = w.newVerbs(credentials)
-	return credentials, nil
+	w.credentials = w.authenticator()
+	w.verbs = w.newVerbs()
+	return nil
 }
 
 // endCalls ends the calls of conversion webhooks, which requests wait for.
@@ -292,7 +293,7 @@ func (w *World) Clock() *Clock { return w.clock }
 func (w *World) Kubeconfig() []byte { return w.kubeconfig().YAML() }
 
 // newVerbs returns the verbs with admission and the resources that are not stored.
-func (w *World) newVerbs(credentials *authn.Credentials) *registry.Registry {
+func (w *World) newVerbs() *registry.Registry {
 	s, c := w.server, &w.running.configuration
 	w.webhooks = w.newWebhooks(w.metrics.Conditions)
 	chain := admission.Chain(admission.Config{
@@ -306,7 +307,7 @@ func (w *World) newVerbs(credentials *authn.Credentials) *registry.Registry {
 	verbs := &registry.Registry{
 		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: w.now, Random: w.source, Sequential: w.source != nil, UnsafeDeletion: s.enabled(unsafeDeletionGate),
 		Virtual: virtual.New(virtual.Config{
-			Catalog: w.custom.Catalog, Review: credentials.Review, Authz: w.access(), Rules: w.authorizer, Tokens: w.tokens, Now: w.now,
+			Catalog: w.custom.Catalog, Review: w.credentials.Review, Authz: w.access(), Rules: w.authorizer, Tokens: w.tokens, Now: w.now,
 		}),
 	}
 	admission.ApplyNamespaceRules(verbs, c.plugins, w.custom.Catalog().Lookup("", "v1", "namespaces"))
@@ -385,7 +386,7 @@ func (w *World) createFirst(ctx context.Context) error {
 }
 
 // api returns the configuration of the HTTP handler.
-func (w *World) api(credentials authn.Authenticator) httpapi.Config {
+func (w *World) api() httpapi.Config {
 	s, r := w.server, w.running
 	version := gitVersion(s.version())
 	revision, at := commit()
@@ -396,7 +397,7 @@ func (w *World) api(credentials authn.Authenticator) httpapi.Config {
 		Prefix:              w.prefix(),
 		Registry:            w.verbs,
 		Catalog:             w.custom.Catalog,
-		Authn:               credentials,
+		Authn:               w.credentials,
 		Authz:               w.access(),
 		Audit:               r.audit,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},

@@ -90,7 +90,7 @@ type Authority struct {
 	// worlds are the identities of the forks that issue the accepted tokens, in addition to those
 	// without one. The last is that of new tokens.
 	worlds []string
-	// unbound accepts tokens whatever objects there are.
+	// unbound accepts tokens of forks whatever objects there are.
 	unbound bool
 
 	seen     sync.RWMutex
@@ -187,9 +187,9 @@ func (a *Authority) ForkAs(forks []string) *Authority {
 	return &Authority{c: a.c, keys: a.keys, worlds: slices.Clip(forks)}
 }
 
-// Signatures returns an Authority for objects that are not known yet. It accepts a token whose signature and times are
-// valid, whether its service account exists or not. So it identifies clients that the server has issued a token to,
-// and gives no right.
+// Signatures returns an Authority for a fork whose objects are not known yet. It accepts a token that the fork or one of its
+// parents, if that is a fork, has issued and whose signature and times are valid, whether its service account exists or
+// not. So it identifies clients, and gives no right. It accepts no token of the server itself.
 func (a *Authority) Signatures() *Authority {
 	c := a.c
 	c.Find = nil

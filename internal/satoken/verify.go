@@ -167,6 +167,9 @@ func decode(part string, into any) bool {
 // holds returns an error unless the token is valid now and its objects exist.
 func (a *Authority) holds(c *claims, t authn.Token) error {
 	now := a.c.Now()
+	if a.unbound && c.World == "" {
+		return errors.New("the token was issued by the server, not by the fork")
+	}
 	if c.stored != "" {
 		return a.storedHolds(c, t, now)
 	}
