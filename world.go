@@ -61,20 +61,20 @@ type World struct {
 	authorizer *config.Authorizer
 	// credentials authenticates the requests.
 	credentials *authn.Credentials
-	addresses  *addresses.Allocator
-	quotas     *quota.Ledger
-	metrics    *admission.Metrics // of the root world
-	durations  *admission.Durations
-	webhooks   *webhook.Webhooks
-	verbs      *registry.Registry
-	peers      *peers.Peers // nil: no other server uses the log
-	loops      *controller.Loops
-	openAPI    http.Handler
-	source     func([]byte) // of random values; nil: there is no seed
-	handler    *httpapi.Handler
-	direct     *inprocess.Server
-	faults     fault.Set
-	replicas   replicas
+	addresses   *addresses.Allocator
+	quotas      *quota.Ledger
+	metrics     *admission.Metrics // of the root world
+	durations   *admission.Durations
+	webhooks    *webhook.Webhooks
+	verbs       *registry.Registry
+	peers       *peers.Peers // nil: no other server uses the log
+	loops       *controller.Loops
+	openAPI     http.Handler
+	source      func([]byte) // of random values; nil: there is no seed
+	handler     *httpapi.Handler
+	direct      *inprocess.Server
+	faults      fault.Set
+	replicas    replicas
 
 	background     sync.WaitGroup  // goroutines of a root world, until ending is done
 	ending         context.Context // nil: openRoot was not called

@@ -159,8 +159,11 @@ func (q *request) readInfo() {
 // authenticate finds the user. Connections of clients that are not authenticated end soon.
 func (q *request) authenticate() error {
 	user, err := q.h.c.Authn.Authenticate(q.r)
-	if user == nil && q.catchUp() == nil {
-		user, err = q.h.c.Authn.Authenticate(q.r)
+	var behind error
+	if user == nil {
+		if behind = q.catchUp(); behind == nil {
+			user, err = q.h.c.Authn.Authenticate(q.r)
+		}
 	}
 	if err != nil {
 		q.h.log().Debug("authentication failed", "path", q.loggedPath(), "err", err)
@@ -173,6 +176,9 @@ func (q *request) authenticate() error {
 	}
 	if user == nil {
 		q.auditRefused()
+		if errors.Is(behind, errCrowded) {
+			return errCrowded
+		}
 		if errors.Is(err, authn.ErrBusy) {
 			return apierrors.NewTooManyRequests(authn.ErrBusy.Error(), 1)
 		}
@@ -192,8 +198,13 @@ func (q *request) authorize() error { return q.may(&q.info.Attributes) }
 func (q *request) may(a *authz.Attributes) error {
 	began := time.Now()
 	decision, reason, err := q.h.c.Authz.Authorize(q.r.Context(), a)
-	if decision != authz.Allow && q.catchUp() == nil {
-		decision, reason, err = q.h.c.Authz.Authorize(q.r.Context(), a)
+	if decision != authz.Allow {
+		switch behind := q.catchUp(); {
+		case behind == nil:
+			decision, reason, err = q.h.c.Authz.Authorize(q.r.Context(), a)
+		case errors.Is(behind, errCrowded):
+			reason, err = "", errCrowded
+		}
 	}
 	if a == &q.info.Attributes { // not a further permission that the request needs
 		q.h.metrics.decided(decision, err, time.Since(began))
@@ -203,6 +214,8 @@ func (q *request) may(a *authz.Attributes) error {
 	switch {
 	case decision == authz.Allow:
 		return nil
+	case errors.Is(err, errCrowded):
+		return errCrowded
 	case errors.Is(err, authz.ErrBusy):
 		return apierrors.NewTooManyRequests(err.Error(), 1)
 	case err != nil:
@@ -225,8 +238,41 @@ func (q *request) catchUp() error {
 	case q.behind != nil:
 		return q.behind
 	}
-	_, err := s.MostRecent(q.r.Context())
+	_, err := q.mostRecent()
 	return err
+}
+
+// Requests wait for another server before they have a seat. If it does not respond, each is a connection that waits for
+// up to 10 seconds.
+const (
+	// maxWaiting bounds the requests that wait.
+	maxWaiting = 4096
+	// maxUnknownWaiting is from how many on only requests wait whose credentials are valid by the state at hand, so that
+	// others do not take their places.
+	maxUnknownWaiting = 256
+)
+
+// errCrowded is the error of requests beyond these bounds.
+var errCrowded error = apierrors.NewTooManyRequests("too many requests wait for the server that has the newest state, please try again later", 1)
+
+// mostRecent is store.MostRecent for a request without a seat.
+func (q *request) mostRecent() (*store.State, error) {
+	waiting := &q.h.root.waiting
+	n := waiting.Add(1)
+	defer waiting.Add(-1)
+	if n > maxWaiting || n > maxUnknownWaiting && !q.isKnown() {
+		return nil, errCrowded
+	}
+	return q.h.c.Registry.Store.MostRecent(q.r.Context())
+}
+
+// isKnown reports whether the request has credentials that are valid by the state at hand.
+func (q *request) isKnown() bool {
+	user := q.info.User
+	if user == nil {
+		user, _ = q.h.c.Authn.Authenticate(q.r)
+	}
+	return user != nil && !user.IsAnonymous()
 }
 
 // catchUpFirst waits, on a server with a copy of another one's objects, until it has what was acknowledged before the
@@ -237,7 +283,7 @@ func (q *request) catchUpFirst() error {
 	if q.h.c.Behind == nil || !q.needsCurrent() {
 		return nil
 	}
-	state, err := q.h.c.Registry.Store.MostRecent(q.r.Context())
+	state, err := q.mostRecent()
 	if err != nil {
 		q.behind = err
 		return nil
@@ -269,6 +315,8 @@ func (q *request) caughtUp() error {
 	switch {
 	case q.behind == nil:
 		return nil
+	case errors.Is(q.behind, errCrowded):
+		return errCrowded
 	case q.r.Method != http.MethodGet && q.r.Method != http.MethodHead:
 		return registry.WriteStatus(q.behind)
 	}

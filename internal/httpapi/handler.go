@@ -42,6 +42,9 @@ type Handler struct {
 	// leaving is set when the server will stop, refusing when new requests are refused. Those of root count.
 	leaving, refusing atomic.Bool
 
+	// waiting is how many requests wait in mostRecent. That of root counts.
+	waiting atomic.Int64
+
 	// failing are the health checks whose last probe failed, each a healthcheck.
 	failing sync.Map
 
