@@ -26,7 +26,7 @@ func (w *World) replication() []httpapi.Mount {
 		return nil
 	}
 	s := replication.NewServer(w.store)
-	s.Check = replication.CheckObjects
+	s.Check = checkTransaction
 	s.Facts = func() (map[string]string, error) {
 		facts, err := w.server.facts(w.running)
 		return peers.Values(facts), err

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestGarbage: the server refuses transactions whose values are no objects, and goes on after those whose fields
-// have other types than their schema, also after a restart.
+// TestGarbage: the server refuses transactions whose values are no objects of their kinds, and goes on after those of unknown
+// kinds, also after a restart.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func TestGarbage(t *testing.T) {
 		}
 	}
 	run = "another"
-	send(409, "configmaps", "default/a", `{"metadata":{"name":"a","namespace":"default","resourceVersion":""}}`)
+	send(409, "configmaps", "default/a", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","resourceVersion":""}}`)
 	run = head.Run
 	before := state(t, p)
 	for _, value := range []string{
@@ -61,10 +61,27 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("the server has\n%s\nbefore it had\n%s", after, before)
 	}
 	for collection, rest := range map[string]string{
-		"nodes": `"spec":7`, "clusterroles.rbac.authorization.k8s.io": `"rules":3`, "priorityclasses.scheduling.k8s.io": `"value":"x"`,
-		"customresourcedefinitions.apiextensions.k8s.io": `"spec":[]`,
-		"namespaces": `"status":[]`, "unknown": `"a":1`, "../../etc": `"a":1`,
+		"nodes": `"kind":"Node","apiVersion":"v1","spec":7`, "namespaces": `"kind":"Namespace","apiVersion":"v1","status":[]`,
+		"persistentvolumes":                                              `"kind":"PersistentVolume","apiVersion":"v1","spec":{"capacity":{"storage":"1e-900000000"}}`,
+		"clusterroles.rbac.authorization.k8s.io":                         `"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","rules":3`,
+		"priorityclasses.scheduling.k8s.io":                              `"kind":"PriorityClass","apiVersion":"scheduling.k8s.io/v1","value":"x"`,
+		"customresourcedefinitions.apiextensions.k8s.io":                 `"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","spec":[]`,
+		"validatingwebhookconfigurations.admissionregistration.k8s.io":   `"kind":"ValidatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","webhooks":7`,
+		"validatingadmissionpolicybindings.admissionregistration.k8s.io": `"kind":"ValidatingAdmissionPolicyBinding","apiVersion":"admissionregistration.k8s.io/v1","spec":"x"`,
+		"clusterrolebindings.rbac.authorization.k8s.io":                  `"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1"`,
+		"runtimeclasses.node.k8s.io":                                     `"kind":"RuntimeClass","apiVersion":"node.k8s.io/v1beta1","handler":"a"`,
+		"storageclasses.storage.k8s.io":                                  `"provisioner":"a"`,
+		"../../etc":                                                      `"a":1`,
+		"widgets.example.com":                                            `"spec":{}`,
 	} {
+		send(400, collection, "bad", `{"metadata":{"name":"bad","resourceVersion":""},`+rest+`}`)
+	}
+	send(400, "nodes", "bad", `{"kind":"Node","apiVersion":"v1","metadata":{"name":"bad","labels":7,"resourceVersion":""}}`)
+	send(400, "widgets.example.com", "bad", `{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"bad","labels":7,"resourceVersion":""}}`)
+	if after := state(t, p); after != before {
+		t.Errorf("the server has\n%s\nbefore it had\n%s", after, before)
+	}
+	for collection, rest := range map[string]string{"unknown": `"a":1`, "widgets.example.com": `"kind":"Widget","apiVersion":"example.com/v1"`} {
 		send(200, collection, "bad", `{"metadata":{"name":"bad","resourceVersion":""},`+rest+`}`)
 	}
 	for i := range 2 {

@@ -12,8 +12,8 @@ import (
 )
 
 // CheckObjects checks that the values of a transaction are objects, as the store of a server holds them: each has the
-// name and the namespace of its key, and the place of its resource version. What is in their other fields is up to
-// the follower, which has validated them.
+// name and the namespace of its key, and the place of its resource version. The caller checks
+// their other fields.
 func CheckObjects(t *store.Txn) error {
 	for i := range t.Writes {
 		if w := &t.Writes[i]; w.Value != nil {

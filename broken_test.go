@@ -1,8 +1,6 @@
-package follower_test
+package tidemark_test
 
 import (
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,46 +10,52 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark"
-	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestBrokenObjects stores, for each kind, an object whose fields are not those of the kind, which only a transaction
-// can do. It can be deleted through the API, also if it has a finalizer (which no update could take off), and other requests go on meanwhile. What
+// TestBrokenObjects stores, for each kind, an object whose fields are not those of the kind, which only another program
+// on the same log can do. It can be deleted through the API, also if it has a finalizer (which no update could take off), and other requests go on meanwhile. What
 // guards requests is the exception: as long as it cannot be read, no request that it may be about is admitted.
 func TestBrokenObjects(t *testing.T) {
 	t.Parallel()
-	p := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}})
+	log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
+	p := servertest.Start(t, &tidemark.Server{Shared: &onLog{log: log, dir: t.TempDir()}})
+	other, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
 	client := servertest.Client(t, p.RESTConfig())
 	send := func(method, path, kind, body string) (int, string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, p.URL()+path, strings.NewReader(body))
-		must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if r.Header.Set("Content-Type", kind); body == "" {
 			r.Header.Del("Content-Type")
 		}
 		resp, err := client.Do(r)
-		must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer resp.Body.Close()
 		b, err := io.ReadAll(resp.Body)
-		must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		return resp.StatusCode, string(b)
 	}
-	var head struct{ Run string }
-	_, text := servertest.Get(t, p.RESTConfig(), "/replication/v1/head")
-	must(t, json.Unmarshal([]byte(text), &head))
 	put := func(collection, key, value string) {
 		t.Helper()
-		body := []byte{1}
-		for _, s := range []string{collection, key} {
-			body = append(binary.AppendUvarint(body, uint64(len(s))), s...)
-		}
-		body = binary.AppendUvarint(append(body, 1, 0), uint64(strings.Index(value, `""`)+1))
-		body = append(binary.AppendUvarint(body, uint64(len(value))), value...)
-		if code, answer := send("POST", "/replication/v1/transactions?run="+head.Run, "application/octet-stream", string(body)+"\x00\x00"); code != 200 {
-			t.Fatalf("%s: %d %s", collection, code, answer)
+		w := store.Write{Collection: collection, Key: key, Value: []byte(value), RevisionAt: strings.Index(value, `""`) + 1}
+		if _, err := other.Apply(t.Context(), &store.Txn{Writes: []store.Write{w}}); err != nil {
+			t.Fatalf("%s: %v", collection, err)
 		}
 	}
 	guards := regexp.MustCompile("webhookconfigurations|admissionpolicybindings|resourcequotas")
