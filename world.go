@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/internal/admission"
@@ -134,6 +135,9 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	w.direct = w.newDirect(r.route)
 	w.background.Go(func() { w.handler.Run(w.ending) })
 	w.background.Go(w.sweepKept)
+	if s.At == 0 && !s.follows() {
+		w.background.Go(w.keepFirst)
+	}
 	return nil
 }
 
@@ -383,6 +387,35 @@ func (w *World) createFirst(ctx context.Context) error {
 		Registry: w.verbs, Catalog: builtin.Catalog(), Clients: clients,
 		Ranges: w.addresses.Ranges(), First: w.addresses.First(), Address: w.running.reachedAt(), Now: w.now, Shared: w.server.Shared != nil,
 	})
+}
+
+// firstPause is the pause between two looks for the objects that every server has.
+const firstPause = time.Minute
+
+// keepFirst creates these objects again if another program has deleted them from the log, until the server ends. No client
+// can delete the namespaces default and kube-system, so their absence is the sign. While they are there, changes of the
+// other objects are the administrator's.
+func (w *World) keepFirst() {
+	ticker := time.NewTicker(firstPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-w.ending.Done():
+			return
+		}
+		now := w.store.Any()
+		if now.Get("namespaces", metav1.NamespaceDefault) != nil && now.Get("namespaces", metav1.NamespaceSystem) != nil {
+			continue
+		}
+		switch err := w.createFirst(w.ending); {
+		case w.ending.Err() != nil:
+		case err != nil:
+			w.server.note(true, "the namespaces of the system were deleted from the log, and cannot be created again", "err", err)
+		default:
+			w.server.note(true, "the namespaces of the system were deleted from the log; they and the other objects that every server has are there again")
+		}
+	}
 }
 
 // api returns the configuration of the HTTP handler.
