@@ -27,7 +27,7 @@ var importRules = []importRule{
 	{"internal/store/storetest/sharedmem", "internal/store", "a log implements the store's contract"},
 	{"internal/store/etcdlog", "internal/store", "a log implements the store's contract"},
 	{"internal/serverclient", "", "a request outside the API depends on no other package"},
-	{"internal/replication", "internal/serverclient internal/store", "a follower exchanges changes and transactions with its server"},
+	{"internal/replication", "internal/encryption internal/serverclient internal/store", "a follower exchanges changes and transactions with its server"},
 	{"internal/etcdsnapshot", "internal/atomicfile", "a snapshot file has keys, bytes and revisions"},
 	{"internal/migrate", "etcdstore internal/etcdsnapshot internal/store internal/stored", "a migration reads one store and checks the other one; the command opens both"},
 	{"internal/dump", "internal/store internal/store/memlog", "a dump is the beginning of a log in memory"},

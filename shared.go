@@ -32,6 +32,10 @@ func (s *Server) openShared(ctx context.Context, r *running, set *encryption.Set
 		return nil, err
 	}
 	r.shared = log
+	sealed, copied := sealing.(*encryption.Log)
+	if copied { // the copy of a follower
+		sealed.StandIns = s.standIns()
+	}
 	if !s.follows() {
 		r.identity = newIdentity()
 	}
@@ -45,6 +49,9 @@ func (s *Server) openShared(ctx context.Context, r *running, set *encryption.Set
 		OnFatal:   s.fail,
 		Packed:    packed,
 	})
+	if copied && err == nil && sealed.Unread() != nil {
+		s.note(true, "requests for some objects fail", "err", sealed.Unread())
+	}
 	if err == nil && s.Encryption.AutomaticReload {
 		r.sealed.Follow(s.encryptionConfig())
 	}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -44,6 +45,9 @@ func claimAt(ctx context.Context, copied store.Log, revision string, at store.Re
 	for e, err := range copied.Changes(ctx, "", at-1, at) {
 		if errors.As(err, new(*store.ExpiredError)) {
 			return q, nil // it was compacted just now
+		}
+		if errors.As(err, new(*encryption.OpenError)) || e.Object.Unreadable() != "" {
+			return q, nil // its content is unknown
 		}
 		if err != nil {
 			return nil, &copyError{err}
