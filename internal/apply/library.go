@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/merge"
@@ -257,8 +258,14 @@ func (c converter) version(v *typed.TypedValue) (*Schema, error) {
 	return nil, errUnknownVersion
 }
 
+// other returns the schema of another version, nil if it is unknown. A version of another group
+// is: kube-apiserver has no schemas of the core group when it writes an Event of events.k8s.io, nor
+// the other way round.
 func (s *Schema) other(apiVersion string) *Schema {
 	if s.versions.Schema == nil || s.versions.Convert == nil {
+		return nil
+	}
+	if gv, err := schema.ParseGroupVersion(apiVersion); err != nil || gv.Group != s.kind.Group {
 		return nil
 	}
 	return s.versions.Schema(apiVersion)
@@ -324,6 +331,11 @@ func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w applying) (
 	out, err := o.entries()
 	if err != nil || next == nil {
 		return nil, out, err
+	}
+	if s.custom { // as in keepEmpty
+		if next, err = next.Merge(patchTyped); err != nil {
+			return nil, nil, err
+		}
 	}
 	result, ok := next.AsValue().Unstructured().(map[string]any)
 	if !ok {

@@ -146,3 +146,26 @@ func (r *shaper) keys(l *smd.List) []keyName {
 	slices.SortFunc(keys, func(a, b keyName) int { return strings.Compare(a.name, b.name) })
 	return keys
 }
+
+// ComparesWhole reports whether the value at a path is in a list that is compared as a whole. A path
+// has the names of members, and an empty name for an element of a list.
+func (s *Schema) ComparesWhole(path []string) bool {
+	at, atomic := s.shape(), false
+	for _, name := range path {
+		switch {
+		case at == nil:
+			return false
+		case name == "" && at.list != nil:
+			if atomic || at.list.atomic {
+				return true
+			}
+			at = at.list.each
+		case at.dict != nil:
+			atomic = atomic || at.dict.atomic
+			at = at.dict.of([]byte(name))
+		default:
+			return false
+		}
+	}
+	return false
+}

@@ -3,14 +3,17 @@ package registry
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -148,6 +151,9 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 			return nil, false, err
 		}
 	}
+	if config, err = withoutNulls(w.Type, config); err != nil {
+		return nil, false, err
+	}
 	force := w.options.Force != nil && *w.options.Force
 	next, managed, err := s.Apply(seen, shown, config, r.writer(w), force)
 	if err != nil {
@@ -167,6 +173,24 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 	}
 	d, err := wire.Decode(w.Exchanged(), wire.JSON, next)
 	return d.Object, true, err
+}
+
+// withoutNulls returns the configuration of a custom resource without the nulls that its decoder
+// drops. Their members are not stored, so the manager must not own them.
+func withoutNulls(t *resource.Type, config []byte) ([]byte, error) {
+	if t.Custom == nil || !bytes.Contains(config, []byte("null")) {
+		return config, nil
+	}
+	structural, err := t.Custom.Structural()
+	if err != nil || structural == nil {
+		return config, err
+	}
+	var tree map[string]any
+	if err := utiljson.Unmarshal(config, &tree); err != nil {
+		return config, nil // Apply reports the error
+	}
+	structuraldefaulting.PruneNonNullableNullsWithoutDefaults(tree, structural)
+	return json.Marshal(tree)
 }
 
 // reportDuplicates reports repeated keys of a configuration, as field validation wants it.

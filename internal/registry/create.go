@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // nameAttempts is how many generated names a create tries.
@@ -167,7 +168,7 @@ func wipeSystemFields(meta metav1.Object) {
 func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (err error) {
 	s := &w.stored().Strategy
 	plugins := a.any(changesObjects)
-	if s.PrepareCreate != nil || s.SetCreator != nil && w.by != nil || plugins {
+	if s.PrepareCreate != nil || s.SetCreator != nil && w.by != nil || plugins || wire.HasEmpty(a.Object) {
 		if w.owners.client, err = clientBytes(ctx, w.Type, a.Object); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // objectChange is how a request changes an object.
@@ -138,6 +139,15 @@ func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, se
 		a.Object = sent
 		return nil
 	case !a.any(changesObjects):
+		if !w.owners.hasDecided && w.altersSent(sent) {
+			meta := sent.(metav1.Object)
+			managed := meta.GetManagedFields()
+			meta.SetManagedFields(nil)
+			if err := r.setClient(ctx, w, a.Old, sent, managed); err != nil {
+				return err
+			}
+			meta.SetManagedFields(managed)
+		}
 		a.Object, err = w.merge(a.Old, sent)
 		return err
 	}
@@ -148,7 +158,7 @@ func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, se
 		w.dedupOwners(meta)
 	}
 	if !w.owners.hasDecided {
-		if err := w.setClient(ctx, a.Old, sent, managed); err != nil {
+		if err := r.setClient(ctx, w, a.Old, sent, managed); err != nil {
 			return err
 		}
 	}
@@ -187,20 +197,27 @@ func (w *write) checkMutated(a *Attributes) error {
 	return err
 }
 
-// setClient remembers the next version as the client wants it, with its managed fields, which
-// decide what its manager owns.
-func (w *write) setClient(ctx context.Context, old, sent runtime.Object, managed []metav1.ManagedFieldsEntry) error {
-	whole := sent
-	if w.Subresource == "" {
-		whole = sent.DeepCopyObject() // merge changes it
+// altersSent reports whether the stored object can differ from what the client sent in fields that
+// its manager can own, although no plugin changes it.
+func (w *write) altersSent(sent runtime.Object) bool {
+	s := w.subresource()
+	if w.exchanges() {
+		return false
 	}
-	next, err := w.merge(old, whole)
-	if err != nil {
-		return err
+	return s == nil && w.stored().Strategy.PrepareUpdate != nil || s != nil && s.Set != nil || wire.HasEmpty(sent) || wire.HasEmptyWithin(sent)
+}
+
+// setClient remembers what the client sent, and the managed fields that were in it. As in kube-apiserver, a manager
+// owns the fields that it sent and that differ from the current object, whatever the request stores
+// of them.
+func (r *Registry) setClient(ctx context.Context, w *write, old, sent runtime.Object, managed []metav1.ManagedFieldsEntry) (err error) {
+	if w.exchanges() { // its fields are those of another kind
+		if sent, err = w.merge(old, sent); err != nil {
+			return err
+		}
 	}
-	restoreSystemFields(next.(metav1.Object), old.(metav1.Object))
 	w.owners.sent = managed
-	w.owners.client, err = clientBytes(ctx, w.Type, next)
+	w.owners.client, err = r.sentBytes(ctx, w.Type, sent)
 	return err
 }
 

@@ -156,15 +156,39 @@ func toStored(ctx context.Context, t *resource.Type, o runtime.Object) (runtime.
 
 // clientBytes returns an object in the version of the strategy as JSON in the version t.
 func clientBytes(ctx context.Context, t *resource.Type, stored runtime.Object) ([]byte, error) {
-	o := stored
+	o, err := clientObject(ctx, t, stored)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(o)
+	return b, unencodable(err)
+}
+
+// clientObject returns an object in the version of the strategy in the version t.
+func clientObject(ctx context.Context, t *resource.Type, stored runtime.Object) (o runtime.Object, err error) {
+	o = stored
 	if c := t.Conversion; c != nil && !c.PerRequest {
-		var err error
 		if o, err = c.FromStored(ctx, stored.DeepCopyObject()); err != nil {
 			return nil, err
 		}
 	}
 	o.GetObjectKind().SetGroupVersionKind(t.GroupVersionKind())
-	b, err := json.Marshal(o)
+	return o, nil
+}
+
+// sentBytes is clientBytes for an object as the client sent it. Like kube-apiserver's, the field
+// managers see empty lists and maps in elements of lists that have one owner, although they are not
+// stored.
+func (r *Registry) sentBytes(ctx context.Context, t *resource.Type, sent runtime.Object) ([]byte, error) {
+	o, err := clientObject(ctx, t, sent)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.schema(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	b, err := wire.MarshalSent(o, s.ComparesWhole)
 	return b, unencodable(err)
 }
 

@@ -24,14 +24,7 @@ import (
 // nil for a new object. If same is true, the write changes nothing; there are no bytes then, and
 // ownership was not computed.
 func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, next runtime.Object) (e wire.Encoded, same bool, err error) {
-	if wire.HasEmpty(next) {
-		if w.owners.client == nil { // the client owns an empty list that it sends
-			if w.owners.client, err = clientBytes(ctx, w.Type, next); err != nil {
-				return e, false, err
-			}
-		}
-		wire.DropEmpty(next)
-	}
+	wire.DropEmpty(next)
 	if e = w.final; w.finalOf != next {
 		if e, err = w.encode(ctx, next); err != nil {
 			return e, false, err
@@ -48,16 +41,20 @@ func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, 
 		}
 		managed = start
 	}
-	if before != nil && ownersUnchanged(w, managed, live) && sameStored(before.stored, e, live) {
+	same = before != nil && ownersUnchanged(w, managed, live) && sameStored(before.stored, e, live)
+	switch {
+	case same && (w.owners.hasDecided || w.owners.client == nil):
 		return wire.Encoded{}, true, nil
-	}
-	if w.owners.hasDecided {
+	case w.owners.hasDecided:
 		return withManaged(e, managed), false, nil
 	}
 	if managed = w.owners.early; !w.owners.tracked {
 		if managed, err = r.track(ctx, w, before, next, start, e.Bytes); err != nil {
 			return e, false, err
 		}
+	}
+	if same && apply.SameButTimes(managed, live) {
+		return wire.Encoded{}, true, nil
 	}
 	if with := withManaged(e, managed); checkSize(with, nil) == nil {
 		return with, false, nil

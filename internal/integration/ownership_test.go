@@ -1,0 +1,228 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
+)
+
+// owners returns what each manager owns of an object, by "manager operation".
+func owners(t *testing.T, object []byte) map[string]string {
+	t.Helper()
+	var o struct {
+		Metadata struct {
+			ManagedFields []struct {
+				Manager, Operation string
+				FieldsV1           json.RawMessage
+			}
+		}
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
+		t.Fatalf("%v: %s", err, object)
+	}
+	all := map[string]string{}
+	for _, e := range o.Metadata.ManagedFields {
+		all[e.Manager] = string(e.FieldsV1)
+	}
+	return all
+}
+
+// TestOwnersOfWhatIsSent checks that a manager owns the fields that it sent, whatever the request
+// stores of them. The owners are those that kube-apiserver's field managers find.
+func TestOwnersOfWhatIsSent(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	const (
+		leases    = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+		ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+		nodes     = "/apis/storage.k8s.io/v1/csinodes"
+		accounts  = "/api/v1/namespaces/default/serviceaccounts"
+		sets      = "/apis/apps/v1/namespaces/default/daemonsets"
+	)
+	type write struct{ request, body string }
+	tests := []struct {
+		name   string
+		writes []write // by the managers a, b, c
+		want   map[string]string
+	}{
+		{
+			"an empty list in an element of an atomic list",
+			[]write{
+				{"POST " + ingresses, `{"metadata":{"name":"i"},"spec":{"tls":[{}],"defaultBackend":{"resource":{"kind":"K","name":"n"}}}}`},
+				{"MERGE " + ingresses + "/i", `{"spec":{"tls":[{"hosts":[]}]}}`},
+			},
+			map[string]string{"a": `{"f:spec":{"f:defaultBackend":{".":{},"f:resource":{}}}}`, "b": `{"f:spec":{"f:tls":{}}}`},
+		},
+		{
+			"an empty list that JSON omits elsewhere",
+			[]write{
+				{"POST " + ingresses, `{"metadata":{"name":"j","labels":{"a":"b"}},"spec":{"defaultBackend":{"resource":{"kind":"K","name":"n"}}}}`},
+				{"MERGE " + ingresses + "/j", `{"spec":{"tls":[]},"metadata":{"finalizers":[]}}`},
+			},
+			map[string]string{"a": `{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:defaultBackend":{".":{},"f:resource":{}}}}`},
+		},
+		{
+			"an empty list without omitempty",
+			[]write{
+				{"POST " + nodes, `{"metadata":{"name":"n"},"spec":{"drivers":[{"name":"d","nodeID":"x"}]}}`},
+				{"MERGE " + nodes + "/n", `{"spec":{"drivers":[{"name":"d","nodeID":"x","topologyKeys":[]}]}}`},
+			},
+			map[string]string{
+				"a": `{"f:spec":{"f:drivers":{"k:{\"name\":\"d\"}":{".":{},"f:name":{},"f:nodeID":{}}}}}`,
+				"b": `{"f:spec":{"f:drivers":{"k:{\"name\":\"d\"}":{"f:topologyKeys":{}}}}}`,
+			},
+		},
+		{
+			"a field that a feature gate drops",
+			[]write{
+				{"POST " + leases, `{"metadata":{"name":"l"},"spec":{"holderIdentity":"x"}}`},
+				{"MERGE " + leases + "/l", `{"spec":{"strategy":"OldestEmulationVersion"}}`},
+			},
+			map[string]string{"a": `{"f:spec":{"f:holderIdentity":{}}}`, "b": `{"f:spec":{"f:strategy":{}}}`},
+		},
+		{
+			"tolerations that admission adds again",
+			[]write{
+				{"POST " + pods, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}],"tolerations":[{"key":"x"}]}}`},
+				{"MERGE " + pods + "/p", `{"spec":{"tolerations":[{"key":"x"}]}}`},
+			},
+			map[string]string{"b": `{"f:spec":{"f:tolerations":{}}}`},
+		},
+		{
+			"an annotation that the server sets",
+			[]write{
+				{"POST " + sets, `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`},
+				{"MERGE " + sets + "/d", `{"spec":{"template":{"spec":{"hostNetwork":true}}}}`},
+			},
+			map[string]string{"b": `{"f:spec":{"f:template":{"f:spec":{"f:hostNetwork":{}}}}}`},
+		},
+		{
+			"an atomic element of a list with keys, parts of which the server drops",
+			[]write{
+				{"APPLY " + accounts + "/s", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"s"},"secrets":[{"name":"n","namespace":"x","fieldPath":"q"}]}`},
+				{"MERGE " + accounts + "/s", `{"secrets":[{"name":"n","namespace":"x"}]}`},
+			},
+			map[string]string{"b": `{"f:secrets":{"k:{\"name\":\"n\"}":{}}}`},
+		},
+		{
+			"the same when its first owner no longer applies it",
+			[]write{
+				{"APPLY " + accounts + "/u", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"u"},"secrets":[{"name":"n","fieldPath":"q"}]}`},
+				{"MERGE " + accounts + "/u", `{"secrets":[{"name":"n","namespace":"x"}]}`},
+				{"APPLY " + accounts + "/u?fieldManager=a", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"u","labels":{"a":"b"}}}`},
+			},
+			map[string]string{"a": `{"f:metadata":{"f:labels":{"f:a":{}}}}`, "b": `{"f:secrets":{"k:{\"name\":\"n\"}":{}}}`},
+		},
+		{
+			"two groups of a kind",
+			[]write{
+				{"POST /api/v1/namespaces/default/events", `{"metadata":{"name":"e"},"involvedObject":{"namespace":"default"},"reason":"r"}`},
+				{"MERGE /apis/events.k8s.io/v1/namespaces/default/events/e", `{"metadata":{"labels":{"a":"b"}}}`},
+			},
+			map[string]string{"b": `{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`}, // kube-apiserver has no schema of the other group
+		},
+		{
+			"two versions of a kind",
+			[]write{
+				{"POST /apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", `{"metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"n"}}}`},
+				{"MERGE /apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/h", `{"spec":{"maxReplicas":4}}`},
+			},
+			map[string]string{"a": `{"f:spec":{"f:scaleTargetRef":{}}}`, "b": `{"f:spec":{"f:maxReplicas":{}}}`},
+		},
+	}
+	for _, tt := range tests {
+		var last []byte
+		for i, w := range tt.writes {
+			request := w.request
+			if !strings.Contains(request, "?") {
+				request += "?fieldManager=" + string(rune('a'+i))
+			}
+			method, path, _ := strings.Cut(request, " ")
+			code, _, b := exchange(t, c, method, path, w.body)
+			if last = b; code >= http.StatusMultipleChoices {
+				t.Errorf("%s: %s: %d %s", tt.name, request, code, b)
+			}
+		}
+		got := owners(t, last)
+		if _, ok := tt.want["a"]; !ok && len(tt.writes) == 2 && (strings.HasPrefix(tt.name, "tolerations") || strings.HasPrefix(tt.name, "an annotation")) {
+			delete(got, "a") // owns much
+		}
+		if !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: owners are %q, want %q\n%s", tt.name, got, tt.want, last)
+		}
+	}
+	// The same write again changes neither an owner nor the object.
+	_, _, before := exchange(t, c, "GET", ingresses+"/i", "")
+	run(t, c, []step{{"MERGE " + pods + "/p?fieldManager=b", `{"spec":{"tolerations":[{"key":"x"}]}}`, 200, nil}})
+	_, _, once := exchange(t, c, "GET", pods+"/p", "")
+	run(t, c, []step{
+		{"MERGE " + pods + "/p?fieldManager=b", `{"spec":{"tolerations":[{"key":"x"}]}}`, 200, map[string]string{"metadata.resourceVersion": pick(t, once, "metadata.resourceVersion")}},
+		{"MERGE " + ingresses + "/i?fieldManager=b", `{"spec":{"tls":[{"hosts":[]}]}}`, 200, map[string]string{"metadata.resourceVersion": pick(t, before, "metadata.resourceVersion")}},
+	})
+}
+
+// TestEmptiedByApply applies values that an earlier configuration filled, and that are empty or null
+// now. They are stored at once, and the next apply of them changes nothing.
+func TestEmptiedByApply(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	const strings, named = `{"type":"string"}`, `"items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"m":{"type":"object","additionalProperties":{"type":"string"}}}}`
+	const definition = `{"metadata":{"name":"widgets.empty.test"},"spec":{"group":"empty.test","names":{"plural":"widgets","kind":"Widget"},"scope":"Namespaced",
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{
+			"map":{"type":"object","additionalProperties":` + strings + `},
+			"nullable":{"type":"object","nullable":true,"additionalProperties":` + strings + `},
+			"keyed":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],` + named + `},
+			"set":{"type":"array","x-kubernetes-list-type":"set","items":` + strings + `},
+			"object":{"type":"object","properties":{"a":` + strings + `,"map":{"type":"object","additionalProperties":` + strings + `}}},
+			"value":` + strings + `}}}}}}]}}`
+	run(t, c, []step{{"POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition, 201, nil}})
+	tests := []struct{ name, full, empty, want, owned string }{
+		{"a", `{"map":{"k":"v"}}`, `{"map":{}}`, `{"map":{}}`, `{"f:spec":{"f:map":{}}}`},
+		{"b", `{"nullable":{"k":"v"}}`, `{"nullable":{}}`, `{"nullable":{}}`, `{"f:spec":{"f:nullable":{}}}`},
+		{"c", `{"nullable":{"k":"v"}}`, `{"nullable":null}`, `{"nullable":null}`, `{"f:spec":{"f:nullable":{}}}`},
+		{"d", `{"value":"x","keyed":[{"name":"n"}]}`, `{"value":"x","keyed":[]}`, `{"value":"x","keyed":[]}`, `{"f:spec":{"f:value":{}}}`},
+		{"e", `{"value":"x","set":["a"]}`, `{"value":"x","set":[]}`, `{"value":"x","set":[]}`, `{"f:spec":{"f:value":{}}}`},
+		{"f", `{"object":{"a":"x"}}`, `{"object":{}}`, `{"object":{}}`, `{"f:spec":{"f:object":{}}}`},
+		{"g", `{"object":{"map":{"k":"v"}}}`, `{"object":{"map":{}}}`, `{"object":{"map":{}}}`, `{"f:spec":{"f:object":{"f:map":{}}}}`},
+		{"h", `{"keyed":[{"name":"n","m":{"k":"v"}}]}`, `{"keyed":[{"name":"n","m":{}}]}`, `{"keyed":[{"name":"n","m":{}}]}`,
+			`{"f:spec":{"f:keyed":{"k:{\"name\":\"n\"}":{".":{},"f:m":{},"f:name":{}}}}}`},
+		{"i", `{"value":"x","map":{"k":"v"}}`, `{"value":"x","map":null}`, `{"value":"x"}`, `{"f:spec":{"f:value":{}}}`},
+		{"j", `null`, `null`, `null`, ``},
+	}
+	for _, tt := range tests {
+		path := "/apis/empty.test/v1/namespaces/default/widgets/" + tt.name + "?fieldManager=c"
+		config := func(spec string) string {
+			return `{"apiVersion":"empty.test/v1","kind":"Widget","metadata":{"name":"` + tt.name + `"},"spec":` + spec + `}`
+		}
+		exchange(t, c, "APPLY", path, config(tt.full))
+		_, _, once := exchange(t, c, "APPLY", path, config(tt.empty))
+		code, _, twice := exchange(t, c, "APPLY", path, config(tt.empty))
+		if code != 200 || !sameJSON(t, pick(t, once, "spec"), tt.want) || !sameJSON(t, pick(t, twice, "spec"), tt.want) || owners(t, once)["c"] != tt.owned {
+			t.Errorf("%s after %s: %d %s\n%s\nwant the spec %s, owned %s", tt.empty, tt.full, code, once, twice, tt.want, tt.owned)
+		}
+		if was, is := pick(t, once, "metadata.resourceVersion"), pick(t, twice, "metadata.resourceVersion"); was != is && tt.owned != "" {
+			t.Errorf("%s after %s: applying it again makes the version %s of %s", tt.empty, tt.full, is, was)
+		}
+	}
+}
+
+// TestNullBytes checks that a null in a map of bytes is stored as empty bytes.
+func TestNullBytes(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	const secrets, maps = "/api/v1/namespaces/default/secrets", "/api/v1/namespaces/default/configmaps"
+	empty := map[string]string{"data": `{"a":"","b":"Yg=="}`}
+	binary := map[string]string{"binaryData": `{"a":""}`}
+	run(t, c, []step{
+		{"POST " + secrets + "?dryRun=All", `{"metadata":{"name":"s"},"data":{"a":null,"b":"Yg=="}}`, 201, empty},
+		{"POST " + secrets, `{"metadata":{"name":"s"},"data":{"a":null,"b":"Yg=="}}`, 201, empty},
+		{"GET " + secrets + "/s", "", 200, empty},
+		{"GET " + secrets, "", 200, map[string]string{"items.0.data": empty["data"]}},
+		{"PUT " + secrets + "/s", `{"metadata":{"name":"s"},"data":{"a":null,"b":"Yg=="}}`, 200, empty},
+		{"APPLY " + secrets + "/s?fieldManager=c&force=true", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"a":null,"b":"Yg=="}}`, 200, empty},
+		{"POST " + maps, `{"metadata":{"name":"m"},"binaryData":{"a":null}}`, 201, binary},
+		{"PUT " + maps + "/m", `{"metadata":{"name":"m"},"binaryData":{"a":null}}`, 200, binary},
+	})
+}
