@@ -5,7 +5,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -31,7 +30,7 @@ func adminAccess(*Config) registry.Plugin {
 			}
 			return false
 		},
-		Validate: func(_ context.Context, a *registry.Attributes) error {
+		Causes: func(_ context.Context, a *registry.Attributes) field.ErrorList {
 			at := wantsAdmin(a)
 			if at == nil {
 				return nil
@@ -39,15 +38,13 @@ func adminAccess(*Config) registry.Plugin {
 			if n := a.State.Get(namespaces, a.Namespace); n != nil {
 				made, err := registry.Decode[metav1.PartialObjectMetadata](n)
 				if err != nil {
-					return err
+					return field.ErrorList{field.InternalError(at, err)}
 				}
 				if made.Labels[resourcev1.DRAAdminNamespaceLabelKey] == "true" {
 					return nil
 				}
 			}
-			return apierrors.NewInvalid(a.RequestedKind().GroupKind(), a.Name, field.ErrorList{
-				field.Forbidden(at, "admin access to devices requires the `"+resourcev1.DRAAdminNamespaceLabelKey+": true` label on the containing namespace"),
-			})
+			return field.ErrorList{field.Forbidden(at, "admin access to devices requires the `"+resourcev1.DRAAdminNamespaceLabelKey+": true` label on the containing namespace")}
 		},
 	}
 }

@@ -120,7 +120,7 @@ var extensions = []string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook",
 func one(plugin func(c *Config) registry.Plugin) func(c *Config) []registry.Plugin {
 	return func(c *Config) []registry.Plugin {
 		p := plugin(c)
-		if p.Mutate == nil && p.Complete == nil && p.Validate == nil && p.Record == nil {
+		if p.Mutate == nil && p.Complete == nil && p.Causes == nil && p.Validate == nil && p.Record == nil {
 			return nil
 		}
 		return []registry.Plugin{p}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
@@ -33,15 +32,12 @@ func claimRights(c *Config) registry.Plugin {
 			return t.Type.Collection == claims && t.Subresource == "status" && o == admissionv1.Update
 		},
 		Users: func(u *authn.User) bool { return u != nil },
-		Validate: func(ctx context.Context, a *registry.Attributes) error {
+		Causes: func(ctx context.Context, a *registry.Attributes) field.ErrorList {
 			next, last := &a.Object.(*resourcev1.ResourceClaim).Status, &a.Old.(*resourcev1.ResourceClaim).Status
 			right := authz.Attributes{User: a.User, IsResource: true, Verb: a.RequestVerb(), Group: resourcev1.GroupName, Version: a.Type.Version, Resource: a.Type.Resource}
 			errs := c.mayBind(ctx, right, next, last)
 			right.Namespace = a.Namespace
-			if errs = append(errs, c.mayReport(ctx, right, next, last)...); len(errs) > 0 {
-				return apierrors.NewInvalid(a.RequestedKind().GroupKind(), a.Name, errs)
-			}
-			return nil
+			return append(errs, c.mayReport(ctx, right, next, last)...)
 		},
 	}
 }

@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"strings"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,6 +76,9 @@ func admissionregistrationGroup() resource.Group {
 		t.Categories = inAPIExtensions
 		t.Strategy.Metadata = resource.MetadataRules{AnyFinalizer: true, Recheck: resource.RecheckUpdate}
 		t.Strategy.Generation, t.Strategy.Warnings = counted, warnOfStaticName
+		if strings.HasSuffix(t.Resource, "webhookconfigurations") {
+			t.Strategy.Generation = countedExactly
+		}
 	}
 	return group("admissionregistration.k8s.io", version{"v1", types})
 }

@@ -167,6 +167,8 @@ func proxy[T any, P pointerTo[T]](connect func(runtime.Object, url.Values) (stri
 var (
 	// counted is a generation that counts changes of the spec.
 	counted = resource.Generation{Initial: 1, CountChanges: true}
+	// countedExactly also counts an empty list instead of none.
+	countedExactly = resource.Generation{Initial: 1, CountChanges: true, Exact: true}
 	// returnsObject is a deletion whose response is the object.
 	returnsObject = resource.Deletion{ReturnsObject: true}
 	// recheckUpdate is for kinds whose validation of an update does not check the
@@ -195,6 +197,14 @@ func object[T any, P interface {
 	runtime.Object
 }]() runtime.Object {
 	return P(new(T))
+}
+
+// longName is for names whose errors count bytes, and not characters.
+func longName(name string, prefix bool) []string {
+	if prefix {
+		return validation.NameIsDNSSubdomain(name, true)
+	}
+	return content.IsDNS1123Subdomain(name)
 }
 
 // pathSegment is for names that only have to fit into a URL.

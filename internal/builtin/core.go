@@ -171,7 +171,7 @@ func coreGroup() resource.Group {
 			Subresources: []resource.Subresource{scaleOf(replicationControllerScale), statusBy(setControllerStatus, updates(core.ValidateReplicationControllerStatus))},
 			Display:      resource.Display{Fields: []resource.Field{{Name: "status.replicas", Default: "0"}}, FieldError: notSupported},
 			Strategy: resource.Strategy{
-				AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Generation: counted,
+				AllowUnconditionalUpdate: true, Metadata: resource.MetadataRules{ValidateName: longName, Recheck: resource.RecheckUpdate}, Generation: counted,
 				Deletion:       resource.Deletion{Dependents: resource.OrphanDependents},
 				Default:        defaults(core.DefaultReplicationController),
 				Validate:       validates(core.ValidateReplicationController),

@@ -45,7 +45,7 @@ func networkingGroup() resource.Group {
 			Names: resource.Names{Resource: "networkpolicies", Kind: "NetworkPolicy", ShortNames: []string{"netpol"}},
 			New:   object[networkingv1.NetworkPolicy], Namespaced: true,
 			Strategy: resource.Strategy{
-				AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Generation: counted,
+				AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Generation: countedExactly,
 				Default:        defaults(networking.DefaultNetworkPolicy),
 				Validate:       validates(networking.ValidateNetworkPolicy),
 				ValidateUpdate: updates(networking.ValidateNetworkPolicyUpdate),

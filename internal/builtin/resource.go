@@ -15,6 +15,7 @@ func resourceGroup() resource.Group {
 			New:   object[resourcev1.DeviceClass],
 			Strategy: resource.Strategy{
 				AllowUnconditionalUpdate: true, Generation: counted, Deletion: returnsObject,
+				Metadata:       resource.MetadataRules{ValidateName: longName},
 				Default:        defaults(devices.DefaultClass),
 				Validate:       validates(devices.ValidateClass),
 				ValidateUpdate: updates(devices.ValidateClassUpdate),

@@ -131,7 +131,7 @@ func TestOwnersOfWhatIsSent(t *testing.T) {
 				{"POST /apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", `{"metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"n"}}}`},
 				{"MERGE /apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/h", `{"spec":{"maxReplicas":4}}`},
 			},
-			map[string]string{"a": `{"f:spec":{"f:scaleTargetRef":{}}}`, "b": `{"f:spec":{"f:maxReplicas":{}}}`},
+			map[string]string{"a": `{"f:spec":{"f:minReplicas":{},"f:scaleTargetRef":{},"f:targetCPUUtilizationPercentage":{}}}`, "b": `{"f:spec":{"f:maxReplicas":{}}}`},
 		},
 	}
 	for _, tt := range tests {

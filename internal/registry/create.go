@@ -138,7 +138,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 	if err := r.complete(ctx, w, a); err != nil {
 		return nil, err
 	}
-	errs := w.validateNew(ctx, next)
+	errs := append(r.causes(ctx, a), w.validateNew(ctx, next)...)
 	if err := ctx.Err(); err != nil { // validation rules can take long
 		return nil, err
 	}

@@ -174,7 +174,7 @@ func clearStatus(t *resource.Type, o runtime.Object) {
 func sameDesired(t *resource.Type, a, b runtime.Object) bool {
 	ma, mb := a.(metav1.Object), b.(metav1.Object)
 	counts := t.Strategy.Generation.CountMetadata
-	return t.Parts().SameDesired(a, b) &&
+	return t.Parts().SameDesired(a, b) && (!t.Strategy.Generation.Exact || resource.IdenticalDesired(a, b)) &&
 		(!counts.Has(resource.Labels) || equality.Semantic.DeepEqual(ma.GetLabels(), mb.GetLabels())) &&
 		(!counts.Has(resource.Annotations) || equality.Semantic.DeepEqual(ma.GetAnnotations(), mb.GetAnnotations()))
 }

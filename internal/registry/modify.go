@@ -92,7 +92,7 @@ func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v curr
 		return nil, err
 	}
 	next := a.Object
-	if err := r.prepareUpdate(ctx, w, v, next); err != nil {
+	if err := r.prepareUpdate(ctx, a, v, next); err != nil {
 		return nil, err
 	}
 	if err := r.admit(ctx, a); err != nil {
@@ -223,8 +223,9 @@ func (r *Registry) setClient(ctx context.Context, w *write, old, sent runtime.Ob
 
 // prepareUpdate restores the fields that no update changes, and validates the next version of an
 // object.
-func (r *Registry) prepareUpdate(ctx context.Context, w *write, v currentObject, next runtime.Object) error {
-	st, old := w.stored(), v.object
+func (r *Registry) prepareUpdate(ctx context.Context, a *Attributes, v currentObject, next runtime.Object) error {
+	w, old := a.w, v.object
+	st := w.stored()
 	meta, oldMeta := next.(metav1.Object), old.(metav1.Object)
 	restoreSystemFields(meta, oldMeta)
 	w.owners.takeFrom(meta)
@@ -233,7 +234,7 @@ func (r *Registry) prepareUpdate(ctx context.Context, w *write, v currentObject,
 		meta.SetGeneration(oldMeta.GetGeneration() + 1)
 	}
 	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock has been checked
-	errs := validateMetaUpdate(st, w.Subresource, meta, oldMeta)
+	errs := append(validateMetaUpdate(st, w.Subresource, meta, oldMeta), r.causes(ctx, a)...)
 	check, warn := st.Strategy.ValidateUpdate, st.Strategy.Warnings
 	if own := w.Type.Strategy.ValidateUpdate; own != nil {
 		check = own

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -36,6 +37,9 @@ type Plugin struct {
 	// the strategy of a kind cannot do, and is called once for a request. No field manager owns the
 	// fields that it sets.
 	Complete func(ctx context.Context, a *Attributes) error
+	// Causes returns errors of the object that depend on other objects or on the user. They are part
+	// of the response that has the other errors of the object.
+	Causes func(ctx context.Context, a *Attributes) field.ErrorList
 	// Validate may refuse the request with an error, after the object was validated.
 	Validate func(ctx context.Context, a *Attributes) error
 	// Record adds to the transaction, or refuses the request with an error. It is not called
@@ -112,7 +116,7 @@ func (a *Attributes) any(has func(p *Plugin) bool) bool {
 func changesObjects(p *Plugin) bool { return p.Mutate != nil || p.Complete != nil }
 
 // readsObjects reports whether the plugin needs the objects of a request before its commit.
-func readsObjects(p *Plugin) bool { return changesObjects(p) || p.Validate != nil }
+func readsObjects(p *Plugin) bool { return changesObjects(p) || p.Causes != nil || p.Validate != nil }
 
 // mutate calls the mutating plugins, and calls them once more if one of them wants that.
 func (r *Registry) mutate(ctx context.Context, a *Attributes) error {
@@ -166,6 +170,19 @@ func (r *Registry) admit(ctx context.Context, a *Attributes) error {
 		}
 		return true, p.Validate(ctx, a)
 	})
+}
+
+// causes returns the errors that plugins find in the object.
+func (r *Registry) causes(ctx context.Context, a *Attributes) (errs field.ErrorList) {
+	if !a.w.admitted() {
+		return nil
+	}
+	for i := range r.Plugins {
+		if p := &r.Plugins[i]; p.Causes != nil && a.handling.has(i) {
+			errs = append(errs, p.Causes(ctx, a)...)
+		}
+	}
+	return errs
 }
 
 // Observation is how long a part of admission took.

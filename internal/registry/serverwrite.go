@@ -42,7 +42,7 @@ func (r *Registry) PrepareEdit(ctx context.Context, t Target, current *store.Obj
 	if next, err = w.merge(v.object, next); err != nil {
 		return store.Write{}, err
 	}
-	if err := r.prepareUpdate(ctx, w, v, next); err != nil {
+	if err := r.prepareUpdate(ctx, &Attributes{Target: t, w: w, registry: r}, v, next); err != nil {
 		return store.Write{}, err
 	}
 	e, same, err := r.encode(ctx, w, &v, next)

@@ -106,6 +106,21 @@ func sameDesired(a, b runtime.Object) bool {
 	return true
 }
 
+// IdenticalDesired is Parts.SameDesired for built-in kinds, but an empty list or map differs from none.
+func IdenticalDesired(a, b runtime.Object) bool {
+	va, vb := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	for i := range va.NumField() {
+		switch va.Type().Field(i).Name {
+		case "TypeMeta", "ObjectMeta", "Status":
+			continue
+		}
+		if !reflect.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
+			return false
+		}
+	}
+	return true
+}
+
 // sameMeaning compares the values of two pointers. The quantities "1" and "1000m" are equal,
 // and so are nil and an empty list. The faster comparison comes first and nearly always
 // succeeds.

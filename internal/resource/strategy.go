@@ -118,6 +118,8 @@ type Generation struct {
 	CountChanges bool
 	// CountMetadata are members of metadata whose changes count as well.
 	CountMetadata MetadataFields
+	// Exact: an empty list or map instead of none is a change, too.
+	Exact bool
 }
 
 // Deletion is how objects are deleted.

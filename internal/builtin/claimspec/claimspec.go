@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
@@ -20,17 +21,23 @@ var VolumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, co
 
 // ValidateTemplate checks a claim that a Pod makes for itself.
 func ValidateTemplate(errs *check.Errors, t *corev1.PersistentVolumeClaimTemplate, at *field.Path) {
-	meta := at.Child("metadata")
-	errs.Add(apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))...)
-	errs.Add(check.Labels(t.Labels, meta.Child("labels"))...)
-	v := reflect.ValueOf(t.ObjectMeta)
+	errs.Add(ValidateTemplateMeta(&t.ObjectMeta, at.Child("metadata"))...)
+	errs.Add(Validate(&t.Spec, nil, at.Child("spec"))...)
+}
+
+// ValidateTemplateMeta checks the metadata of a template for claims: it has labels and annotations,
+// and nothing else.
+func ValidateTemplateMeta(m *metav1.ObjectMeta, meta *field.Path) field.ErrorList {
+	errs := apivalidation.ValidateAnnotations(m.Annotations, meta.Child("annotations"))
+	errs = append(errs, check.Labels(m.Labels, meta.Child("labels"))...)
+	v := reflect.ValueOf(m).Elem()
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
 		if name != "Annotations" && name != "Labels" && !v.Field(i).IsZero() {
-			errs.Forbidden(meta, lowerFirst(name), "cannot be set")
+			errs = append(errs, field.Forbidden(meta.Child(lowerFirst(name)), "cannot be set"))
 		}
 	}
-	errs.Add(Validate(&t.Spec, nil, at.Child("spec"))...)
+	return errs
 }
 
 func lowerFirst(name string) string { return string(name[0]|0x20) + name[1:] }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 )
 
 // DefaultClaim sets the defaults of requests and tolerations, and compacts raw JSON.
@@ -88,16 +89,14 @@ func ValidateClaimUpdate(c, old *resourcev1.ResourceClaim) field.ErrorList {
 
 // ValidateTemplate checks the metadata and the spec of the claims that are made from it.
 func ValidateTemplate(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
-	path, m := field.NewPath("spec"), &t.Spec.ObjectMeta
-	at := path.Child("metadata")
-	errs := apivalidation.ValidateAnnotations(m.Annotations, at.Child("annotations"))
-	errs = append(errs, metav1validation.ValidateLabels(m.Labels, at.Child("labels"))...)
+	path := field.NewPath("spec")
+	errs := claimspec.ValidateTemplateMeta(&t.Spec.ObjectMeta, path.Child("metadata"))
 	return append(errs, validateSpec(&t.Spec.Spec.Devices, path.Child("spec", "devices"))...)
 }
 
-// ValidateTemplateUpdate checks that the spec is unchanged.
+// ValidateTemplateUpdate checks the template like a new one, and that the spec is unchanged.
 func ValidateTemplateUpdate(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-	return kept(t.Spec, old.Spec)
+	return append(ValidateTemplate(t), kept(t.Spec, old.Spec)...)
 }
 
 func kept[T any](spec, old T) field.ErrorList {
