@@ -222,6 +222,8 @@ func TestNullBytes(t *testing.T) {
 		{"GET " + secrets, "", 200, map[string]string{"items.0.data": empty["data"]}},
 		{"PUT " + secrets + "/s", `{"metadata":{"name":"s"},"data":{"a":null,"b":"Yg=="}}`, 200, empty},
 		{"APPLY " + secrets + "/s?fieldManager=c&force=true", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"a":null,"b":"Yg=="}}`, 200, empty},
+		{"APPLY " + secrets + "/t?fieldManager=c", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"t"},"data":{"a":"!"}}`, 400,
+			`failed to convert new object (/t; /v1, Kind=Secret) to proper version: unable to convert unstructured object to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 0`},
 		{"POST " + maps, `{"metadata":{"name":"m"},"binaryData":{"a":null}}`, 201, binary},
 		{"PUT " + maps + "/m", `{"metadata":{"name":"m"},"binaryData":{"a":null}}`, 200, binary},
 	})

@@ -172,7 +172,28 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 		return nil, true, nil
 	}
 	d, err := wire.Decode(w.Exchanged(), wire.JSON, next)
+	var unread *wire.BodyError
+	if errors.As(err, &unread) && w.Type.Custom == nil {
+		err = w.unreadable(config, next, err)
+	}
 	return d.Object, true, err
+}
+
+// unreadable returns the error for an applied object that cannot be decoded, in the words of
+// kube-apiserver, which converts it from a tree.
+func (w *write) unreadable(config, next []byte, err error) error {
+	t := w.Exchanged()
+	why := strategicError(next, t.New())
+	if why == "" {
+		return err
+	}
+	at, kind := namespacedName(config), t.GroupVersionKind()
+	return apierrors.NewBadRequest(fmt.Sprintf("failed to convert new object (%s; %s) to proper version: unable to convert unstructured object to %s: %s", at, kind, kind, why))
+}
+
+// namespacedName returns the namespace and the name in a configuration, with a slash between them.
+func namespacedName(config []byte) string {
+	return textAt(config, "metadata", "namespace") + "/" + textAt(config, "metadata", "name")
 }
 
 // withoutNulls returns the configuration of a custom resource without the nulls that its decoder
