@@ -15,6 +15,6 @@
 //	meta    finishedCompactRev           revision(8) _ index(8): history begins there
 //	lease   ID(8)                        leasepb.Lease: ID (1), TTL in seconds (2)
 //
-// All numbers in keys are big-endian. The newest revision is that of the last key, or the one of the
+// All numbers in keys are big-endian. The index counts the changes of one transaction, which have one revision. The newest revision is that of the last key, or the one of the
 // compaction if that is later. What else etcd needs, such as the members, the restore adds.
 package etcdsnapshot

@@ -44,11 +44,14 @@ var some = []etcdsnapshot.Version{
 	{Key: []byte("/registry/b"), Value: []byte("b7"), Revision: 7, Created: 3},
 	{Key: []byte("/registry/a"), Value: []byte("a5"), Revision: 5, Created: 5},
 	{Key: []byte("/registry/a"), Value: []byte("a9"), Revision: 9, Created: 5},
+	{Key: []byte("/registry/c"), Value: []byte("c9"), Revision: 9, Created: 9},
+	{Key: []byte("/registry/d"), Revision: 9},
+	{Key: []byte("/registry/c"), Value: []byte("c10"), Revision: 10, Created: 9},
 	{Key: []byte("/registry/b"), Revision: 1_800_000_000_000_000},
 	{Key: []byte("/registry/a"), Value: []byte{}, Revision: 1_800_000_000_000_001, Created: 5},
 }
 
-var someBefore = []int64{0, 0, 5, 7, 9}
+var someBefore = []int64{0, 0, 5, 0, 6, 9, 7, 9}
 
 // TestFile reads a file back, and looks at its database with bbolt.
 func TestFile(t *testing.T) {
@@ -65,15 +68,15 @@ func TestFile(t *testing.T) {
 	if n := r.Count(); n != len(some) {
 		t.Errorf("%d versions, want %d", n, len(some))
 	}
-	counts := []int64{2, 1, 2, 0, 3} // of the first one it is not known
+	counts := []int64{2, 1, 2, 1, 0, 2, 0, 3} // of the first one it is not known
 	for i, want := range some {
-		got, found, err := r.At(want.Revision)
+		got, found, err := r.At(want.Revision, string(want.Key))
 		if err != nil || !found || !bytes.Equal(got.Key, want.Key) || !bytes.Equal(got.Value, want.Value) || (got.Value == nil) != (want.Value == nil) ||
 			got.Created != want.Created || got.Revision != want.Revision || got.Count != counts[i] {
 			t.Errorf("at %d: %+v, %v, %v", want.Revision, got, found, err)
 		}
 	}
-	if _, found, err := r.At(6); found || err != nil {
+	if _, found, err := r.At(6, "/registry/a"); found || err != nil {
 		t.Errorf("at 6: %v, %v", found, err)
 	}
 	info, err := os.Stat(path)
@@ -128,13 +131,13 @@ func TestMany(t *testing.T) {
 		t.Errorf("%d versions, %d leases", r.Count(), r.Leases())
 	}
 	for i := range int64(n) {
-		if v, found, err := r.At(i + 1); err != nil || !found || string(v.Key) != fmt.Sprint("k", i+1) || v.Lease < 1 || v.Lease > n/1000 {
+		if v, found, err := r.At(i+1, fmt.Sprint("k", i+1)); err != nil || !found || v.Lease < 1 || v.Lease > n/1000 {
 			t.Fatalf("at %d: %+v, %v, %v", i+1, v, found, err)
 		}
 	}
 }
 
-// TestTwice: two changes of a revision, and a revision of none, are refused.
+// TestTwice: two changes of a key at a revision, and a revision of none, are refused.
 func TestTwice(t *testing.T) {
 	w, err := etcdsnapshot.Create(filepath.Join(t.TempDir(), "s.db"))
 	if err != nil {
@@ -144,13 +147,13 @@ func TestTwice(t *testing.T) {
 	if err := w.Put(etcdsnapshot.Version{Key: []byte("a"), Value: []byte("1")}, 0); err == nil {
 		t.Error("a version without a revision")
 	}
-	for _, v := range []etcdsnapshot.Version{{Key: []byte("a"), Value: []byte("1"), Revision: 3}, {Key: []byte("b"), Revision: 3}} {
+	for _, v := range []etcdsnapshot.Version{{Key: []byte("a"), Value: []byte("1"), Revision: 194}, {Key: []byte("b"), Revision: 194}, {Key: []byte("a"), Revision: 194}} {
 		if err := w.Put(v, 2); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.Finish(0); err == nil || !strings.Contains(err.Error(), "two changes") {
-		t.Errorf("two changes of a revision: %v", err)
+	if _, err := w.Finish(0); err == nil || !strings.Contains(err.Error(), `two changes of "a" at revision 194`) {
+		t.Errorf("two changes of a key: %v", err)
 	}
 }
 

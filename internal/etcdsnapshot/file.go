@@ -3,7 +3,9 @@ package etcdsnapshot
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 
+	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -45,25 +47,50 @@ const (
 	tombstone     = 't'
 )
 
-// revisionKey returns the key of a revision.
-func revisionKey(revision int64, deleted bool) []byte {
+// place is where a change is in the file. Changes of one revision have the indices 0, 1, 2 and so on.
+type place struct {
+	revision, index int64
+	deleted         bool
+}
+
+// key returns the key of a place.
+func (p place) key() []byte {
 	b := make([]byte, revisionBytes, revisionBytes+1)
-	binary.BigEndian.PutUint64(b, uint64(revision))
+	binary.BigEndian.PutUint64(b, uint64(p.revision))
 	b[8] = '_'
-	if deleted {
+	binary.BigEndian.PutUint64(b[9:], uint64(p.index))
+	if p.deleted {
 		b = append(b, tombstone)
 	}
 	return b
 }
 
-// cutRevision is the inverse of revisionKey. It refuses further changes of a revision, which a Writer does
-// not make.
-func cutRevision(key []byte) (revision int64, deleted bool, err error) {
-	deleted = len(key) == revisionBytes+1 && key[revisionBytes] == tombstone
-	if len(key) != revisionBytes && !deleted || key[8] != '_' || binary.BigEndian.Uint64(key[9:]) != 0 {
-		return 0, false, fmt.Errorf("the key %x is not one revision", key)
+// cutPlace is the inverse of place.key.
+func cutPlace(key []byte) (place, error) {
+	deleted := len(key) == revisionBytes+1 && key[revisionBytes] == tombstone
+	if len(key) != revisionBytes && !deleted || key[8] != '_' {
+		return place{}, fmt.Errorf("the key %x is no revision", key)
 	}
-	return int64(binary.BigEndian.Uint64(key)), deleted, nil
+	return place{int64(binary.BigEndian.Uint64(key)), int64(binary.BigEndian.Uint64(key[9:])), deleted}, nil
+}
+
+// changesOf yields the changes of a revision, in their order.
+func changesOf(c *bolt.Cursor, revision int64) iter.Seq2[Version, error] {
+	return func(yield func(Version, error) bool) {
+		for key, value := c.Seek(place{revision: revision}.key()); key != nil; key, value = c.Next() {
+			p, err := cutPlace(key)
+			if err == nil && p.revision != revision {
+				return
+			}
+			var v Version
+			if err == nil {
+				v, err = unmarshal(p, value)
+			}
+			if !yield(v, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // marshal returns the stored form of a version. A deletion has the key alone.
@@ -76,17 +103,17 @@ func (v *Version) marshal() ([]byte, error) {
 }
 
 // unmarshal is the inverse of marshal.
-func unmarshal(revision int64, deleted bool, b []byte) (Version, error) {
+func unmarshal(at place, b []byte) (Version, error) {
 	var kv mvccpb.KeyValue
 	if err := kv.Unmarshal(b); err != nil {
-		return Version{}, fmt.Errorf("revision %d: %w", revision, err)
+		return Version{}, fmt.Errorf("revision %d: %w", at.revision, err)
 	}
-	v := Version{Key: kv.Key, Revision: revision}
-	if deleted {
+	v := Version{Key: kv.Key, Revision: at.revision}
+	if at.deleted {
 		return v, nil
 	}
-	if kv.ModRevision != revision {
-		return Version{}, fmt.Errorf("revision %d has a value of revision %d", revision, kv.ModRevision)
+	if kv.ModRevision != at.revision {
+		return Version{}, fmt.Errorf("revision %d has a value of revision %d", at.revision, kv.ModRevision)
 	}
 	v.Value, v.Created, v.Count, v.Lease = kv.Value, kv.CreateRevision, kv.Version, kv.Lease
 	if v.Value == nil {

@@ -81,31 +81,31 @@ func (r *Reader) Size() int64 { return r.size }
 // Count is the number of versions and deletions.
 func (r *Reader) Count() int { return r.tx.Bucket(keyBucket).Stats().KeyN }
 
-// At returns the change of a revision; false: there is none.
-func (r *Reader) At(revision int64) (Version, bool, error) {
-	key, value := r.tx.Bucket(keyBucket).Cursor().Seek(revisionKey(revision, false))
-	if key == nil || !bytes.HasPrefix(key, revisionKey(revision, false)) {
-		return Version{}, false, nil
+// At returns the change of a key at a revision; false: there is none.
+func (r *Reader) At(revision int64, key string) (Version, bool, error) {
+	for v, err := range changesOf(r.tx.Bucket(keyBucket).Cursor(), revision) {
+		if err != nil || string(v.Key) == key {
+			return v, err == nil, err
+		}
 	}
-	_, deleted, err := cutRevision(key)
-	if err != nil {
-		return Version{}, false, err
-	}
-	v, err := unmarshal(revision, deleted, value)
-	return v, true, err
+	return Version{}, false, nil
 }
 
 // Bounds returns the newest revision, and the oldest one that can be read, zero if nothing was compacted.
 func (r *Reader) Bounds() (head, floor int64, err error) {
 	if key, _ := r.tx.Bucket(keyBucket).Cursor().Last(); key != nil {
-		if head, _, err = cutRevision(key); err != nil {
+		p, err := cutPlace(key)
+		if err != nil {
 			return 0, 0, err
 		}
+		head = p.revision
 	}
 	if b := r.tx.Bucket(metaBucket).Get(finishedKey); b != nil {
-		if floor, _, err = cutRevision(b); err != nil {
+		p, err := cutPlace(b)
+		if err != nil {
 			return 0, 0, err
 		}
+		floor = p.revision
 	}
 	return max(head, floor), floor, nil
 }

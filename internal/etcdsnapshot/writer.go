@@ -2,6 +2,7 @@ package etcdsnapshot
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -35,14 +36,24 @@ type Writer struct {
 
 	batch  []record
 	bytes  int
-	counts map[int64]int64 // Version.Count of the batch, by revision
+	counts map[keyAt]int64 // Version.Count of the batch
 
 	leases map[time.Duration]*lease
 	given  int64 // the ID of the last lease
 	closed bool
 }
 
-type record struct{ key, value []byte }
+// record is a version or, with a revision of zero, a lease.
+type record struct {
+	place      place
+	key, value []byte // of a version, key is Version.Key
+}
+
+// keyAt names a version.
+type keyAt struct {
+	key      string
+	revision int64
+}
 
 type lease struct {
 	id    int64
@@ -58,7 +69,7 @@ func Create(path string) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{path: path, dir: dir, counts: map[int64]int64{}, leases: map[time.Duration]*lease{}}
+	w := &Writer{path: path, dir: dir, counts: map[keyAt]int64{}, leases: map[time.Duration]*lease{}}
 	if w.db, err = openNew(filepath.Join(dir, "unsorted")); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -102,7 +113,8 @@ func openNew(path string) (*bolt.DB, error) {
 	return bolt.Open(path, 0o600, &bolt.Options{NoSync: true, NoFreelistSync: true, NoGrowSync: true})
 }
 
-// Put adds a version. Each has another revision; they may come in any order, but for the versions of one key.
+// Put adds a version. They may come in any order, but for the versions of one key. Those of one revision are of
+// different keys, and keep the order in which they come.
 // The Writer sets Version.Count: it continues that of the version with the revision before, zero for a new key.
 // A version whose predecessor is not in the file counts as the first one if it created the key, else as the second.
 func (w *Writer) Put(v Version, before int64) error {
@@ -117,9 +129,9 @@ func (w *Writer) Put(v Version, before int64) error {
 	if err != nil {
 		return err
 	}
-	w.batch = append(w.batch, record{revisionKey(v.Revision, v.deleted()), value})
+	w.batch = append(w.batch, record{place{revision: v.Revision, deleted: v.deleted()}, v.Key, value})
 	w.bytes += len(value)
-	w.counts[v.Revision] = v.Count
+	w.counts[keyAt{string(v.Key), v.Revision}] = v.Count
 	if w.bytes >= batchBytes || len(w.batch) >= batchVersions {
 		return w.flush()
 	}
@@ -134,19 +146,22 @@ func (w *Writer) count(v Version, before int64) (int64, error) {
 	case before == 0 || v.deleted():
 		return 2, nil
 	}
-	if n := w.counts[before]; n != 0 {
+	if n := w.counts[keyAt{string(v.Key), before}]; n != 0 {
 		return n + 1, nil
 	}
-	var value []byte
+	count := int64(2)
 	err := w.db.View(func(tx *bolt.Tx) error {
-		value = bytes.Clone(tx.Bucket(keyBucket).Get(revisionKey(before, false)))
+		for old, err := range changesOf(tx.Bucket(keyBucket).Cursor(), before) {
+			if err != nil {
+				return err
+			}
+			if bytes.Equal(old.Key, v.Key) {
+				count = old.Count + 1
+			}
+		}
 		return nil
 	})
-	if err != nil || value == nil {
-		return 2, err
-	}
-	old, err := unmarshal(before, false, value)
-	return old.Count + 1, err
+	return count, err
 }
 
 // Lease returns a lease of so many seconds for a key that ends by itself. Up to 1,000 keys share one.
@@ -157,7 +172,7 @@ func (w *Writer) Lease(ttl time.Duration) int64 {
 		l = &lease{id: w.given}
 		w.leases[ttl] = l
 		key, value := leaseRecord(l.id, int64((ttl+time.Second-1)/time.Second))
-		w.batch = append(w.batch, record{key, value})
+		w.batch = append(w.batch, record{key: key, value: value})
 	}
 	l.given++
 	return l.id
@@ -165,17 +180,26 @@ func (w *Writer) Lease(ttl time.Duration) int64 {
 
 // flush writes the batch.
 func (w *Writer) flush() error {
-	slices.SortFunc(w.batch, func(a, b record) int { return bytes.Compare(a.key, b.key) })
+	slices.SortStableFunc(w.batch, func(a, b record) int { return cmp.Compare(a.place.revision, b.place.revision) })
 	err := w.db.Update(func(tx *bolt.Tx) error {
 		keys, leases := tx.Bucket(keyBucket), tx.Bucket(leaseBucket)
 		for _, r := range w.batch {
-			b := keys
-			if len(r.key) < revisionBytes {
-				b = leases
-			} else if b.Get(r.key[:revisionBytes]) != nil || b.Get(append(r.key[:revisionBytes:revisionBytes], tombstone)) != nil {
-				return fmt.Errorf("there are two changes of revision %x", r.key[:8])
+			if r.place.revision == 0 {
+				if err := leases.Put(r.key, r.value); err != nil {
+					return err
+				}
+				continue
 			}
-			if err := b.Put(r.key, r.value); err != nil {
+			for other, err := range changesOf(keys.Cursor(), r.place.revision) {
+				if err != nil {
+					return err
+				}
+				if bytes.Equal(other.Key, r.key) {
+					return fmt.Errorf("there are two changes of %q at revision %d", r.key, r.place.revision)
+				}
+				r.place.index++
+			}
+			if err := keys.Put(r.place.key(), r.value); err != nil {
 				return err
 			}
 		}
@@ -206,8 +230,8 @@ func (w *Writer) sort(floor int64) error {
 	}
 	if floor > 0 {
 		err := w.db.Update(func(tx *bolt.Tx) error {
-			b := tx.Bucket(metaBucket)
-			return errors.Join(b.Put(finishedKey, revisionKey(floor, false)), b.Put(scheduledKey, revisionKey(floor, false)))
+			b, at := tx.Bucket(metaBucket), place{revision: floor}.key()
+			return errors.Join(b.Put(finishedKey, at), b.Put(scheduledKey, at))
 		})
 		if err != nil {
 			return err

@@ -162,8 +162,8 @@ func (s *Snapshot) verifyLater(ctx context.Context, r *etcdsnapshot.Reader, log 
 		mu.Lock()
 		defer mu.Unlock()
 		objects++
-		v, found, err := r.At(int64(o.Modified))
-		if err == nil && (!found || v.Value == nil || string(v.Key) != s.Codec.Keys.Of(collection, o.Key)) {
+		v, found, err := r.At(int64(o.Modified), s.Codec.Keys.Of(collection, o.Key))
+		if err == nil && (!found || v.Value == nil) {
 			err = fmt.Errorf("the snapshot lacks %s %s at %d: the copy is not one of this directory", collection, o.Key, o.Modified)
 		}
 		return err

@@ -305,11 +305,11 @@ func (s *Snapshot) verify(ctx context.Context, r *etcdsnapshot.Reader) error {
 
 // verifyOne compares one version with the file.
 func (s *Snapshot) verifyOne(ctx context.Context, r *etcdsnapshot.Reader, e *store.Entry) error {
-	v, found, err := r.At(int64(e.Revision))
+	v, found, err := r.At(int64(e.Revision), s.Codec.Keys.Of(e.Collection, e.Key))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", name(e), err)
-	case !found || string(v.Key) != s.Codec.Keys.Of(e.Collection, e.Key) || (v.Value == nil) != (e.Object == nil):
+	case !found || (v.Value == nil) != (e.Object == nil):
 		return fmt.Errorf("%s: the snapshot has another change at this revision, or none", name(e))
 	case e.Object == nil:
 		return nil

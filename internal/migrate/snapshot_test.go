@@ -128,6 +128,48 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// TestSharedRevision: a log that was filled from etcd has objects of one transaction, with one revision. Their later
+// versions continue them.
+func TestSharedRevision(t *testing.T) {
+	o := pebblelog.Options{Dir: "/log", FS: vfs.NewMem()}
+	var objects []*store.Object
+	for _, name := range []string{"a", "b", "c"} {
+		head := fmt.Sprintf(`{%s,"metadata":{"name":%q,"namespace":"ns","uid":"u","resourceVersion":"`, configMap, name)
+		objects = append(objects, &store.Object{Key: "ns/" + name, Held: fmt.Appendf(nil, `%s%d","creationTimestamp":"2026-01-01T00:00:00Z"}}`, head, 194), Created: 194, Modified: 194, RevisionAt: int32(len(head))})
+	}
+	err := pebblelog.Fill(t.Context(), o, 200, time.Time{}, func(yield func(string, *store.Object) bool) {
+		for _, o := range objects {
+			if !yield("configmaps", o) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := pebblelog.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s := &source{t: t, log: log, head: 200, current: map[[2]string]*store.Object{}}
+	for _, o := range objects {
+		s.current[[2]string{"configmaps", o.Key}] = o
+		s.entries = append(s.entries, store.Entry{Collection: "configmaps", Key: o.Key, Revision: o.Modified, Object: o})
+	}
+	s.put("configmaps", "ns/b", configMap, `,"data":{"v":"2"}`)
+	s.put("configmaps", "ns/c", configMap, "")
+	m := s.migration()
+	if _, err := m.Survey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "s.db")
+	if _, err := m.Write(t.Context(), path, false); err != nil {
+		t.Fatal(err)
+	}
+	hasVersions(t, path, s.entries)
+}
+
 // visible returns the changes that can be seen at a revision or later.
 func (s *source) visible(floor store.Revision) (all []store.Entry) {
 	last := map[[2]string]store.Entry{}
@@ -155,8 +197,8 @@ func hasVersions(t *testing.T, path string, want []store.Entry) {
 	defer r.Close()
 	var codec stored.Codec
 	for _, e := range want {
-		v, found, err := r.At(int64(e.Revision))
-		if err != nil || !found || string(v.Key) != codec.Keys.Of(e.Collection, e.Key) || (e.Object == nil) != (v.Value == nil) {
+		v, found, err := r.At(int64(e.Revision), codec.Keys.Of(e.Collection, e.Key))
+		if err != nil || !found || (e.Object == nil) != (v.Value == nil) {
 			t.Fatalf("%s %s at %d: %+v, %v, %v", e.Collection, e.Key, e.Revision, v, found, err)
 		}
 		if e.Object == nil {
