@@ -210,9 +210,14 @@ type handler struct {
 func New(c Config) http.Handler {
 	h := &handler{c}
 	mux := http.NewServeMux()
-	route := func(pattern string, f func(http.ResponseWriter, *http.Request) error) {
+	// parameters are those that the query may have.
+	route := func(pattern string, f func(http.ResponseWriter, *http.Request) error, parameters ...string) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := f(w, r); err != nil {
+			err := checkQuery(r, parameters)
+			if err == nil {
+				err = f(w, r)
+			}
+			if err != nil {
 				writeError(w, err)
 			}
 		})
@@ -224,8 +229,8 @@ func New(c Config) http.Handler {
 	route("DELETE /control/v1/worlds/{world}", h.delete)
 	route("POST /control/v1/worlds/{world}/apply", h.apply)
 	route("POST /control/v1/worlds/{world}/users", h.addUser)
-	route("GET /control/v1/worlds/{world}/state", h.state)
-	route("GET /control/v1/worlds/{world}/history", h.history)
+	route("GET /control/v1/worlds/{world}/state", h.state, "revision", "format")
+	route("GET /control/v1/worlds/{world}/history", h.history, "after", "upTo")
 	route("GET /control/v1/worlds/{world}/resources", h.resources)
 	route("GET /control/v1/worlds/{world}/faults", h.faults)
 	route("POST /control/v1/worlds/{world}/faults", h.addFault)

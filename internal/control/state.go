@@ -3,8 +3,12 @@ package control
 import (
 	"bufio"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -176,4 +180,24 @@ func revision(r *http.Request, name string) (uint64, error) {
 		return 0, badRequest("%s=%q is no revision: want a decimal number, a resourceVersion", name, text)
 	}
 	return n, nil
+}
+
+// checkQuery returns an error unless the query has the given parameters alone, each at most once. A parameter that is
+// ignored would give a client another state than the one that it wants.
+func checkQuery(r *http.Request, parameters []string) error {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return badRequest("the query cannot be read: %s", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case len(parameters) == 0:
+			return badRequest("the query parameter %q is unknown: this request takes none", name)
+		case !slices.Contains(parameters, name):
+			return badRequest("the query parameter %q is unknown: want %s", name, strings.Join(parameters, " or "))
+		case len(query[name]) > 1:
+			return badRequest("the query has the parameter %q more than once", name)
+		}
+	}
+	return nil
 }
