@@ -104,8 +104,12 @@ func (f *logFormat) Set(text string) error {
 func (f *logFormat) Type() string { return "format" }
 
 // attribute is for HandlerOptions.ReplaceAttr. Levels below Info are "v", as in the logs of Kubernetes, and in
-// JSON the time is "ts", in milliseconds since 1970.
+// JSON the time is "ts", in milliseconds since 1970. Errors are their messages, on one line.
 func (f *logFormat) attribute(groups []string, a slog.Attr) slog.Attr {
+	// Handlers print some errors with the stack of the goroutine that made them.
+	if err, ok := a.Value.Any().(error); ok && a.Value.Kind() == slog.KindAny {
+		return slog.String(a.Key, oneLine(err))
+	}
 	if len(groups) > 0 {
 		return a
 	}

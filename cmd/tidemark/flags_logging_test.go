@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -81,6 +82,28 @@ func TestWrongLoggingFlags(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", arg, err, want)
+		}
+	}
+}
+
+// stackError is as the errors of some libraries: printed with %+v, it has the stack of its goroutine.
+type stackError struct{}
+
+func (stackError) Error() string { return "damaged\nin the middle" }
+func (stackError) Format(f fmt.State, _ rune) {
+	fmt.Fprint(f, "(1) attached stack trace\n", strings.Repeat("  | main.main\n", 100))
+}
+
+// TestLogErrors: an error takes one line of the log, and has no stack.
+func TestLogErrors(t *testing.T) {
+	for _, format := range []logFormat{"text", jsonFormat} {
+		l := logging{format: format}
+		var out bytes.Buffer
+		log := l.logger(&out)
+		log.Error("one", "error", stackError{})
+		log.WithGroup("g").Error("two", slog.Group("h", "error", error(stackError{})))
+		if text := out.String(); strings.Contains(text, "stack") || strings.Count(text, "damaged; in the middle") != 2 || strings.Count(text, "\n") != 2 {
+			t.Errorf("%s: %s", &format, text)
 		}
 	}
 }

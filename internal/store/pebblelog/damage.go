@@ -21,8 +21,15 @@ type DamageError struct {
 }
 
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("%s is damaged at %s: %s", e.File, e.Place, firstLine(e.Err))
+	text := fmt.Sprintf("%s is damaged at %s: %s", e.File, e.Place, firstLine(e.Err))
+	if !strings.Contains(text, restoreHint) {
+		text += restoreHint
+	}
+	return text
 }
+
+// restoreHint is the next step after damage. See docs/how-to/repair.md.
+const restoreHint = "; restore the file or a backup of the whole directory"
 
 // firstLine is the first line of an error of Pebble's, which says all.
 func firstLine(err error) string {

@@ -128,8 +128,8 @@ func reopen(t *testing.T, fs vfs.FS, rng *rand.Rand, models ...*model) *model {
 	if !errors.As(err, &d) {
 		t.Fatalf("neither refused as damaged nor as it was: %v", err)
 	}
-	if !strings.HasPrefix(d.File, "/log") || d.Place == "" {
-		t.Fatalf("a refusal without file and place: %#v", d)
+	if !strings.HasPrefix(d.File, "/log") || d.Place == "" || !strings.Contains(d.Error(), "restore the file or a backup") {
+		t.Fatalf("a refusal without file, place and remedy: %s", d)
 	}
 	return nil
 }

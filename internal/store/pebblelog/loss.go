@@ -34,7 +34,7 @@ import (
 // consistent log, or none.
 
 // acceptHint ends the errors that AcceptDataLoss overrides.
-const acceptHint = "; restore the file or a backup of the whole directory, or start with --accept-data-loss to continue without the missing writes"
+const acceptHint = restoreHint + ", or start with --accept-data-loss to continue without the missing writes"
 
 // droppedDir has the write-ahead logs that were set aside, and the originals of truncated
 // ones.

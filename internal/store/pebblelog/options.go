@@ -154,7 +154,7 @@ func (l *Log) events() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: l.background,
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
-			l.o.Logger.Error("log: damaged file", "path", i.Path, "error", i.Details)
+			l.o.Logger.Error("log: damaged file", "path", i.Path, "error", firstLine(i.Details))
 		},
 		DiskSlow: func(i pebble.DiskSlowInfo) {
 			l.o.Logger.Warn("log: the disk is slow", "path", i.Path, "operation", i.OpType.String(), "duration", i.Duration)
