@@ -77,7 +77,7 @@ func listenTCP(ctx context.Context, host string, port int) (net.Listener, error)
 	address := net.JoinHostPort(host, strconv.Itoa(port))
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("port %d of %s is taken by another process: stop it, or choose another port (0 picks a free one)", port, host)
+		return nil, fmt.Errorf("port %d of %s is taken by another process: stop it, or choose another port with --secure-port (Server.Port; 0 picks a free one)", port, host)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)

@@ -45,6 +45,27 @@ func shells(root *cobra.Command) {
 	}
 }
 
+// help makes the command for help refuse what is no command, with a suggestion.
+func help(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	c, _, err := root.Find([]string{"help"})
+	if err != nil || c == root {
+		return
+	}
+	c.Run = nil
+	c.RunE = func(c *cobra.Command, args []string) error {
+		of, rest, err := c.Root().Find(args)
+		if err != nil {
+			return usageError{err}
+		}
+		if len(rest) > 0 && of.HasSubCommands() {
+			return usageError{fmt.Errorf("%q is no command of %s", rest[0], of.CommandPath())}
+		}
+		of.InitDefaultHelpFlag()
+		return of.Help()
+	}
+}
+
 // flagError says more about a flag that cannot be parsed.
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError

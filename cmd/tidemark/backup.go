@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
@@ -58,13 +59,16 @@ cluster-admin has. Restore makes a data directory of the backup.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the server (default: the one that kubectl uses)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", clientconfig.Usage)
 	flags.StringVar(&f.context, "context", "", "context in the kubeconfig (default: the current one)")
 	return c
 }
 
 func (f *backupFlags) run(ctx context.Context, path string, stdout, stderr io.Writer) error {
-	config, err := restConfig(loadKubeconfig(f.kubeconfig, f.context))
+	if path == "-" && isTerminal(stdout) {
+		return usageError{errors.New("the standard output is a terminal, and a backup is binary and has private keys: name a file, or redirect the output")}
+	}
+	config, err := clientconfig.REST(clientconfig.Load(f.kubeconfig, f.context))
 	if err != nil {
 		return err
 	}

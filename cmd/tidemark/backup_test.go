@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,5 +89,19 @@ func TestBackup(t *testing.T) {
 	want(exitFailed, []string{"backup", "--kubeconfig=" + file("memory"), file("m.tar")}, "in memory only")
 	if left, _ := filepath.Glob(file("m.tar*")); len(left) > 0 {
 		t.Errorf("a backup that failed leaves %v", left)
+	}
+}
+
+// TestBackupTerminal: a backup, which has private keys, is not printed on a terminal.
+func TestBackupTerminal(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no terminal: ", err)
+	}
+	defer terminal.Close()
+	t.Setenv("TERM", "xterm")
+	var usage usageError
+	if err := new(backupFlags).run(t.Context(), "-", terminal, io.Discard); !errors.As(err, &usage) || !strings.Contains(err.Error(), "private keys") {
+		t.Errorf("%v", err)
 	}
 }

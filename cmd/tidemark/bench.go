@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/bench"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 )
@@ -85,7 +85,7 @@ time, from which its latency is counted.`,
 func (f *benchFlags) register(c *cobra.Command) {
 	o, flags := &f.options, c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.server.Kubeconfig, "kubeconfig", "", "kubeconfig of the server (default: the one that kubectl uses)")
+	flags.StringVar(&f.server.Kubeconfig, "kubeconfig", "", clientconfig.Usage)
 	flags.StringVar(&f.server.Context, "context", "", "context in the kubeconfig (default: the current one)")
 	flags.IntSliceVar(&f.server.PIDs, "pid", nil, "process ID of the server on this machine, to measure CPU and memory; can be repeated")
 	flags.IntVar(&f.server.Pad, "pad", 0, "bytes to add to each pod")
@@ -208,12 +208,11 @@ func newBenchList() *cobra.Command {
 		Example: `  tidemark bench list`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "scenario\tmeasures\tloop")
+			rows := [][]string{{"scenario", "measures", "loop"}}
 			for _, s := range bench.Scenarios() {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Measures, s.Loop)
+				rows = append(rows, []string{s.Name, s.Measures, s.Loop})
 			}
-			return w.Flush()
+			return printTable(c.OutOrStdout(), rows)
 		},
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/conformance"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 )
@@ -88,7 +88,7 @@ checks do not count.`,
 func (f *conformanceFlags) register(c *cobra.Command) {
 	o, flags := &f.options, c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the server (default: the one that kubectl uses)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", clientconfig.Usage)
 	flags.StringVar(&f.context, "context", "", "context in the kubeconfig (default: the current one)")
 	flags.StringSliceVar(&o.Areas, "area", nil, "run only the checks of this area; can be repeated")
 	flags.StringVar(&o.Resource, "resource", o.Resource, "resource that the checks use, such as deployments.apps or foos.example.com/v1")
@@ -150,7 +150,7 @@ func (f *conformanceFlags) run(parent context.Context, stdout, stderr io.Writer)
 			return command.Run()
 		}
 	}
-	config, err := conformance.Load(f.kubeconfig, f.context)
+	config, err := clientconfig.REST(clientconfig.Load(f.kubeconfig, f.context))
 	if err != nil {
 		return couldNotRun{err}
 	}
@@ -195,12 +195,11 @@ func newConformanceList() *cobra.Command {
 		Example: `  tidemark conformance list`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "check\tlevel\tabout\tsource\twaits for")
+			rows := [][]string{{"check", "level", "about", "source", "waits for"}}
 			for _, x := range conformance.Checks() {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", x.ID, x.Level, x.About, x.Source, x.Waits)
+				rows = append(rows, []string{x.ID, string(x.Level), x.About, x.Source, x.Waits})
 			}
-			return w.Flush()
+			return printTable(c.OutOrStdout(), rows)
 		},
 	}
 }

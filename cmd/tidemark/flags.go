@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,21 +83,6 @@ func gatesUsage() string {
 		all = append(all, fmt.Sprintf("%s=true|false (default=%t)", name, known[name]))
 	}
 	return "feature gates of kube-apiserver to turn on or off: " + strings.Join(all, ", ")
-}
-
-// dataHome returns the directory for the user's data.
-func dataHome(getenv func(string) string, home func() (string, error)) (string, error) {
-	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // the specification ignores relative paths
-		return dir, nil
-	}
-	if dir := getenv("LocalAppData"); runtime.GOOS == "windows" && dir != "" {
-		return dir, nil
-	}
-	dir, err := home()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, ".local", "share"), nil
 }
 
 // shellQuote quotes a word for a shell, if it needs quotes.

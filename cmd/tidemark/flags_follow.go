@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/follower"
 )
@@ -62,7 +63,7 @@ func (o *followFlags) open(f *serveFlags) (*follower.Copy, error) {
 		path += "-follower"
 	}
 	f.dataDir = path
-	config, err := restConfig(loadKubeconfig(o.kubeconfig, ""))
+	config, err := clientconfig.REST(clientconfig.Load(o.kubeconfig, ""))
 	if err != nil {
 		return nil, fmt.Errorf("--follow-kubeconfig: %w", err)
 	}

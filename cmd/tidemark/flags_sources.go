@@ -55,12 +55,37 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 			continue
 		}
 		if err := open[name].Value.Set(value); err != nil {
+			if want := wants(open[name], value, err); want != "" {
+				err = fmt.Errorf("want %s: %s", want, open[name].Usage)
+			}
 			errs = append(errs, fmt.Errorf("%s=%q: %w", variable(name), value, err))
 		}
 		open[name].Changed = true
 	}
 	return errors.Join(errs...)
 }
+
+// misspelt returns a message for each variable of the environment that is nearly that of a flag, and is none. Other
+// variables that begin with TIDEMARK_ may be there for good: Kubernetes sets some for a Service tidemark.
+func misspelt(flags *pflag.FlagSet, environ []string) (all []string) {
+	names := map[string]bool{}
+	flags.VisitAll(func(f *pflag.Flag) { names[variable(f.Name)] = true })
+	for _, one := range environ {
+		name, value, _ := strings.Cut(one, "=")
+		rest, ok := strings.CutPrefix(name, "TIDEMARK_")
+		if !ok || value == "" || names[name] || otherVariables[name] {
+			continue
+		}
+		if near := similarFlags(flags, rest); len(near) > 0 {
+			all = append(all, fmt.Sprintf("the environment variable %s is of no flag: did you mean %s?", name, variable(near[0])))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// otherVariables are read by tidemark and are of no flag of serve, or are those of a flag's other name.
+var otherVariables = map[string]bool{"TIDEMARK_PORT": true, "TIDEMARK_BINARY": true, "TIDEMARK_DUMP": true, "TIDEMARK_TIER": true}
 
 // fromFile sets flags from a file of YAML, whose keys are the names of flags.
 func fromFile(flags *pflag.FlagSet, path string) error {
@@ -93,6 +118,9 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 			errs = append(errs, fmt.Errorf("%s: there is no such flag%s", name, similar(flags, name)))
 		case open[one.Name] != nil:
 			if err := setTo(one.Value, values[name]); err != nil {
+				if want := wants(one, fmt.Sprint(values[name]), err); want != "" {
+					err = fmt.Errorf("%v: want %s: %s", values[name], want, one.Usage)
+				}
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			}
 			one.Changed = true

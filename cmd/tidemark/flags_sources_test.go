@@ -242,3 +242,33 @@ func TestDryRunPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestMisspelt: a variable that is nearly that of a flag is named. One of Kubernetes for a Service is not.
+func TestMisspelt(t *testing.T) {
+	got := misspelt(newServe().Flags(), []string{
+		"TIDEMARK_DATADIR=/x", "TIDEMARK_AUTHORISATION_MODE=RBAC", "TIDEMARK_DATA_DIR=/y", "TIDEMARK_EVENTTTL=", "TIDEMARK_PORT=tcp://10.0.0.1:443",
+		"TIDEMARK_SERVICE_HOST=10.0.0.1", "TIDEMARK_PORT_443_TCP_ADDR=10.0.0.1", "TIDEMARK_DUMP=x", "OTHER=1",
+	})
+	if len(got) != 2 || !strings.Contains(got[0], "TIDEMARK_AUTHORISATION_MODE is of no flag: did you mean TIDEMARK_AUTHORIZATION_MODE?") || !strings.Contains(got[1], "TIDEMARK_DATA_DIR?") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestDurations: each source of flags names what a duration looks like.
+func TestDurations(t *testing.T) {
+	const want = "want a duration, such as 90s, 10m or 24h: how long old resource versions"
+	if code, _, errs := command("serve", "--history-retention=1day"); code != exitUsage || !strings.Contains(errs, "--history-retention=1day: "+want) {
+		t.Errorf("the flag: %d %s", code, errs)
+	}
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("history-retention: 1day"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := command("serve", "--dry-run", "--config="+file); code != exitUsage || !strings.Contains(errs, "history-retention: 1day: "+want) {
+		t.Errorf("the file: %d %s", code, errs)
+	}
+	t.Setenv("TIDEMARK_HISTORY_RETENTION", "1day")
+	if code, _, errs := command("serve", "--dry-run"); code != exitUsage || !strings.Contains(errs, `TIDEMARK_HISTORY_RETENTION="1day": `+want) {
+		t.Errorf("the variable: %d %s", code, errs)
+	}
+}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/forkapi"
 	"github.com/tidemark-dev/tidemark/internal/serverclient"
@@ -79,7 +80,7 @@ changes them.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the server (default: the one that kubectl uses)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", clientconfig.Usage)
 	flags.StringVar(&f.context, "context", "", "context in the kubeconfig (default: the current one)")
 	flags.StringVar(&f.request.Name, "name", "", "name of the fork, a DNS label (default: a generated one)")
 	flags.StringVar(&f.request.From, "from", "", "fork to fork (default: the server's own state)")
@@ -107,8 +108,8 @@ func (f *forkFlags) check() error {
 }
 
 func (f *forkFlags) run(ctx context.Context, out io.Writer) error {
-	loaded := loadKubeconfig(f.kubeconfig, f.context)
-	config, err := restConfig(loaded)
+	loaded := clientconfig.Load(f.kubeconfig, f.context)
+	config, err := clientconfig.REST(loaded)
 	if err != nil {
 		return err
 	}
@@ -120,29 +121,13 @@ func (f *forkFlags) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		fmt.Fprintf(out, "The fork %s is deleted.\n", f.delete)
-		return nil
+		return removeForkConfig(kubeconfigOf(f.delete), addressBelow(config.Host, "/fork/"+f.delete), out)
 	}
 	raw, err := loaded.RawConfig()
 	if err != nil {
 		return err
 	}
 	return f.create(ctx, config, &raw, out)
-}
-
-// loadKubeconfig finds the kubeconfig as kubectl does.
-func loadKubeconfig(path, context string) clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = path
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
-}
-
-// restConfig reads the kubeconfig.
-func restConfig(loaded clientcmd.ClientConfig) (*rest.Config, error) {
-	config, err := loaded.ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("there is no kubeconfig, or none with a cluster: name one with --kubeconfig or in $KUBECONFIG")
-	}
-	return config, err
 }
 
 // create makes the fork, and writes its kubeconfig.
@@ -193,6 +178,18 @@ func replaceable(path, address string) error {
 		}
 	}
 	return fmt.Errorf("the file %s exists: name another one with --output-kubeconfig, or remove it", path)
+}
+
+// removeForkConfig removes the kubeconfig of a fork that was deleted, if the file is that of this fork.
+func removeForkConfig(path, address string, out io.Writer) error {
+	if _, err := os.Lstat(path); err != nil || replaceable(path, address) != nil {
+		return nil
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("the kubeconfig of the fork is not removed: %w", err)
+	}
+	fmt.Fprintf(out, "Its kubeconfig %s is removed.\n", path)
+	return nil
 }
 
 // writeForkConfig writes the current context of a kubeconfig with the path of the fork in its server's

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -56,6 +58,23 @@ func TestFork(t *testing.T) {
 	servertest.WantCode(t, c, "/api/v1/namespaces/default", http.StatusOK, "")
 	want(exitFailed, "in memory only", "--name=kept", "--keep", "-o", filepath.Join(dir, "kept"))
 	want(exitUsage, "exclude each other", "--list", "--delete=try")
+
+	// The file that the command chose goes with the fork, and no other one does.
+	t.Chdir(dir)
+	want(exitOK, "--kubeconfig=mine.kubeconfig", "--name=mine")
+	want(exitOK, "The fork mine is deleted.\nIts kubeconfig mine.kubeconfig is removed.", "--delete=mine")
+	if _, err := os.Stat("mine.kubeconfig"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the kubeconfig of a deleted fork: %v", err)
+	}
+	want(exitOK, "", "--name=mine", "-o", "elsewhere")
+	if err := os.Rename(kubeconfig, "mine.kubeconfig"); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig = "mine.kubeconfig"
+	want(exitOK, "The fork mine is deleted.\n", "--delete=mine")
+	if _, err := os.Stat("mine.kubeconfig"); err != nil {
+		t.Errorf("the kubeconfig of the server: %v", err)
+	}
 	want(exitUsage, "exclude each other", "--delete=try", "--name=x")
 }
 

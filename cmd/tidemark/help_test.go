@@ -65,3 +65,41 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
+
+// TestHelpUnknown: help for what is no command fails, and suggests one.
+func TestHelpUnknown(t *testing.T) {
+	for args, want := range map[string]string{
+		"help serv":      "Did you mean this?\n  serve\n",
+		"help bench lis": `"lis" is no command of tidemark bench`,
+		"help nothing":   "unknown command",
+	} {
+		if code, out, errs := command(strings.Fields(args)...); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%s: %d %s%s, want %q", args, code, out, errs, want)
+		}
+	}
+	for _, args := range []string{"help", "help serve", "help bench list"} {
+		if code, out, errs := command(strings.Fields(args)...); code != exitOK || !strings.Contains(out, "Usage:") {
+			t.Errorf("%s: %d %s%s", args, code, out, errs)
+		}
+	}
+}
+
+// TestTableWidth: a table that is too wide for the terminal has no line that is.
+func TestTableWidth(t *testing.T) {
+	rows := [][]string{{"name", "measures", "loop"}, {"get", strings.Repeat("many words ", 20), "closed"}, {"list", "", strings.Repeat("x", 30)}}
+	for _, columns := range []int{80, 40} {
+		var out strings.Builder
+		if err := printTableIn(&out, rows, columns); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if len(line) > columns+1 {
+				t.Errorf("%d columns: %q", columns, line)
+			}
+		}
+	}
+	var out strings.Builder
+	if err := printTableIn(&out, rows, 0); err != nil || strings.Count(out.String(), "\n") != len(rows) {
+		t.Errorf("without a terminal: %v, %s", err, out.String())
+	}
+}

@@ -38,6 +38,7 @@ func runAs(path string, args []string) int {
 func run(args []string, stdout, stderr io.Writer) int {
 	root, ran := newRoot()
 	shells(root)
+	help(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -70,14 +71,28 @@ func oneLine(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 
-// valueError says what a flag accepts that got a value which is no number, or no boolean.
+// valueError says what a flag accepts that got a value which is no number, no duration, or no boolean.
 func valueError(err error) error {
 	var invalid *pflag.InvalidValueError
-	var cause *strconv.NumError
-	if !errors.As(err, &invalid) || !errors.As(err, &cause) {
+	if !errors.As(err, &invalid) {
 		return err
 	}
-	flag, want := invalid.GetFlag(), ""
+	flag := invalid.GetFlag()
+	if want := wants(flag, invalid.GetValue(), err); want != "" {
+		return fmt.Errorf("--%s=%s: want %s: %s", flag.Name, invalid.GetValue(), want, flag.Usage)
+	}
+	return err
+}
+
+// wants says what a flag accepts that got a value which is no number, no duration, or no boolean; empty: err has it.
+func wants(flag *pflag.Flag, value string, err error) (want string) {
+	if flag.Value.Type() == "duration" {
+		return "a duration, such as 90s, 10m or 24h"
+	}
+	var cause *strconv.NumError
+	if !errors.As(err, &cause) {
+		return ""
+	}
 	switch kind := flag.Value.Type(); {
 	case kind == "bool":
 		want = "true or false"
@@ -88,15 +103,15 @@ func valueError(err error) error {
 	case strings.HasPrefix(kind, "float"):
 		want = "a number"
 	default:
-		return err
+		return ""
 	}
 	if errors.Is(cause, strconv.ErrRange) {
 		want = "a smaller number"
-		if strings.HasPrefix(invalid.GetValue(), "-") {
+		if strings.HasPrefix(value, "-") {
 			want = "a number closer to 0"
 		}
 	}
-	return fmt.Errorf("--%s=%s: want %s: %s", flag.Name, invalid.GetValue(), want, flag.Usage)
+	return want
 }
 
 // newRoot returns the command tree. *ran becomes true when cobra has parsed the command

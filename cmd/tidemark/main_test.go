@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 )
 
 // asCommand makes this test binary be tidemark.
@@ -117,7 +119,7 @@ var wrongLines = map[string]string{
 	"serve --authorization-webhook-config-file=x":                        "without --authorization-mode=Webhook",
 	"serve --authorization-webhook-version=v2":                           `unsupported webhook authorizer version "v2"`,
 	"serve --authorization-webhook-cache-authorized-ttl=long":            "long",
-	"serve --authorization-webhook-cache-unauthorized-ttl=1":             "missing unit",
+	"serve --authorization-webhook-cache-unauthorized-ttl=1":             "want a duration, such as 90s",
 	"serve --at=yesterday":                                               "--at=yesterday: want a whole number, 0 or more: resource version",
 	"serve --port=abc":                                                   "port=abc: want a whole number: ",
 	"serve --port=99999999999999999999":                                  "want a smaller number",
@@ -414,7 +416,7 @@ func TestEnvironment(t *testing.T) {
 func TestDataHome(t *testing.T) {
 	home := func() (string, error) { return "/home/u", nil }
 	for xdg, want := range map[string]string{"": "/home/u/.local/share", "/data": "/data", "relative": "/home/u/.local/share"} {
-		got, err := dataHome(func(name string) string {
+		got, err := clientconfig.DataHome(func(name string) string {
 			if name == "XDG_DATA_HOME" {
 				return xdg
 			}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/etcdsnapshot"
@@ -71,7 +72,7 @@ func (m *migration) toSnapshotLive(ctx context.Context, file string) (err error)
 // fetchCopy makes a copy of the directory from a backup of its server.
 func (m *migration) fetchCopy(ctx context.Context, path string) (*datadir.Dir, error) {
 	kubeconfig := cmp.Or(m.kubeconfig, filepath.Join(m.dir.Path, "kubeconfig"))
-	config, err := restConfig(loadKubeconfig(kubeconfig, ""))
+	config, err := clientconfig.REST(clientconfig.Load(kubeconfig, ""))
 	if err != nil {
 		return nil, fmt.Errorf("the server of %s: %w; name its kubeconfig with --kubeconfig", m.dir.Path, err)
 	}

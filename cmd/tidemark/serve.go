@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
@@ -154,6 +155,9 @@ func newServeFor(f *serveFlags) *cobra.Command {
 			}
 			if err := errors.Join(f.etcd.check(f, c.Flags().Changed), f.follow.check(f, c.Flags().Changed)); err != nil {
 				return usageError{err}
+			}
+			for _, message := range misspelt(c.Flags(), os.Environ()) {
+				fmt.Fprintf(c.ErrOrStderr(), "Warning: %s\n", message)
 			}
 			if f.dryRun {
 				return f.tryOut(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
@@ -493,7 +497,7 @@ func (f *serveFlags) dataPath() (string, error) {
 	if f.dataDir != "" {
 		return filepath.Abs(f.dataDir)
 	}
-	home, err := dataHome(os.Getenv, os.UserHomeDir)
+	home, err := clientconfig.DataHome(os.Getenv, os.UserHomeDir)
 	if err != nil {
 		return "", fmt.Errorf("there is no place for the data: %w; name one with --data-dir, or choose --in-memory", err)
 	}

@@ -216,6 +216,9 @@ func (l *Log) start(ctx context.Context, w *witness) error {
 			return err
 		}
 	}
+	if w != nil && h.revision > 0 && !l.o.AcceptDataLoss {
+		l.o.Logger.Info("log: checked, nothing that was acknowledged is missing", "revision", uint64(h.revision))
+	}
 	wake(l.wrote)
 	go l.runCopier()
 	return nil

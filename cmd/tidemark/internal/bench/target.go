@@ -12,8 +12,9 @@ import (
 	"strings"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
+
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 )
 
 // target is the address of a server, with credentials.
@@ -31,14 +32,12 @@ type target struct {
 
 // loadTarget reads a kubeconfig as kubectl does.
 func loadTarget(s Server) (*target, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = s.Kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.Context})
+	loader := clientconfig.Load(s.Kubeconfig, s.Context)
 	raw, err := loader.RawConfig()
 	if err != nil {
 		return nil, err
 	}
-	config, err := loader.ClientConfig()
+	config, err := clientconfig.REST(loader)
 	if err != nil {
 		return nil, err
 	}
