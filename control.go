@@ -209,7 +209,7 @@ func controlChange(c store.CollectionChange) control.Change {
 	out.Time, out.Verb = origin.Time, origin.Verb.String()
 	if a := origin.Actor; a != nil {
 		out.Actor = &control.Actor{
-			User: a.User, UserAgent: a.UserAgent, FieldManager: a.FieldManager, Subresource: a.Subresource, Loop: a.Loop,
+			User: a.User, UserAgent: a.UserAgent, FieldManager: a.FieldManager, Subresource: a.Subresource, Loop: a.Loop, Impersonator: a.Impersonator,
 			AuditID: origin.AuditID.String(),
 		}
 	}

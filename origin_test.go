@@ -68,7 +68,7 @@ func TestOrigins(t *testing.T) {
 			[]string{by("update", admin, "kubectl/v1.36", "kubectl", "", "my own")}},
 		{"patch", func() {
 			send("PATCH", maps+"/a", `{"data":{"k":"2"}}`, "Content-Type", "application/merge-patch+json", "Impersonate-User", "jane", "Impersonate-Group", "system:masters")
-		}, []string{by("patch", "jane", "kubectl/v1.36", "kubectl", "", id)}},
+		}, []string{by("patch", "jane (by admin)", "kubectl/v1.36", "kubectl", "", id)}},
 		{"apply", func() {
 			send("PATCH", maps+"/c?fieldManager=mine", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`, "Content-Type", "application/apply-patch+yaml")
 		}, []string{by("apply", admin, "kubectl/v1.36", "mine", "", id)}},
@@ -148,6 +148,9 @@ func originText(o store.Origin, id string) string {
 	actor := store.Actor{}
 	if o.Actor != nil {
 		actor = *o.Actor
+	}
+	if actor.Impersonator != "" {
+		actor.User += " (by " + actor.Impersonator + ")"
 	}
 	audit := o.AuditID.String()
 	if _, ok := o.AuditID.UUID(); ok && audit != id {

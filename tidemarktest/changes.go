@@ -18,6 +18,8 @@ type Actor struct {
 	Subresource  string `json:"subresource"`
 	// Loop is the part of the server that made the change without a request; empty: a client made it.
 	Loop string `json:"loop"`
+	// Impersonator is the user who sent the request as User; empty: nobody is impersonated.
+	Impersonator string `json:"impersonator"`
 }
 
 // String returns the most telling name: the loop, or the field manager and the user.

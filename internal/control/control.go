@@ -178,8 +178,10 @@ type Actor struct {
 	FieldManager string `json:"fieldManager,omitempty"`
 	Subresource  string `json:"subresource,omitempty"`
 	// Loop is the part of the server that made the change without a request; empty: a client made it.
-	Loop    string `json:"loop,omitempty"`
-	AuditID string `json:"auditID,omitempty"`
+	Loop string `json:"loop,omitempty"`
+	// Impersonator is the user who sent the request as User; empty: nobody is impersonated.
+	Impersonator string `json:"impersonator,omitempty"`
+	AuditID      string `json:"auditID,omitempty"`
 }
 
 // Config configures a handler.

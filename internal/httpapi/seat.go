@@ -161,7 +161,11 @@ func (q *request) assign(r *fairness.Request) bool {
 // write remember of it.
 func (q *request) seated(ctx context.Context) context.Context {
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
-		ctx = registry.WithRequest(ctx, &registry.Request{UserAgent: q.r.UserAgent(), AuditID: store.NewAuditID(q.auditID[0]), Times: q.timing()})
+		made := &registry.Request{UserAgent: q.r.UserAgent(), AuditID: store.NewAuditID(q.auditID[0]), Times: q.timing()}
+		if q.info.sender != nil {
+			made.Impersonator = q.info.sender.Name
+		}
+		ctx = registry.WithRequest(ctx, made)
 	}
 	if q.seat == nil {
 		return ctx

@@ -11,7 +11,9 @@ import (
 // Request is what a context knows of the request of a client, for the origin of its changes.
 type Request struct {
 	UserAgent string
-	AuditID   store.AuditID
+	// Impersonator is the name of the user who sent the request as another one; empty: the user sent it.
+	Impersonator string
+	AuditID      store.AuditID
 	// Times gets the time of parts of the request; nil: they are not measured.
 	Times *Times
 }
@@ -81,7 +83,7 @@ func (w *write) origin(ctx context.Context) *store.Origin {
 	if sent, _ := ctx.Value(requestKey{}).(*Request); sent != nil {
 		o.AuditID = sent.AuditID
 		if w.by != nil {
-			actor.UserAgent = sent.UserAgent
+			actor.UserAgent, actor.Impersonator = sent.UserAgent, sent.Impersonator
 		}
 	}
 	return o

@@ -22,7 +22,7 @@ import (
 //	write        collection, key, flags, if, [revisionAt, value], [origin]
 //	need         collection, key, modified
 //	guard        name, seen, claim (0 or 1)
-//	origin       time (microseconds since 1970, 0 if unknown), verb, audit ID, flag, [actor: five strings]
+//	origin       time (microseconds since 1970, 0 if unknown), verb, audit ID, flag, [actor: five strings], with the flag 2 the impersonator
 
 const (
 	hasObject = 1 << iota // a change: the object after it; a write: the value
@@ -114,9 +114,16 @@ func (e *encoder) origin(o *store.Origin) {
 		e.uint(0)
 		return
 	}
-	e.uint(1)
+	flag := uint64(1) // earlier versions know no other one
+	if o.Actor.Impersonator != "" {
+		flag = 2
+	}
+	e.uint(flag)
 	for _, s := range [...]string{o.Actor.User, o.Actor.UserAgent, o.Actor.FieldManager, o.Actor.Subresource, o.Actor.Loop} {
 		e.string(s)
+	}
+	if flag == 2 {
+		e.string(o.Actor.Impersonator)
 	}
 }
 
@@ -129,9 +136,13 @@ func (d *decoder) origin() *store.Origin {
 	if id := d.string(); id != "" {
 		o.AuditID = store.NewAuditID(id)
 	}
-	if d.uint() != 0 {
+	if flag := d.uint(); flag != 0 {
 		o.Actor = new(store.Actor)
-		for _, s := range [...]*string{&o.Actor.User, &o.Actor.UserAgent, &o.Actor.FieldManager, &o.Actor.Subresource, &o.Actor.Loop} {
+		fields := []*string{&o.Actor.User, &o.Actor.UserAgent, &o.Actor.FieldManager, &o.Actor.Subresource, &o.Actor.Loop}
+		if flag == 2 {
+			fields = append(fields, &o.Actor.Impersonator)
+		}
+		for _, s := range fields {
 			*s = d.string()
 			*s = (*s)[:min(len(*s), store.MaxActorField)]
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 var someOrigin = &store.Origin{Time: time.UnixMicro(1_700_000_000_000_001).UTC(), Verb: store.VerbPatch, AuditID: store.NewAuditID("some text"),
-	Actor: &store.Actor{User: "alice", UserAgent: "kubectl", FieldManager: "m", Subresource: "status"}}
+	Actor: &store.Actor{User: "alice", UserAgent: "kubectl", FieldManager: "m", Subresource: "status", Impersonator: "root"}}
 
 func someTxn() *store.Txn {
 	return &store.Txn{

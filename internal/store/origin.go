@@ -36,6 +36,8 @@ type Actor struct {
 	// Loop names the part of the server that makes the change without a request of a client: a
 	// controller, or "startup". Empty: a client makes it.
 	Loop string
+	// Impersonator is the name of the user who sent the request as User; empty: nobody is impersonated.
+	Impersonator string
 }
 
 const (
@@ -46,8 +48,8 @@ const (
 )
 
 // fields returns pointers to all fields.
-func (a *Actor) fields() [5]*string {
-	return [...]*string{&a.User, &a.UserAgent, &a.FieldManager, &a.Subresource, &a.Loop}
+func (a *Actor) fields() [6]*string {
+	return [...]*string{&a.User, &a.UserAgent, &a.FieldManager, &a.Subresource, &a.Loop, &a.Impersonator}
 }
 
 // Verb is the verb of a request that writes.

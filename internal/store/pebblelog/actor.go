@@ -88,12 +88,18 @@ func readOrigin(b []byte) (origin, error) {
 }
 
 // An actor: checksum over its revision and the rest; then the length, in a byte, and the text of each
-// field.
+// field. The impersonator is there only if it is not empty: earlier versions did not write it.
+
+// firstActorFields is how many fields each definition has.
+const firstActorFields = 5
 
 func appendActor(b []byte, h *hasher, r store.Revision, a *store.Actor) []byte {
 	start := len(b)
 	b = be.AppendUint64(b, 0)
-	for _, text := range [...]string{a.User, a.UserAgent, a.FieldManager, a.Subresource, a.Loop} {
+	for i, text := range [...]string{a.User, a.UserAgent, a.FieldManager, a.Subresource, a.Loop, a.Impersonator} {
+		if i == firstActorFields && text == "" {
+			continue
+		}
 		text = text[:min(len(text), store.MaxActorField)]
 		b = append(append(b, byte(len(text))), text...)
 	}
@@ -118,7 +124,10 @@ func readActor(h *hasher, r store.Revision, b []byte) (*store.Actor, error) {
 		return nil, errChecksum
 	}
 	a := &store.Actor{}
-	for _, field := range [...]*string{&a.User, &a.UserAgent, &a.FieldManager, &a.Subresource, &a.Loop} {
+	for i, field := range [...]*string{&a.User, &a.UserAgent, &a.FieldManager, &a.Subresource, &a.Loop, &a.Impersonator} {
+		if i == firstActorFields && len(content) == 0 {
+			break
+		}
 		if len(content) == 0 || len(content) < 1+int(content[0]) {
 			return nil, errShort
 		}

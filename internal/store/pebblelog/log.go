@@ -310,7 +310,7 @@ func groupBytes(group []store.Entry) int {
 		if e.Origin != nil {
 			n += originFixed + store.MaxAuditID
 			if a := e.Origin.Actor; a != nil {
-				n += len(a.User) + len(a.UserAgent) + len(a.FieldManager) + len(a.Subresource) + len(a.Loop)
+				n += len(a.User) + len(a.UserAgent) + len(a.FieldManager) + len(a.Subresource) + len(a.Loop) + len(a.Impersonator)
 			}
 		}
 		if e.Object != nil {

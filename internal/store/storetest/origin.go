@@ -27,6 +27,7 @@ func someOrigin(chance *rand.Rand) *store.Origin {
 			o.Actor.FieldManager, o.Actor.Subresource = "manager", "status"
 		case 3:
 			o.Actor.Loop = "garbage-collector"
+			o.Actor.Impersonator = "an administrator"
 		}
 	}
 	switch chance.IntN(4) {
@@ -144,7 +145,7 @@ func testOriginLimits(t *testing.T, medium Medium) {
 	long := strings.Repeat("x", 10*store.MaxActorField)
 	for i := range 3 {
 		w := put("pods", fmt.Sprint("long-", i), "", 0)
-		w.Origin = &store.Origin{Actor: &store.Actor{User: long, UserAgent: long, FieldManager: long, Subresource: long, Loop: long},
+		w.Origin = &store.Origin{Actor: &store.Actor{User: long, UserAgent: long, FieldManager: long, Subresource: long, Loop: long, Impersonator: long},
 			AuditID: store.NewAuditID(long)}
 		mustCommit(t, s, w)
 	}
@@ -159,7 +160,7 @@ func testOriginLimits(t *testing.T, medium Medium) {
 		t.Fatalf("%d changes", len(got))
 	}
 	o := got[0].Origin()
-	if want := (store.Actor{User: cut, UserAgent: cut, FieldManager: cut, Subresource: cut, Loop: cut}); *o.Actor != want {
+	if want := (store.Actor{User: cut, UserAgent: cut, FieldManager: cut, Subresource: cut, Loop: cut, Impersonator: cut}); *o.Actor != want {
 		t.Errorf("fields of %d bytes: got %d", len(long), len(o.Actor.User))
 	}
 	if got := o.AuditID.String(); got != long[:store.MaxAuditID] {
