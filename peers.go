@@ -75,7 +75,7 @@ func (s *Server) facts(r *running) ([]peers.Fact, error) {
 		ranges = []netip.Prefix{addresses.DefaultRange}
 	}
 	issuers := s.Authentication.ServiceAccounts.Issuers
-	const copied = "give all servers the same files: copy the folder pki of the data directory of one to the others before they start"
+	const copied = "give all servers the same files: copy the folder pki of the data directory of one to the others before they start, with tidemark pki copy"
 	var all []peers.Fact
 	if s.keepsAuthority() {
 		authority, err := keyPrint(r.authority.CertificatePEM())

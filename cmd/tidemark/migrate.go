@@ -379,7 +379,7 @@ func (m *migration) describeSnapshot(r *migrate.Report, file string, size int64)
   etcdutl snapshot restore %[1]s --data-dir=default.etcd
   etcd --data-dir=default.etcd
   tidemark migrate --from=%[2]s --to=http://127.0.0.1:2379 --verify%[4]s
-  mkdir -m 700 %[3]s && cp -a %[2]s/pki %[3]s/
+  tidemark pki copy %[2]s %[3]s
   tidemark serve --etcd-servers=http://127.0.0.1:2379 --data-dir=%[3]s%[4]s
 `, file, strings.TrimSuffix(m.dir.Path, "/"), strings.TrimSuffix(m.dir.Path, "/")+"-etcd", m.sameFlags())
 	return err
@@ -457,7 +457,7 @@ func (m *migration) fromEtcd(ctx context.Context) error {
 		err = report.Print(m.stdout)
 		fmt.Fprintf(m.stdout, `Start the server with the keys of the old one, whose directory is DIR:
 
-  cp -a DIR/pki %[1]s/
+  tidemark pki copy DIR %[1]s
   tidemark serve --data-dir=%[1]s%[2]s
 `, m.dir.Path, m.sameFlags())
 		return err

@@ -155,7 +155,7 @@ type difference struct {
 	err      error
 }
 
-// differences returns the differences of each server, alive or not: those of advisory facts, and the first other one.
+// differences returns the differences of each server, alive or not: one for each advisory fact, and one for all others.
 func (p *Peers) differences(s *store.State) (all []difference) {
 	kube := p.kubeFacts(s)
 	for o := range s.Snapshot(Leases).Scan(LeasePrefix, "") {
@@ -172,14 +172,19 @@ func (p *Peers) differences(s *store.State) (all []difference) {
 		case kubeLabelValue:
 			who, theirs = "the kube-apiserver", kube
 		}
+		var texts []string
 		for _, f := range p.c.Facts {
-			if value, ok := theirs[f.Name]; ok && !f.Agrees(value) {
-				err := &differsError{fmt.Sprintf("%s %s on the same etcd has %s", who, of(lease), f.Difference(value))}
-				all = append(all, difference{o.Key, o.Modified, p.age(lease), f.Advisory, err})
-				if !f.Advisory {
-					break
-				}
+			value, ok := theirs[f.Name]
+			switch text := fmt.Sprintf("%s %s on the same etcd has %s", who, of(lease), f.Difference(value)); {
+			case !ok || f.Agrees(value):
+			case f.Advisory:
+				all = append(all, difference{o.Key, o.Modified, p.age(lease), true, &differsError{text}})
+			default:
+				texts = append(texts, text)
 			}
+		}
+		if len(texts) > 0 {
+			all = append(all, difference{o.Key, o.Modified, p.age(lease), false, &differsError{strings.Join(texts, "; ")}})
 		}
 	}
 	return all
