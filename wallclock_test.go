@@ -37,7 +37,6 @@ var clockUses = []clockUse{
 	{"test/etcdlog/slow_test.go:Txn", "time.Sleep", "only tests of the full tier use slowKV"},
 
 	{"internal/wire/cbor_test.go:cost", "runtime.ReadMemStats", "what was allocated in all, which no collection changes; no test of the package runs beside it"},
-	{"test/attack_clients_test.go:connect", "time.Sleep", "only TestAttacks calls it, in the full tier; crash_test.go has another connect"},
 }
 
 // longEnough is the least limit of a wait that a busy machine does not reach.

@@ -60,8 +60,8 @@ func TestHotLoopRate(t *testing.T) {
 		contents[i] = fmt.Sprintf(`{"status":{"time":"2026-01-01T00:00:%02dZ"}}`, i)
 	}
 	for name, test := range map[string]struct {
-		pause func(i int) time.Duration
-		want  []int
+		between func(i int) time.Duration
+		want    []int
 	}{
 		"an hour":              {func(int) time.Duration { return time.Hour }, nil},
 		"ten seconds":          {func(int) time.Duration { return 10 * time.Second }, nil},
@@ -72,7 +72,7 @@ func TestHotLoopRate(t *testing.T) {
 		at := time.Time{}
 		for i := range list {
 			list[i].Time = at
-			at = at.Add(test.pause(i))
+			at = at.Add(test.between(i))
 		}
 		var got []int
 		for _, hot := range hotLoops(list) {
