@@ -92,7 +92,7 @@ var importRules = []importRule{
 	{"internal/startup", "internal/registry internal/resource internal/store internal/wire", "first objects are written with the verbs, and compared with the stored bytes"},
 	{"internal/peers", "internal/registry internal/resource internal/startup internal/store internal/wire", "servers show themselves to each other with the verbs, and keep their addresses beside the objects"},
 	{"internal/crd", "internal/builtin internal/builtin/apiextensions internal/celenv internal/derived internal/fairness internal/resource internal/store internal/tracing internal/uuid internal/webhook internal/wire", "stored definitions determine the types of custom resources; they share Scale with the built-in kinds"},
-	{"internal/controller", "internal/admission/addresses internal/admission/quota internal/authn internal/clock internal/crd internal/exposition internal/expression internal/openapi internal/registry internal/resource internal/startup internal/store internal/wire", "the loops use the verbs, as clients do, and read the store's state; they know no HTTP"},
+	{"internal/controller", "internal/admission/addresses internal/admission/quota internal/authn internal/builtin/certificates internal/clock internal/crd internal/exposition internal/expression internal/openapi internal/registry internal/resource internal/startup internal/store internal/wire", "the loops use the verbs, as clients do, and read the store's state; they know no HTTP"},
 	{"internal/deflate", "", "compressed pieces are bytes"},
 	{"internal/forkapi", "", "server and command exchange messages"},
 	{"internal/fairness", "", "it counts seats and bytes, and knows nothing of HTTP"},

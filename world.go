@@ -342,7 +342,12 @@ func (w *World) startLoops() (*controller.Loops, error) {
 	if err != nil {
 		return nil, err
 	}
+	sign := w.running.authority.Sign
+	if w.fork != nil { // the certificate would be valid in the server too, whose users have not approved it
+		sign = nil
+	}
 	return controller.Start(controller.Config{
+		Sign:     sign,
 		Registry: w.verbs, Flows: flows, Catalog: w.custom.Catalog, Definitions: w.custom, Naming: w.naming, Enabled: enabled, EventTTL: s.EventTTL,
 		RootCA: w.running.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Aggregated: &w.running.aggregated, Log: w.server.logOf(logControllers),
 		Now: w.now, Clock: w.clock, Identity: w.identity(),

@@ -22,6 +22,7 @@ package controller
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,6 +63,9 @@ type Config struct {
 	RootCA func() []byte
 	// Token makes the token of a ServiceAccount that a Secret holds. Nil: Secrets get none.
 	Token func(namespace, secret, account, uid string) (string, error)
+	// Sign issues a certificate (PEM) of the server's authority for a public key, which is valid for life or shorter.
+	// Nil: approved CertificateSigningRequests get none.
+	Sign func(template *x509.Certificate, public any, life time.Duration) ([]byte, error)
 	// Addresses repairs the IPAddresses of Services; nil: they are not repaired.
 	Addresses *addresses.Repair
 	// Flows maintains FlowSchemas and PriorityLevelConfigurations; nil: they are not maintained.
@@ -128,6 +132,7 @@ var rows = []row{
 	{name: "persistentvolumeclaim-protection", account: "pvc-protection-controller", width: 4, yields: true, make: newClaims},
 	{name: "persistentvolume-protection", account: "pv-protection-controller", width: 4, yields: true, make: newVolumes},
 	{name: "volumeattributesclass-protection", account: "volumeattributesclass-protection-controller", width: 4, yields: true, make: newClasses},
+	{name: "certificatesigningrequest-signing", account: "certificate-controller", width: 4, yields: true, make: newSigner},
 	{name: "certificatesigningrequest-cleaner", account: "certificate-controller", width: 4, yields: true, make: newRequests},
 	{name: "clusterrole-aggregation", account: "clusterrole-aggregation-controller", width: 4, yields: true, make: newAggregation},
 	{name: "customresourcedefinition", width: 4, always: true, needs: func(c *Config) bool { return c.Definitions != nil }, make: newDefinitions},

@@ -30,6 +30,8 @@ type Config struct {
 	User string
 	// Token authenticates the user.
 	Token string
+	// Certificate and Key authenticate the user instead of Token, as PEM.
+	Certificate, Key []byte
 }
 
 const (
@@ -41,12 +43,18 @@ const (
 	mark = "tidemark.dev/kubeconfig"
 )
 
-// YAML returns the file: one cluster, one user, one context, with certificates inline.
+// YAML returns the file: one cluster, one user, one context, with certificates inline. One with a client certificate is
+// not a file that Write replaces.
 func (c Config) YAML() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `# Written by tidemark, which replaces it when its address or its credentials
+	if c.Certificate == nil {
+		b.WriteString(`# Written by tidemark, which replaces it when its address or its credentials
 # change. It lets its reader do everything: keep it to yourself.
-apiVersion: v1
+`)
+	} else {
+		b.WriteString("# Written by tidemark. It lets its reader act as its user: keep it to yourself.\n")
+	}
+	fmt.Fprintf(&b, `apiVersion: v1
 kind: Config
 current-context: %[1]s
 clusters:
@@ -58,21 +66,39 @@ clusters:
 	if c.TLSServerName != "" {
 		fmt.Fprintf(&b, "    tls-server-name: %q\n", c.TLSServerName)
 	}
-	fmt.Fprintf(&b, `    extensions:
-    - name: %[1]s
-      extension: {}
-users:
-- name: %[2]q
-  user:
-    token: %[3]q
-contexts:
-- name: %[4]s
+	if c.Certificate == nil {
+		fmt.Fprintf(&b, "    extensions:\n    - name: %s\n      extension: {}\n", mark)
+	}
+	fmt.Fprintf(&b, "users:\n- name: %q\n  user:\n", cmp.Or(c.User, user))
+	if c.Certificate == nil {
+		fmt.Fprintf(&b, "    token: %q\n", c.Token)
+	} else {
+		fmt.Fprintf(&b, "    client-certificate-data: %s\n    client-key-data: %s\n",
+			base64.StdEncoding.EncodeToString(c.Certificate), base64.StdEncoding.EncodeToString(c.Key))
+	}
+	fmt.Fprintf(&b, `contexts:
+- name: %[1]s
   context:
-    cluster: %[4]s
+    cluster: %[1]s
     user: %[2]q
 preferences: {}
-`, mark, cmp.Or(c.User, user), c.Token, name)
+`, name, cmp.Or(c.User, user))
 	return b.Bytes()
+}
+
+// ReadServer returns how the file that Write wrote reaches its server, without credentials. The error is a
+// *ForeignError for a file of another program.
+func ReadServer(path string) (Config, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, err
+	}
+	f, why := parse(b)
+	if why != "" {
+		return Config{}, &ForeignError{path, why}
+	}
+	cluster := f.Clusters[0].Cluster
+	return Config{Server: cluster.Server, CA: cluster.CA, TLSServerName: cluster.TLSServerName}, nil
 }
 
 // ForeignError is the error for a file that another program wrote.

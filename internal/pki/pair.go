@@ -47,8 +47,10 @@ func (p pair) tls() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{p.cert.Raw}, PrivateKey: p.key, Leaf: p.cert}
 }
 
-func (p pair) certPEM() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.cert.Raw})
+func (p pair) certPEM() []byte { return certificatePEM(p.cert.Raw) }
+
+func certificatePEM(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func (p pair) keyPEM() ([]byte, error) {
@@ -107,20 +109,30 @@ func caTemplate(now time.Time) *x509.Certificate {
 	}
 }
 
-// issue issues a certificate with a new key, valid from now on, and not longer than the
+// issue issues a certificate with a new key, valid from now on for life, and not longer than the
 // authority.
-func (p pair) issue(template *x509.Certificate, now time.Time) (pair, error) {
+func (p pair) issue(template *x509.Certificate, now time.Time, life time.Duration) (pair, error) {
 	key, err := newKey()
 	if err != nil {
 		return pair{}, err
 	}
-	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(leafLife)
+	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(life)
 	if p.cert.NotAfter.Before(template.NotAfter) {
 		template.NotAfter = p.cert.NotAfter
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.BasicConstraintsValid = true
 	return sign(rand.Reader, template, p, key)
+}
+
+// issueClient issues a client certificate with its key, as PEM.
+func (p pair) issueClient(user string, groups []string, now time.Time, life time.Duration) (cert, key []byte, err error) {
+	made, err := p.issue(clientTemplate(user, groups), now, life)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyPEM, err := made.keyPEM()
+	return made.certPEM(), keyPEM, err
 }
 
 func sign(random io.Reader, template *x509.Certificate, by pair, key *ecdsa.PrivateKey) (pair, error) {

@@ -43,6 +43,12 @@ const (
 	// backdate is how long before its creation a certificate becomes valid, for clients whose
 	// clock is slow, by as much as a wrong time zone.
 	backdate = 24 * time.Hour
+
+	// signBackdate is that of certificates whose lifetime clients request, as in
+	// kube-controller-manager. It counts as a part of the lifetime from shortLife on, of which it is
+	// about a hundredth.
+	signBackdate = 5 * time.Minute
+	shortLife    = 8 * time.Hour
 )
 
 const (
@@ -154,12 +160,29 @@ func (a *Authority) AdminToken() string { return a.token }
 // IssueClient issues a client certificate for a user, as PEM. It is valid for a year, and not
 // kept.
 func (a *Authority) IssueClient(user string, groups []string) (cert, key []byte, err error) {
-	p, err := a.fresh().ca.issue(clientTemplate(user, groups), a.now())
-	if err != nil {
-		return nil, nil, err
+	return a.fresh().ca.issueClient(user, groups, a.now(), leafLife)
+}
+
+// Sign issues a certificate for a public key, as PEM. It is valid from five minutes ago, for a year or for life if that
+// is shorter, and not longer than the authority. Of the template it ignores the times and the constraints. The same
+// template, key and time make the same certificate: the template has the serial number.
+func (a *Authority) Sign(template *x509.Certificate, public any, life time.Duration) ([]byte, error) {
+	now, ca := a.now(), a.fresh().ca
+	if !now.Before(ca.cert.NotAfter) {
+		return nil, fmt.Errorf("the certificate authority expired on %v", ca.cert.NotAfter)
 	}
-	keyPEM, err := p.keyPEM()
-	return p.certPEM(), keyPEM, err
+	life = min(life, leafLife)
+	made := *template
+	made.NotBefore, made.NotAfter = now.Add(-signBackdate), now.Add(life)
+	if life >= shortLife {
+		made.NotAfter = made.NotBefore.Add(life)
+	}
+	if ca.cert.NotAfter.Before(made.NotAfter) {
+		made.NotAfter = ca.cert.NotAfter
+	}
+	made.BasicConstraintsValid, made.IsCA = true, false
+	der, err := x509.CreateCertificate(nil, &made, ca.cert, public, ca.key) // a deterministic signature (RFC 6979)
+	return certificatePEM(der), err
 }
 
 // Follow has f called after each renewal of the authority's certificate, in a goroutine of its
@@ -216,7 +239,7 @@ func (a *Authority) renew(ca, serving pair) (*state, error) {
 	}
 	unwritten = errors.Join(unwritten, a.publish(ca.certPEM()))
 	if !serving.good(now) || serving.cert.CheckSignatureFrom(ca.cert) != nil || !serving.names(a.hosts) {
-		if serving, err = ca.issue(servingTemplate(a.hosts), now); err != nil {
+		if serving, err = ca.issue(servingTemplate(a.hosts), now, leafLife); err != nil {
 			return nil, err
 		}
 		unwritten = errors.Join(unwritten, a.writePair(servingFile, serving))

@@ -3,6 +3,22 @@ certificate ca; certificate proxies; certificate tokens-ca; certificate tidemark
 tidemark serve
 kubectl create serviceaccount bot
 kubectl create token bot --duration=8h
+ln -s "$(dirname "$KUBECONFIG")" data
+tidemark kubeconfig ./data --user=alice --group=developers --expires=24h > alice.kubeconfig
+kubectl --kubeconfig=alice.kubeconfig auth whoami | grep developers
+openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout alice.key -out alice.csr -subj /O=developers/CN=alice
+sed -n '/^apiVersion: certificates/,/^```/p' "$ROOT/docs/how-to/add-users.md" | grep -v '^```' >alice.yaml
+sed "s/REQUEST/$(base64 < alice.csr | tr -d '\n')/" alice.yaml | kubectl create -f -
+kubectl certificate approve alice
+kubectl wait --for=jsonpath='{.status.certificate}' csr/alice
+kubectl get csr alice -o jsonpath='{.status.certificate}' | base64 -d > alice.crt
+(
+  cp "$KUBECONFIG" csr.kubeconfig
+  export KUBECONFIG=csr.kubeconfig
+  kubectl config set-credentials alice --client-certificate=alice.crt --client-key=alice.key
+  kubectl config set-context --current --user=alice
+  kubectl auth whoami | grep developers
+)
 tidemark serve --client-ca-file=ca.crt
 echo 'a-long-random-token,alice,1,"developers"' > tokens.csv
 chmod 0600 tokens.csv
