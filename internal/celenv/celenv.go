@@ -37,7 +37,9 @@ var base = sync.OnceValue(func() *environment.EnvSet {
 			cel.Function("quantity", cel.Overload("string_to_quantity", []*cel.Type{cel.StringType}, apiservercel.QuantityType, cel.UnaryBinding(toQuantity))),
 			cel.Function("isQuantity", cel.Overload("is_quantity_string", []*cel.Type{cel.StringType}, cel.BoolType, cel.UnaryBinding(isQuantity))),
 			cel.Function("format", cel.MemberOverload("string_format", []*cel.Type{cel.StringType, cel.ListType(cel.DynType)}, cel.StringType, cel.FunctionBinding(format))),
+			regexMacros(),
 		},
+		ProgramOptions: regexOptions(),
 	})
 	if err != nil {
 		panic(err) // the overloads are those of the library

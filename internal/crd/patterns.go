@@ -8,7 +8,7 @@ import (
 	"regexp/syntax"
 	"unicode/utf8"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/apiextensions"
+	"github.com/tidemark-dev/tidemark/internal/regex"
 )
 
 // A pattern may take as many steps for each byte of a text as its program has instructions; most take
@@ -22,7 +22,7 @@ const (
 	maxPatternSteps = 50_000_000
 	// maxStoredPattern is the size of the largest pattern that is compiled. Stored definitions may have
 	// larger patterns than new ones.
-	maxStoredPattern = 10 * apiextensions.MaxPatternSize
+	maxStoredPattern = 10 * regex.MaxSize
 )
 
 var errPatternWork = errors.New("matching the patterns of the schema takes too much work")
@@ -68,7 +68,7 @@ func (c *compiled) matches(text, value string, work *patternWork) (bool, error) 
 
 func compilePattern(text string) *pattern {
 	p := &pattern{}
-	if p.size, p.err = apiextensions.PatternSize(text); p.err != nil {
+	if p.size, p.err = regex.Size(text); p.err != nil {
 		return p
 	}
 	if p.size > maxStoredPattern {

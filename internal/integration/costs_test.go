@@ -92,6 +92,9 @@ func TestHostilePatterns(t *testing.T) {
 	}
 	for _, one := range [][2]string{
 		{pattern(`"(abcdefghijkl){1000}"`, ""), "must have at most 10000 instructions"},
+		{pattern(`"(?i)[`+strings.Repeat("b-\U0001e942", 1000)+`]"`, ""), "the pattern has too many Unicode classes, or too many large ranges that ignore case"},
+		{pattern(`"[`+strings.Repeat(`\\pL`, 1000)+`]"`, ""), "the pattern has too many Unicode classes, or too many large ranges that ignore case"},
+		{definition(`"s":{"type":"string","maxLength":10,"x-kubernetes-validations":[{"rule":"self.matches('(?i)[` + strings.Repeat("b-\U0001e942", 1000) + `]')"}]}`), "the pattern has too many Unicode classes"},
 		{pattern(`"^((((a{1,10}){1,10}){1,10})*)*$"`, `,"default":"`+strings.Repeat("a", 1<<20)+`"`), "the patterns are too large for defaults of this size"},
 	} {
 		if code, text := post(t, c, definitions, one[0]); code != 422 || !strings.Contains(string(text), one[1]) {
@@ -106,5 +109,34 @@ func TestHostilePatterns(t *testing.T) {
 	spec := `{"l":[` + strings.TrimSuffix(strings.Repeat(`"`+strings.Repeat("a", 50)+`",`, 20_000), ",") + `]}`
 	if code, text := post(t, c, things, thing("b", spec)); code != 422 || !strings.Contains(string(text), "matching the patterns of the schema takes too much work") {
 		t.Errorf("%d %.300s", code, text)
+	}
+}
+
+// TestHostilePatternsInRules checks that neither rules of definitions nor policies match for long.
+func TestHostilePatternsInRules(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	const large = `'^((((a{1,10}){1,10}){1,10})*)*$'`
+	const registration = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+	rule := func(text string) string {
+		return `{"type":"string","maxLength":1000000,"x-kubernetes-validations":[{"rule":"` + text + `"}]}`
+	}
+	run(t, c, []step{
+		{"POST " + definitions, definition(`"constant":` + rule("self.matches("+large+")") + `,"computed":` + rule("self.find(self.size() > 0 ? "+large+" : '') == self")), 201, nil},
+		{"POST " + registration + "ies", `{"metadata":{"name":"p"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},
+			"validations":[{"expression":"object.data.all(k, object.data[k].matches(` + large + `))"}]}}`, 201, nil},
+		{"POST " + registration + "ybindings", `{"metadata":{"name":"p"},"spec":{"policyName":"p","validationActions":["Deny"]}}`, 201, nil},
+	})
+	text := strings.Repeat("a", 20_000)
+	for _, one := range []struct{ path, body, refused string }{
+		{things, thing("a", `{"constant":"%s"}`), "call cost exceeds limit"},
+		{things, thing("b", `{"computed":"%s"}`), "call cost exceeds limit"},
+		{configMaps, `{"metadata":{"name":"c"},"data":{"a":"%s"}}`, "cost limit exceeded"},
+	} {
+		if code, body := post(t, c, one.path, strings.ReplaceAll(one.body, "%s", "aaa")); code != 201 {
+			t.Errorf("%.100s: %d %.300s", one.body, code, body)
+		}
+		if code, body := post(t, c, one.path+"?dryRun=All", strings.ReplaceAll(one.body, "%s", text)); code != 422 || !strings.Contains(string(body), one.refused) {
+			t.Errorf("%.100s: a long text: %d %.300s", one.body, code, body)
+		}
 	}
 }

@@ -1,10 +1,13 @@
 package apiextensions
 
 import (
+	"errors"
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/regex"
 )
 
 const (
@@ -12,6 +15,9 @@ const (
 	MaxColumns = 256
 	// MaxPathBytes is the maximum length of the JSONPath of a column.
 	MaxPathBytes = 1024
+	// maxDefaultWork bounds the largest pattern times the bytes of all defaults, which it may be matched
+	// with.
+	maxDefaultWork = 50_000_000
 )
 
 // checkCosts refuses what would take too long to use. What is stored already has limits of its own where
@@ -45,10 +51,13 @@ func (c *schemaCosts) add(s *apiextensionsv1.JSONSchemaProps, path *field.Path) 
 		return
 	}
 	if s.Pattern != "" {
-		size, err := PatternSize(s.Pattern)
+		size, err := regex.Size(s.Pattern)
 		c.largest = max(c.largest, size)
-		if err == nil && size > MaxPatternSize { // the library has the other errors
-			c.errs = append(c.errs, field.Invalid(path.Child("pattern"), s.Pattern, fmt.Sprintf("must have at most %d instructions when it is compiled, but has %d", MaxPatternSize, size)))
+		switch {
+		case errors.Is(err, regex.ErrParseWork): // the library has the other errors
+			c.errs = append(c.errs, field.Invalid(path.Child("pattern"), s.Pattern, err.Error()))
+		case size > regex.MaxSize:
+			c.errs = append(c.errs, field.Invalid(path.Child("pattern"), s.Pattern, fmt.Sprintf("must have at most %d instructions when it is compiled, but has %d", regex.MaxSize, size)))
 		}
 	}
 	if s.Default != nil {
