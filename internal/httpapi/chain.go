@@ -224,16 +224,16 @@ func (q *request) may(a *authz.Attributes) error {
 	return authz.Forbidden(a, reason)
 }
 
-// errCurrent: the state at hand is that of the log.
-var errCurrent = errors.New("no other server writes")
+// errCurrent: the state at hand is as new as the request.
+var errCurrent = errors.New("no other server has a newer state")
 
 // catchUp waits until the server has what any server has acknowledged before. A refusal by the state
 // at hand, which may lack it, is decided again then: a token, a permission or a resource may be new. The
-// error is errCurrent if there are no other servers.
+// error is errCurrent if there are no other servers, or the request has waited before.
 func (q *request) catchUp() error {
 	s := q.h.c.Registry.Store
 	switch {
-	case !s.Shared():
+	case !s.Shared() || q.current:
 		return errCurrent
 	case q.behind != nil:
 		return q.behind
@@ -263,7 +263,9 @@ func (q *request) mostRecent() (*store.State, error) {
 	if n > maxWaiting || n > maxUnknownWaiting && !q.isKnown() {
 		return nil, errCrowded
 	}
-	return q.h.c.Registry.Store.MostRecent(q.r.Context())
+	state, err := q.h.c.Registry.Store.MostRecent(q.r.Context())
+	q.current = err == nil
+	return state, err
 }
 
 // isKnown reports whether the request has credentials that are valid by the state at hand.

@@ -37,6 +37,8 @@ type request struct {
 
 	// behind is why the request may have to be decided by an old state; nil: it has not.
 	behind error
+	// current is true if the state has reached what was acknowledged when the request came.
+	current bool
 
 	info requestInfo
 	typ  *resource.Type // nil: the path names no known resource
@@ -111,7 +113,7 @@ func (q *request) begin(w http.ResponseWriter, r *http.Request) {
 
 // forget clears the request for reuse.
 func (q *request) forget() {
-	q.w, q.r, q.replica, q.behind = nil, nil, nil, nil
+	q.w, q.r, q.replica, q.behind, q.current = nil, nil, nil, nil, false
 	q.info, q.typ, q.catalog = requestInfo{}, nil, nil
 	q.flow, q.wait, q.uninterested = flowschema.Flow{}, 0, nil
 	q.away = 0

@@ -20,7 +20,7 @@ import (
 // resource serves a path below a group and version.
 func (q *request) resource() error {
 	if q.typ == nil && q.h.c.Registry.Store.Shared() {
-		if err := q.catchUp(); err != nil {
+		if err := q.catchUp(); err != nil && !errors.Is(err, errCurrent) {
 			return registry.ReadStatus(err)
 		}
 		q.typ = q.h.c.Catalog().Lookup(q.info.Group, q.info.Version, q.info.Resource)
