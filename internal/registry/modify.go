@@ -3,6 +3,9 @@ package registry
 import (
 	"context"
 	"errors"
+	"maps"
+	"reflect"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,7 +142,14 @@ func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, se
 		a.Object = sent
 		return nil
 	case !a.any(changesObjects):
-		if !w.owners.hasDecided && w.altersSent(sent) {
+		merged := false
+		if s := w.subresource(); s != nil && s.Set != nil && !w.exchanges() { // it leaves sent as it is
+			if a.Object, err = w.merge(a.Old, sent); err != nil {
+				return err
+			}
+			merged = true
+		}
+		if !w.owners.hasDecided && w.altersSent(sent) && !(merged && sameOwned(sent, a.Object)) {
 			meta := sent.(metav1.Object)
 			managed := meta.GetManagedFields()
 			meta.SetManagedFields(nil)
@@ -148,7 +158,9 @@ func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, se
 			}
 			meta.SetManagedFields(managed)
 		}
-		a.Object, err = w.merge(a.Old, sent)
+		if !merged {
+			a.Object, err = w.merge(a.Old, sent)
+		}
 		return err
 	}
 	meta := sent.(metav1.Object)
@@ -205,6 +217,33 @@ func (w *write) altersSent(sent runtime.Object) bool {
 		return false
 	}
 	return s == nil && w.stored().Strategy.PrepareUpdate != nil || s != nil && s.Set != nil || wire.HasEmpty(sent) || wire.HasEmptyWithin(sent)
+}
+
+// sameOwned reports whether two objects of one type are the same in all that a manager can own, and have no empty lists or
+// maps that only the client's form shows. It takes pointers to structs.
+func sameOwned(sent, next runtime.Object) bool {
+	if wire.HasEmpty(sent) || wire.HasEmptyWithin(sent) {
+		return false
+	}
+	a, b := sent.(metav1.Object), next.(metav1.Object)
+	if !maps.Equal(a.GetLabels(), b.GetLabels()) || !maps.Equal(a.GetAnnotations(), b.GetAnnotations()) ||
+		!slices.Equal(a.GetFinalizers(), b.GetFinalizers()) || !reflect.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) {
+		return false
+	}
+	x, y := reflect.ValueOf(sent).Elem(), reflect.ValueOf(next).Elem()
+	if x.Kind() != reflect.Struct || x.Type() != y.Type() {
+		return false
+	}
+	for i := range x.NumField() {
+		switch x.Type().Field(i).Name {
+		case "TypeMeta", "ObjectMeta":
+		default:
+			if !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // setClient remembers what the client sent, and the managed fields that were in it. As in kube-apiserver, a manager
