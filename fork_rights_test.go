@@ -129,6 +129,10 @@ func TestForkSecrets(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	admin := s.RESTConfig()
 	const token = `{"metadata":{"name":"token","annotations":{"kubernetes.io/service-account.name":"default"}},"type":"kubernetes.io/service-account-token"}`
+	await.True(t, "the account exists: a Secret of none is deleted", func() bool {
+		code, _ := send(t, admin, "GET", "/api/v1/namespaces/default/serviceaccounts/default", "")
+		return code == http.StatusOK
+	})
 	must(t, admin, http.StatusCreated, "POST", secretsPath, token)
 	must(t, admin, http.StatusCreated, "POST", secretsPath, `{"metadata":{"name":"other"}}`)
 	await.True(t, "the Secret has a token", func() bool {
