@@ -103,17 +103,26 @@ func retrying(ctx context.Context, e *tidemarktest.Env) {
 
 // readAs sends a GET as a controller and calls a function with the body.
 func readAs(ctx context.Context, e *tidemarktest.Env, path string, f func(body string)) {
+	stream(ctx, e, path, func(r io.Reader) {
+		if body, err := io.ReadAll(r); err == nil {
+			f(string(body))
+		}
+	})
+}
+
+// stream sends a GET as a controller and calls a function with the body as it arrives.
+func stream(ctx context.Context, e *tidemarktest.Env, path string, f func(body io.Reader)) {
 	r, err := http.NewRequestWithContext(ctx, "GET", e.URL()+path, http.NoBody)
 	if err != nil {
 		return
 	}
-	answer, err := nethttp.Client(e).Do(r)
+	response, err := nethttp.Client(e).Do(r)
 	if err != nil {
 		return
 	}
-	defer answer.Body.Close()
-	if body, err := io.ReadAll(answer.Body); err == nil && answer.StatusCode == 200 {
-		f(string(body))
+	defer response.Body.Close()
+	if response.StatusCode == 200 {
+		f(response.Body)
 	}
 }
 
@@ -438,17 +447,8 @@ func TestEveryPrefixService(t *testing.T) {
 // marks the Secret, whose event lets it count again.
 func staleCache(ctx context.Context, e *tidemarktest.Env) {
 	events := make(chan string)
-	watch := func(path string) {
-		r, err := http.NewRequestWithContext(ctx, "GET", e.URL()+path+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", http.NoBody)
-		if err != nil {
-			return
-		}
-		answer, err := nethttp.Client(e).Do(r)
-		if err != nil {
-			return
-		}
-		defer answer.Body.Close()
-		for d := json.NewDecoder(answer.Body); ; {
+	read := func(body io.Reader) {
+		for d := json.NewDecoder(body); ; {
 			var event struct {
 				Type   string
 				Object struct {
@@ -470,7 +470,7 @@ func staleCache(ctx context.Context, e *tidemarktest.Env) {
 		}
 	}
 	for _, resource := range []string{"configmaps", "secrets"} {
-		go watch("/api/v1/namespaces/default/" + resource)
+		go stream(ctx, e, "/api/v1/namespaces/default/"+resource+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", read)
 	}
 	children, filled, parent := map[string]bool{}, 0, false
 	for {

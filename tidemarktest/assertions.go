@@ -272,13 +272,21 @@ func (c Changes) fail(changes []Change, format string, args ...any) {
 
 // plural returns "is 1 change", "are 2 changes".
 func plural(n int, what string) string {
+	if n == 1 {
+		return "is " + count(n, what)
+	}
+	return "are " + count(n, what)
+}
+
+// count returns "1 change", "2 changes".
+func count(n int, what string) string {
 	switch {
 	case n == 1:
-		return "is 1 " + what
+		return "1 " + what
 	case strings.HasSuffix(what, "ch"):
 		what += "e"
 	}
-	return fmt.Sprintf("are %d %ss", n, what)
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // describe shows changes with what they changed.

@@ -89,7 +89,7 @@ func (s *search) behind(lag uint64, resource string) disturbance {
 		o, what, dir = o.Of(resource), "a server whose "+resource, dir+"-"+resource
 	}
 	return disturbance{
-		name: fmt.Sprintf("%s stays %s behind", what, count(lag, "change")),
+		name: fmt.Sprintf("%s stays %s behind", what, count(int(lag), "change")),
 		dir:  dir,
 		from: moment{at: s.base()},
 		start: func(ctx context.Context, world *Env) (effect, error) {
@@ -100,14 +100,6 @@ func (s *search) behind(lag uint64, resource string) disturbance {
 			return effect{env: r.Env, end: r.catchUpInSteps, happened: r.late}, nil
 		},
 	}
-}
-
-// count returns "1 change", "2 changes".
-func count(n uint64, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // restart returns a restart after the write with an index in writes, on a replica at an old revision, some changes

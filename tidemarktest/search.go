@@ -540,7 +540,7 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 	for _, w := range smallestFirst(ways) {
 		text := describeSame(all, outcomes, same[w.text])
 		if w.of != "" {
-			text = fmt.Sprintf("%s: the error with %s, and %s more", all[same[w.text][0]].name, all[same[w.of][0]].name, count(uint64(w.more), "line"))
+			text = fmt.Sprintf("%s: the error with %s, and %s more", all[same[w.text][0]].name, all[same[w.of][0]].name, count(w.more, "line"))
 			if n := len(same[w.text]) - 1; n > 0 {
 				text += fmt.Sprintf("; so with %d other runs", n)
 			}

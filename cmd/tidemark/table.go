@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// printTable prints rows, of which the first one is the heading. On a terminal that is too narrow for the table, each row
-// is a paragraph instead, whose lines are wrapped. What reads the output of a pipe gets a line for each row.
+// printTable prints rows. The first row is the heading. On a terminal that is too narrow for the table, it prints each row
+// as a paragraph with wrapped lines. In a pipe, each row is one line.
 func printTable(w io.Writer, rows [][]string) error {
 	width := 0
 	if file, ok := w.(*os.File); ok && isTerminal(w) {

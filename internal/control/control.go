@@ -179,7 +179,7 @@ type Actor struct {
 	Subresource  string `json:"subresource,omitempty"`
 	// Loop is the part of the server that made the change without a request; empty: a client made it.
 	Loop string `json:"loop,omitempty"`
-	// Impersonator is the user who sent the request as User; empty: nobody is impersonated.
+	// Impersonator is the user who impersonated User. Empty: User sent the request.
 	Impersonator string `json:"impersonator,omitempty"`
 	AuditID      string `json:"auditID,omitempty"`
 }

@@ -100,8 +100,8 @@ func lifeOf(r *certificatesv1.CertificateSigningRequest) time.Duration {
 	return max(shortest, time.Duration(*r.Spec.ExpirationSeconds)*time.Second)
 }
 
-// templateOf returns the certificate that is requested. It has the common attributes of the subject and the alternative
-// names alone: no other extensions, and no other attributes, of which one is the UID of the user.
+// templateOf returns the requested certificate. It copies the common attributes of the subject and the alternative names,
+// and drops other extensions and attributes. One of those attributes would set the user's UID.
 func templateOf(r *certificatesv1.CertificateSigningRequest, asked *x509.CertificateRequest) *x509.Certificate {
 	subject := asked.Subject
 	subject.Names, subject.ExtraNames = nil, nil

@@ -101,7 +101,7 @@ func TestOwnersOfWhatIsSent(t *testing.T) {
 			map[string]string{"b": `{"f:spec":{"f:template":{"f:spec":{"f:hostNetwork":{}}}}}`},
 		},
 		{
-			"an atomic element of a list with keys, parts of which the server drops",
+			"the server drops parts of an atomic element of a keyed list",
 			[]write{
 				{"APPLY " + accounts + "/s", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"s"},"secrets":[{"name":"n","namespace":"x","fieldPath":"q"}]}`},
 				{"MERGE " + accounts + "/s", `{"secrets":[{"name":"n","namespace":"x"}]}`},

@@ -44,9 +44,8 @@ const (
 	// clock is slow, by as much as a wrong time zone.
 	backdate = 24 * time.Hour
 
-	// signBackdate is that of certificates whose lifetime clients request, as in
-	// kube-controller-manager. It counts as a part of the lifetime from shortLife on, of which it is
-	// about a hundredth.
+	// signBackdate is the backdate of certificates whose lifetime clients request, as in
+	// kube-controller-manager. For lifetimes of shortLife or more it counts as part of the lifetime.
 	signBackdate = 5 * time.Minute
 	shortLife    = 8 * time.Hour
 )
