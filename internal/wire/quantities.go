@@ -54,8 +54,9 @@ func quantities(data []byte, t reflect.Type, see func(text string) (string, erro
 	return append(r.out, data[r.copied:]...), nil
 }
 
-// mayHaveLargeQuantity reports whether bytes have a number, within a string or not, that is too long or
-// has too large an exponent for a quantity.
+// mayHaveLargeQuantity reports whether bytes have a number, alone in a string or not in a string, that is
+// too long or has too large an exponent for a quantity. Names and hashes have exponents of their own, such as
+// 9e123 in a UID. Nothing in which a letter, a digit or a hyphen stands next to the number is a quantity.
 func mayHaveLargeQuantity(data []byte) bool {
 	for i := 0; i < len(data); i++ {
 		if c := data[i]; c != '.' && c-'0' > 9 {
@@ -79,12 +80,29 @@ func mayHaveLargeQuantity(data []byte) bool {
 		for end < len(data) && data[end]-'0' <= 9 {
 			end++
 		}
-		if n, err := strconv.Atoi(string(data[exponent:end])); end > exponent && (err != nil || n > quantity.MaxExponent) {
+		if end-exponent < minLargeExponent || inWord(data, begin, end) {
+			continue
+		}
+		if n, err := strconv.Atoi(string(data[exponent:end])); err != nil || n > quantity.MaxExponent {
 			return true
 		}
 	}
 	return false
 }
+
+// minLargeExponent is the least number of digits of an exponent that is larger than quantity.MaxExponent.
+const minLargeExponent = 3
+
+// inWord reports whether the number in data[begin:end] is a part of a longer word. A sign before it
+// belongs to it.
+func inWord(data []byte, begin, end int) bool {
+	if begin > 0 && (data[begin-1] == '-' || data[begin-1] == '+') {
+		begin--
+	}
+	return begin > 0 && wordByte(data[begin-1]) || end < len(data) && wordByte(data[end])
+}
+
+func wordByte(c byte) bool { return c == '-' || c-'0' <= 9 || c|0x20-'a' <= 'z'-'a' }
 
 // holders says where a type has quantities. A type without any has none.
 type holders struct {
