@@ -19,9 +19,16 @@ func defaults[T any, P pointerTo[T]](f func(*T)) func(runtime.Object) {
 	return func(o runtime.Object) { f(o.(P)) }
 }
 
-// prepares adapts a function that restores fields in an update of a kind.
-func prepares[T any, P pointerTo[T]](f func(next, current *T)) func(next, current runtime.Object) {
-	return func(next, current runtime.Object) { f(next.(P), current.(P)) }
+// prepares adapts a function that restores fields in an update of a kind, and reports whether it
+// changed next. Next is a shallow copy: the function must replace what it refers to, and not modify it.
+func prepares[T any, P pointerTo[T]](f func(next, current *T) bool) func(sent, current runtime.Object) runtime.Object {
+	return func(sent, current runtime.Object) runtime.Object {
+		next := new(T)
+		if *next = *sent.(P); f(next, current.(P)) {
+			return P(next)
+		}
+		return sent
+	}
 }
 
 // sets adapts a function that updates a copy of an object with what was sent to one of its

@@ -21,7 +21,7 @@ func certificatesGroup() resource.Group {
 			Strategy: resource.Strategy{
 				AllowUnconditionalUpdate: true, Metadata: resource.MetadataRules{ValidateName: pathSegment},
 				SetCreator:    certificates.SetRequester,
-				PrepareUpdate: certificates.KeepRequest,
+				PrepareUpdate: prepares(certificates.KeepRequest),
 				Validate:      validates(certificates.ValidateRequest),
 			},
 		},

@@ -79,7 +79,7 @@ func coreGroup() resource.Group {
 				Deletion:       resource.Deletion{ReturnsObject: true, Blocked: holdsContent, Prepare: terminate, Policy: namespacePolicy},
 				Default:        defaultNamespace,
 				PrepareCreate:  prepareNamespace,
-				PrepareUpdate:  keepNamespace,
+				PrepareUpdate:  prepares(keepNamespace),
 				Validate:       validates(core.ValidateNamespace),
 				ValidateUpdate: updates(core.ValidateNamespaceUpdate),
 			},

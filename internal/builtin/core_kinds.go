@@ -76,8 +76,12 @@ func prepareNamespace(o runtime.Object) {
 }
 
 // keepNamespace: the finalizers of the spec change by the subresource finalize.
-func keepNamespace(next, current runtime.Object) {
-	next.(*corev1.Namespace).Spec.Finalizers = slices.Clone(current.(*corev1.Namespace).Spec.Finalizers)
+func keepNamespace(next, current *corev1.Namespace) bool {
+	if slices.Equal(next.Spec.Finalizers, current.Spec.Finalizers) {
+		return false
+	}
+	next.Spec.Finalizers = slices.Clone(current.Spec.Finalizers)
+	return true
 }
 
 // setNodeStatus is the subresource status of nodes.

@@ -135,7 +135,7 @@ func runKind(typ *resource.Type, o, old runtime.Object, copies []runtime.Object)
 	for _, was := range []runtime.Object{old, copies[1]} {
 		next := copies[0]
 		if typ.Strategy.PrepareUpdate != nil {
-			typ.Strategy.PrepareUpdate(next, was)
+			next = typ.Strategy.PrepareUpdate(next, was)
 		}
 		if typ.Strategy.ValidateUpdate != nil {
 			typ.Strategy.ValidateUpdate(context.Background(), next, was)

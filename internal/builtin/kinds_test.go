@@ -113,7 +113,7 @@ func TestNamespace(t *testing.T) {
 
 	next := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	x.Strategy.Default(next)
-	x.Strategy.PrepareUpdate(next, want)
+	next = x.Strategy.PrepareUpdate(next, want).(*corev1.Namespace)
 	if d := cmp.Diff(next.Spec, want.Spec); d != "" {
 		t.Errorf("updated (-got +want):\n%s", d)
 	}

@@ -142,25 +142,14 @@ func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, se
 		a.Object = sent
 		return nil
 	case !a.any(changesObjects):
-		merged := false
-		if s := w.subresource(); s != nil && s.Set != nil && !w.exchanges() { // it leaves sent as it is
-			if a.Object, err = w.merge(a.Old, sent); err != nil {
-				return err
-			}
-			merged = true
+		if a.Object, err = w.merge(a.Old, sent); err != nil || w.owners.hasDecided || w.exchanges() || !w.altered(sent, a.Object) {
+			return err
 		}
-		if !w.owners.hasDecided && w.altersSent(sent) && !(merged && sameOwned(sent, a.Object)) {
-			meta := sent.(metav1.Object)
-			managed := meta.GetManagedFields()
-			meta.SetManagedFields(nil)
-			if err := r.setClient(ctx, w, a.Old, sent, managed); err != nil {
-				return err
-			}
-			meta.SetManagedFields(managed)
-		}
-		if !merged {
-			a.Object, err = w.merge(a.Old, sent)
-		}
+		meta := sent.(metav1.Object)
+		managed := meta.GetManagedFields()
+		meta.SetManagedFields(nil)
+		err = r.setClient(ctx, w, a.Old, sent, managed)
+		meta.SetManagedFields(managed)
 		return err
 	}
 	meta := sent.(metav1.Object)
@@ -209,14 +198,13 @@ func (w *write) checkMutated(a *Attributes) error {
 	return err
 }
 
-// altersSent reports whether the stored object can differ from what the client sent in fields that
+// altered reports whether the object to store can differ from what the client sent in fields that
 // its manager can own, although no plugin changes it.
-func (w *write) altersSent(sent runtime.Object) bool {
-	s := w.subresource()
-	if w.exchanges() {
-		return false
+func (w *write) altered(sent, next runtime.Object) bool {
+	if s := w.subresource(); s == nil || s.Set == nil {
+		return s == nil && next != sent || wire.HasEmpty(sent) || wire.HasEmptyWithin(sent)
 	}
-	return s == nil && w.stored().Strategy.PrepareUpdate != nil || s != nil && s.Set != nil || wire.HasEmpty(sent) || wire.HasEmptyWithin(sent)
+	return !sameOwned(sent, next)
 }
 
 // sameOwned reports whether two objects of one type are the same in all that a manager can own, and have no empty lists or
@@ -336,7 +324,7 @@ func (w *write) merge(old, sent runtime.Object) (runtime.Object, error) {
 		st.Parts().CopyStatus(sent, old)
 	}
 	if st.Strategy.PrepareUpdate != nil {
-		st.Strategy.PrepareUpdate(sent, old)
+		return st.Strategy.PrepareUpdate(sent, old), nil
 	}
 	return sent, nil
 }

@@ -25,9 +25,10 @@ type Strategy struct {
 	PrepareCreate func(runtime.Object)
 	// SetCreator records the user in a new object.
 	SetCreator func(o runtime.Object, by authenticationv1.UserInfo)
-	// PrepareUpdate restores in next what an update of the object itself cannot change. The
-	// status and the system metadata are restored already. It must not modify current.
-	PrepareUpdate func(next, current runtime.Object)
+	// PrepareUpdate restores what an update of the object itself cannot change. The status and
+	// the system metadata are restored already. It returns sent if there is nothing to restore,
+	// and otherwise a copy. It must not modify its arguments: managers own what the client sent.
+	PrepareUpdate func(sent, current runtime.Object) runtime.Object
 
 	// Validate checks a new object, ValidateUpdate the result of an update of the object
 	// itself, without metadata. Paths, messages and their order are those of

@@ -33,8 +33,10 @@ func Default(d *Definition) { apiextensionsv1.SetObjectDefaults_CustomResourceDe
 func NewStatus(d *Definition) { d.Status.StoredVersions = withStorage(nil, d) }
 
 // KeepStored adds the storage version to the stored versions, if it is new.
-func KeepStored(next, _ *Definition) {
+func KeepStored(next, _ *Definition) bool {
+	had := len(next.Status.StoredVersions)
 	next.Status.StoredVersions = withStorage(next.Status.StoredVersions, next)
+	return len(next.Status.StoredVersions) != had
 }
 
 func withStorage(all []string, d *Definition) []string {

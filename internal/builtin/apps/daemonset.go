@@ -42,16 +42,18 @@ func templateGeneration(d *appsv1.DaemonSet) int64 {
 	return n
 }
 
-func setTemplateGeneration(d *appsv1.DaemonSet, n int64) {
+// setTemplateGeneration reports whether it changed the annotation.
+func setTemplateGeneration(d *appsv1.DaemonSet, n int64) bool {
 	value := strconv.FormatInt(n, 10)
 	if d.Annotations[appsv1.DeprecatedTemplateGeneration] == value {
-		return
+		return false
 	}
 	d.Annotations = maps.Clone(d.Annotations)
 	if d.Annotations == nil {
 		d.Annotations = map[string]string{}
 	}
 	d.Annotations[appsv1.DeprecatedTemplateGeneration] = value
+	return true
 }
 
 // PrepareDaemonSet begins to count the changes of the template of a new object.
@@ -60,12 +62,12 @@ func PrepareDaemonSet(d *appsv1.DaemonSet) {
 }
 
 // PrepareDaemonSetUpdate counts a change of the template.
-func PrepareDaemonSetUpdate(d, old *appsv1.DaemonSet) {
+func PrepareDaemonSetUpdate(d, old *appsv1.DaemonSet) bool {
 	n := templateGeneration(old)
 	if !equality.Semantic.DeepEqual(&d.Spec.Template, &old.Spec.Template) {
 		n++
 	}
-	setTemplateGeneration(d, n)
+	return setTemplateGeneration(d, n)
 }
 
 // ValidateDaemonSet checks a new one.

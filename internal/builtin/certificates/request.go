@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -34,8 +35,12 @@ func SetRequester(o runtime.Object, by authenticationv1.UserInfo) {
 }
 
 // KeepRequest restores the spec, which is immutable.
-func KeepRequest(next, current runtime.Object) {
-	current.(*Request).Spec.DeepCopyInto(&next.(*Request).Spec)
+func KeepRequest(next, current *Request) bool {
+	if reflect.DeepEqual(&next.Spec, &current.Spec) {
+		return false
+	}
+	next.Spec = *current.Spec.DeepCopy()
+	return true
 }
 
 // leastSeconds is the shortest lifetime of a certificate that can be requested.

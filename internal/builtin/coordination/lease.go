@@ -13,7 +13,11 @@ func PrepareLease(l *coordinationv1.Lease) {
 }
 
 // PrepareLeaseUpdate removes them as well: no stored Lease has them.
-func PrepareLeaseUpdate(l, _ *coordinationv1.Lease) { PrepareLease(l) }
+func PrepareLeaseUpdate(l, _ *coordinationv1.Lease) bool {
+	had := l.Spec.Strategy != nil || l.Spec.PreferredHolder != nil
+	PrepareLease(l)
+	return had
+}
 
 // ValidateLease checks the duration and the transitions.
 func ValidateLease(l *coordinationv1.Lease) (errs field.ErrorList) {

@@ -41,10 +41,12 @@ func PrepareNode(n *corev1.Node) {
 }
 
 // PrepareNodeUpdate drops it from an update of a Node that did not have it.
-func PrepareNodeUpdate(n, old *corev1.Node) {
-	if old.Spec.ConfigSource == nil {
-		n.Spec.ConfigSource = nil
+func PrepareNodeUpdate(n, old *corev1.Node) bool {
+	if n.Spec.ConfigSource == nil || old.Spec.ConfigSource != nil {
+		return false
 	}
+	n.Spec.ConfigSource = nil
+	return true
 }
 
 // ValidateNode checks a Node, with the status that it may have from the beginning.

@@ -75,14 +75,14 @@ func mergeLabelKeys(s *metav1.LabelSelector, keys []string, op metav1.LabelSelec
 
 // PreparePodUpdate puts back what admission gave a Pod, where the client left it
 // out.
-func PreparePodUpdate(p, old *corev1.Pod) {
-	if p.Spec.Priority == nil {
-		p.Spec.Priority = old.Spec.Priority
+func PreparePodUpdate(p, old *corev1.Pod) (changed bool) {
+	if p.Spec.Priority == nil && old.Spec.Priority != nil {
+		p.Spec.Priority, changed = old.Spec.Priority, true
 	}
-	if p.Spec.PreemptionPolicy == nil {
-		p.Spec.PreemptionPolicy = old.Spec.PreemptionPolicy
+	if p.Spec.PreemptionPolicy == nil && old.Spec.PreemptionPolicy != nil {
+		p.Spec.PreemptionPolicy, changed = old.Spec.PreemptionPolicy, true
 	}
-	podspec.DefaultTolerations(p)
+	return podspec.DefaultTolerations(p) || changed
 }
 
 // SetPodStatus is the subresource status: beside the status it changes metadata, but

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,8 +97,8 @@ func isHeadless(s *corev1.Service) bool {
 
 // PrepareServiceUpdate removes fields that the new type does not use, if the update leaves
 // them unchanged. Validation rejects an update that changes them, too.
-func PrepareServiceUpdate(s, old *corev1.Service) {
-	to, from := &s.Spec, &old.Spec
+func PrepareServiceUpdate(s, old *corev1.Service) bool {
+	to, from, sent := &s.Spec, &old.Spec, *s
 	if from.Type != corev1.ServiceTypeExternalName && to.Type == corev1.ServiceTypeExternalName {
 		if to.ClusterIP == from.ClusterIP && slices.Equal(to.ClusterIPs, from.ClusterIPs) {
 			to.ClusterIP, to.ClusterIPs = "", nil
@@ -110,6 +111,7 @@ func PrepareServiceUpdate(s, old *corev1.Service) {
 		}
 	}
 	if hasNodePorts(old) && !hasNodePorts(s) && !newNodePorts(s, old) {
+		to.Ports = slices.Clone(to.Ports)
 		for i := range to.Ports {
 			to.Ports[i].NodePort = 0
 		}
@@ -130,6 +132,7 @@ func PrepareServiceUpdate(s, old *corev1.Service) {
 	if to.Type != corev1.ServiceTypeLoadBalancer {
 		s.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	}
+	return !reflect.DeepEqual(to, &sent.Spec) || !reflect.DeepEqual(&s.Status, &sent.Status)
 }
 
 func hasNodePorts(s *corev1.Service) bool {

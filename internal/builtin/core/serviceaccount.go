@@ -1,6 +1,10 @@
 package core
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // mountable is an annotation that is on its way out.
 const mountable = "kubernetes.io/enforce-mountable-secrets"
@@ -13,7 +17,14 @@ func PrepareServiceAccount(a *corev1.ServiceAccount) {
 }
 
 // PrepareServiceAccountUpdate does what PrepareServiceAccount does.
-func PrepareServiceAccountUpdate(a, _ *corev1.ServiceAccount) { PrepareServiceAccount(a) }
+func PrepareServiceAccountUpdate(a, _ *corev1.ServiceAccount) bool {
+	if !slices.ContainsFunc(a.Secrets, func(r corev1.ObjectReference) bool { return r != corev1.ObjectReference{Name: r.Name} }) {
+		return false
+	}
+	a.Secrets = slices.Clone(a.Secrets)
+	PrepareServiceAccount(a)
+	return true
+}
 
 // ServiceAccountWarnings warns about the deprecated annotation where it is new.
 func ServiceAccountWarnings(a, old *corev1.ServiceAccount) []string {

@@ -3,6 +3,7 @@ package devices
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,18 @@ func PrepareSlice(s *resourcev1.ResourceSlice) {
 }
 
 // PrepareSliceUpdate removes alpha fields, which no stored ResourceSlice has.
-func PrepareSliceUpdate(s, _ *resourcev1.ResourceSlice) { PrepareSlice(s) }
+func PrepareSliceUpdate(s, _ *resourcev1.ResourceSlice) bool {
+	has := func(d resourcev1.Device) bool {
+		all := mappings(&d)
+		return all.IsValid() && !all.IsZero()
+	}
+	if !slices.ContainsFunc(s.Spec.Devices, has) {
+		return false
+	}
+	s.Spec.Devices = slices.Clone(s.Spec.Devices)
+	PrepareSlice(s)
+	return true
+}
 
 // ValidateSlice checks the devices of a pool, or a part of them.
 func ValidateSlice(s *resourcev1.ResourceSlice) field.ErrorList { return validateSlice(&s.Spec, nil) }

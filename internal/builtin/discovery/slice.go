@@ -3,6 +3,7 @@ package discovery
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -44,10 +45,12 @@ func PrepareSlice(s *discoveryv1.EndpointSlice) {
 
 // PrepareSliceUpdate drops the topology of endpoints if they change. A node that the topology of the stored endpoints
 // names becomes the node name.
-func PrepareSliceUpdate(next, current *discoveryv1.EndpointSlice) {
-	if equality.Semantic.DeepEqual(next.Endpoints, current.Endpoints) {
-		return
+func PrepareSliceUpdate(next, current *discoveryv1.EndpointSlice) bool {
+	has := func(e discoveryv1.Endpoint) bool { return e.DeprecatedTopology != nil }
+	if !slices.ContainsFunc(next.Endpoints, has) || equality.Semantic.DeepEqual(next.Endpoints, current.Endpoints) {
+		return false
 	}
+	next.Endpoints = slices.Clone(next.Endpoints)
 	known := map[string]bool{}
 	for i := range current.Endpoints {
 		known[current.Endpoints[i].DeprecatedTopology[corev1.LabelHostname]] = true
@@ -59,6 +62,7 @@ func PrepareSliceUpdate(next, current *discoveryv1.EndpointSlice) {
 		}
 	}
 	PrepareSlice(next)
+	return true
 }
 
 // ValidateSlice checks addresses and ports.

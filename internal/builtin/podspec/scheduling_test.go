@@ -29,7 +29,9 @@ func TestDefaultTolerations(t *testing.T) {
 		{"those of a node that is not ready", ": [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute}]", "[1].effect: NoExecute\n[1].key: node.kubernetes.io/unreachable\n[1].operator: Exists\n[1].tolerationSeconds: 300"},
 		{"another effect", ": [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoSchedule}]", "[1].effect: NoExecute\n[1].key: node.kubernetes.io/not-ready\n[1].operator: Exists\n[1].tolerationSeconds: 300\n[2].effect: NoExecute\n[2].key: node.kubernetes.io/unreachable\n[2].operator: Exists\n[2].tolerationSeconds: 300"},
 		{"all keys and all effects", ": [{operator: Exists}]", ""},
-	}), func(p *corev1.Pod) []string { return testkinds.Changes(p, podspec.DefaultTolerations) })
+	}), func(p *corev1.Pod) []string {
+		return testkinds.Changes(p, func(p *corev1.Pod) { podspec.DefaultTolerations(p) })
+	})
 }
 
 func TestNodeAffinity(t *testing.T) {

@@ -17,17 +17,18 @@ import (
 const toleratedSeconds = 300
 
 // DefaultTolerations lets a Pod tolerate for a while that its node is not ready or
-// unreachable, unless it has tolerations for that.
-func DefaultTolerations(p *corev1.Pod) {
+// unreachable, unless it has tolerations for that. It reports whether it added any.
+func DefaultTolerations(p *corev1.Pod) bool {
 	had := p.Spec.Tolerations
 	for _, key := range [...]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		if !tolerates(had, key) {
-			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{
+			p.Spec.Tolerations = append(slices.Clip(p.Spec.Tolerations), corev1.Toleration{
 				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
 				TolerationSeconds: ptr.To[int64](toleratedSeconds),
 			})
 		}
 	}
+	return len(p.Spec.Tolerations) > len(had)
 }
 
 func tolerates(all []corev1.Toleration, key string) bool {

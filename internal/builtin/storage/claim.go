@@ -23,7 +23,11 @@ func PrepareClaim(c *corev1.PersistentVolumeClaim) {
 }
 
 // PrepareClaimUpdate does what PrepareClaim does.
-func PrepareClaimUpdate(c, old *corev1.PersistentVolumeClaim) { prepareSources(&c.Spec, &old.Spec) }
+func PrepareClaimUpdate(c, old *corev1.PersistentVolumeClaim) bool {
+	source, ref := c.Spec.DataSource, c.Spec.DataSourceRef
+	prepareSources(&c.Spec, &old.Spec)
+	return c.Spec.DataSource != source || c.Spec.DataSourceRef != ref
+}
 
 func prepareSources(spec, old *corev1.PersistentVolumeClaimSpec) {
 	if r := spec.DataSourceRef; r != nil && r.Namespace != nil && *r.Namespace != "" && old.DataSourceRef == nil {

@@ -46,7 +46,11 @@ func DefaultDriver(d *storagev1.CSIDriver) {
 func PrepareDriver(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }
 
 // PrepareDriverUpdate drops it from an update of a CSIDriver that did not have it.
-func PrepareDriverUpdate(d, _ *storagev1.CSIDriver) { PrepareDriver(d) }
+func PrepareDriverUpdate(d, _ *storagev1.CSIDriver) bool {
+	had := d.Spec.PreventPodSchedulingIfMissing != nil
+	PrepareDriver(d)
+	return had
+}
 
 // DriverWarnings warns about tokens that are passed to the driver in volume attributes.
 func DriverWarnings(d, old *storagev1.CSIDriver) []string {
