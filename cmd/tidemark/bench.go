@@ -78,7 +78,7 @@ time, from which its latency is counted.`,
 		},
 	}
 	f.register(c)
-	c.AddCommand(newBenchList(), newBenchCompare(), newBenchPlot(), newBenchFlood())
+	c.AddCommand(newBenchList(), newBenchCompare(), newBenchPlot(), newBenchRatios(), newBenchFlood())
 	return c
 }
 
@@ -246,15 +246,15 @@ rate. Given one file, it compares the two servers in it.`,
 }
 
 func newBenchPlot() *cobra.Command {
-	var title, x, y string
-	var scenarios []string
+	var o bench.PlotOptions
 	c := &cobra.Command{
 		Use:   "plot RESULT.json...",
 		Short: "Draw how a metric grows with objects or watchers, as SVG",
 		Long: `Plot reads results written with --out, from runs with different numbers of objects or
-watchers. It writes an SVG to standard output, with a line for each scenario and server.
-Both axes are logarithmic: a horizontal line means that the cost does not grow.`,
-		Example: `  # Five runs, then the picture
+watchers. It writes an SVG to standard output, with a panel for each scenario and a line
+for each server. Both axes are logarithmic: a horizontal line means that the cost does not
+grow.`,
+		Example: `  # Three runs, then the picture
   for n in 1000 10000 100000; do tidemark bench get list-selector --objects=$n --out=$n.json --pid=1234; done
   tidemark bench plot 1000.json 10000.json 100000.json --x=objects --y=cpu > growth.svg`,
 		Args: cobra.MinimumNArgs(1),
@@ -267,7 +267,7 @@ Both axes are logarithmic: a horizontal line means that the cost does not grow.`
 				}
 				reports = append(reports, r)
 			}
-			p, err := bench.NewPlot(title, x, y, scenarios, reports)
+			p, err := bench.NewPlot(o, reports)
 			if err != nil {
 				return usageError{err}
 			}
@@ -276,9 +276,41 @@ Both axes are logarithmic: a horizontal line means that the cost does not grow.`
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&x, "x", "objects", "x axis: "+strings.Join(bench.PlotInputs(), ", "))
-	flags.StringVar(&y, "y", "cpu", "y axis: "+strings.Join(bench.PlotMetrics(), ", "))
-	flags.StringSliceVar(&scenarios, "scenario", nil, "draw only this scenario, without its number of watchers; can be repeated")
-	flags.StringVar(&title, "title", "", "title of the picture")
+	flags.StringVar(&o.X, "x", "objects", "x axis: "+strings.Join(bench.PlotInputs(), ", "))
+	flags.StringVar(&o.Y, "y", "cpu", "y axis: "+strings.Join(bench.PlotMetrics(), ", "))
+	flags.StringSliceVar(&o.Scenarios, "scenario", nil, "draw only this scenario, without its number of watchers; can be repeated, and sets the order")
+	flags.StringSliceVar(&o.Servers, "server", nil, "name of a server in the results and in the picture, as NAME=LABEL; can be repeated, and sets the order of the colors")
+	flags.StringVar(&o.Title, "title", "", "title of the picture")
+	return c
+}
+
+func newBenchRatios() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "ratios LIST.tsv",
+		Short: "Draw how two servers compare, as bars or as a table",
+		Long: `Ratios reads a list of operations, and results of two servers written with --out. It
+writes the CPU time of each operation on both servers and the ratio, as SVG or as a
+Markdown table. The first line of the list has a title and the names of the two servers,
+separated by tabs. Each other line has the file of a result, relative to the list, the
+name of a row in it, and a label. Lines that begin with # are comments.`,
+		Example: `  printf 'CPU time\tnew\told\nboth.json\tget\tGET of a pod\n' > list.tsv
+  tidemark bench ratios list.tsv > ratios.svg`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			b, err := bench.ReadBars(args[0])
+			if err != nil {
+				return err
+			}
+			switch output {
+			case "svg":
+				return b.WriteSVG(c.OutOrStdout())
+			case "markdown":
+				return b.WriteMarkdown(c.OutOrStdout())
+			}
+			return usageError{fmt.Errorf("--output=%q is not supported: want svg or markdown", output)}
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "svg", "output format: svg or markdown")
 	return c
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -19,9 +20,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/bench"
 )
 
-//go:generate go test -run TestReference . -update
+//go:generate go test -run ^TestReference . -update
 
 var update = flag.Bool("update", false, "write the generated files of docs/ instead of comparing them")
 
@@ -44,6 +46,33 @@ func reference(t *testing.T, page, text string) {
 	if string(got) != text {
 		t.Errorf("docs/%s is out of date: run go generate ./cmd/tidemark", page)
 	}
+}
+
+// TestReferenceRatios: the picture and the table in README.md are drawn from the results.
+func TestReferenceRatios(t *testing.T) {
+	b, err := bench.ReadBars("../../bench/results/ratios.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var picture, table strings.Builder
+	if err := errors.Join(b.WriteSVG(&picture), b.WriteMarkdown(&table)); err != nil {
+		t.Fatal(err)
+	}
+	reference(t, "ratios.svg", picture.String())
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, rest, ok := strings.Cut(string(readme), "<!-- ratios: ")
+	if !ok {
+		t.Fatal("README.md has no place for the ratios")
+	}
+	comment, rest, _ := strings.Cut(rest, "\n\n")
+	_, end, ok := strings.Cut(rest, "<!-- /ratios -->")
+	if !ok {
+		t.Fatal("README.md has no end of the ratios")
+	}
+	reference(t, "../README.md", begin+"<!-- ratios: "+comment+"\n\n"+table.String()+"\n<!-- /ratios -->"+end)
 }
 
 // cell escapes text for a cell of a Markdown table.

@@ -147,7 +147,7 @@ func TestMemoryColumns(t *testing.T) {
 	if err != nil || c.Rows[0].Anon == nil || c.Rows[0].Anon.Median != 4 || c.Rows[0].RSS.Median != 1 {
 		t.Errorf("%v %+v", err, c)
 	}
-	if p, err := NewPlot("", "objects", "anon", nil, []*Report{{Options: Options{Objects: 1}, Servers: r.Servers}}); err != nil || p.Lines[0].Points[0].Y != 10 {
+	if p, err := NewPlot(PlotOptions{X: "objects", Y: "anon"}, []*Report{{Options: Options{Objects: 1}, Servers: r.Servers}}); err != nil || p.Panels[0].Lines[0].Points[0].Y != 10 {
 		t.Errorf("%v %+v", err, p)
 	}
 }
