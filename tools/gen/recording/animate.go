@@ -16,11 +16,11 @@ const (
 
 // What the time of the run becomes. A person reads, so pauses follow; nobody wants to wait for a slow machine.
 const (
-	typing   = 18 * time.Millisecond  // of a character
-	longest  = 800 * time.Millisecond // that an output is waited for
-	reading  = 300 * time.Millisecond // of a line of output, before the next command
-	thinking = 400 * time.Millisecond // before a command
-	atEnd    = 4 * time.Second        // before it begins again
+	typing   = 13 * time.Millisecond  // of a character
+	longest  = 600 * time.Millisecond // that an output is waited for
+	reading  = 200 * time.Millisecond // of a line of output, before the next command
+	thinking = 300 * time.Millisecond // before a command
+	atEnd    = 3 * time.Second        // before it begins again
 )
 
 // row is a line of the screen.
