@@ -122,9 +122,8 @@ func referenceAPIServer(b *strings.Builder) {
 		"`tidemark envtest-assets` writes Tidemark under the name `kube-apiserver` ([how to](how-to/from-envtest.md)). Under that name it accepts every flag of kube-apiserver v1.36, " +
 		"with the defaults of kube-apiserver. Other flags are an error: exit code 1, `unknown flag`. These have an effect:\n\n" +
 		"| flag | default | meaning |\n|---|---|---|\n")
-	served := new(serveFlags)
-	command := new(cobra.Command)
-	served.register(command)
+	var same []string // as flags of serve, with the same default
+	command := newServe()
 	flags.VisitAll(func(f *pflag.Flag) {
 		if _, ignored := f.Value.(*ignoredFlag); ignored {
 			return
@@ -132,6 +131,9 @@ func referenceAPIServer(b *strings.Builder) {
 		meaning := "as in `tidemark serve`"
 		if own := command.Flags().Lookup(f.Name); own == nil || own.Usage != f.Usage {
 			meaning = cell(f.Usage)
+		} else if own.DefValue == f.DefValue {
+			same = append(same, "`--"+f.Name+"`")
+			return
 		}
 		value := strings.Trim(f.DefValue, "[]")
 		if value != "" {
@@ -139,6 +141,7 @@ func referenceAPIServer(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "| `--%s` | %s | %s |\n", f.Name, value, meaning)
 	})
+	fmt.Fprintf(b, "\nAs in `tidemark serve`, with the same defaults: %s.\n", strings.Join(same, ", "))
 	var names []string
 	for _, i := range a.ignored {
 		names = append(names, "`--"+i.row.name+"`")
