@@ -70,7 +70,7 @@ type World struct {
 	verbs       *registry.Registry
 	peers       *peers.Peers // nil: no other server uses the log
 	loops       *controller.Loops
-	openAPI     http.Handler
+	openAPI     *openapi.Source
 	source      func([]byte) // of random values; nil: there is no seed
 	handler     *httpapi.Handler
 	direct      *inprocess.Server
@@ -429,7 +429,11 @@ func (w *World) api() httpapi.Config {
 	version := gitVersion(s.version())
 	revision, at := commit()
 	if w.openAPI == nil {
-		w.openAPI = openapi.New(w.custom.Catalog, version, s.enabled(cborGate))
+		if root := r.root; root != nil && root.openAPI != nil {
+			w.openAPI = root.openAPI.Fork(w.custom.Catalog)
+		} else {
+			w.openAPI = openapi.New(w.custom.Catalog, version, s.enabled(cborGate))
+		}
 	}
 	return httpapi.Config{
 		Prefix:              w.prefix(),

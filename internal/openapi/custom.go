@@ -22,13 +22,7 @@ func custom(types []*resource.Type) bool {
 	return len(types) > 0 && !slices.ContainsFunc(types, func(t *resource.Type) bool { return t.Custom == nil })
 }
 
-// customResources adds the operations of custom resources.
-func (p *groupPage) customResources(types []*resource.Type) {
-	for _, t := range types {
-		p.customType(t)
-	}
-}
-
+// customType adds the operations of a custom kind.
 func (p *groupPage) customType(t *resource.Type) {
 	at, model := p.placeOf(t), modelOf(t)
 	collection := append(slices.Clone(at.parameters), pretty)

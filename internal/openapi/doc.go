@@ -5,6 +5,7 @@
 // development time, and embedded compressed, without descriptions. The descriptions are
 // those of the types' SwaggerDoc methods. The operations follow from the catalog. A page is
 // made by the first request for it; until then a server holds only the compressed data.
+// It is assembled from what each kind adds, see parts.go.
 package openapi
 
 //go:generate go run ../../tools/gen/openapi

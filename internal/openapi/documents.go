@@ -2,7 +2,6 @@ package openapi
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha512"
 	"encoding/binary"
 	"encoding/hex"
@@ -13,9 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	openapi_v2 "github.com/google/gnostic-models/openapiv2"
-	openapi_v3 "github.com/google/gnostic-models/openapiv3"
-	"google.golang.org/protobuf/proto"
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
@@ -23,6 +20,7 @@ import (
 // documents makes the pages of a catalog on demand, and keeps them compressed.
 type documents struct {
 	catalog  *resource.Catalog
+	library  *library
 	version  string
 	cbor     bool
 	order    []string           // the pages of version 3
@@ -52,8 +50,8 @@ const (
 	asProtobuf
 )
 
-func newDocuments(c *resource.Catalog, version string, cbor bool, before *documents) *documents {
-	d := &documents{catalog: c, version: version, cbor: cbor, subjects: map[string]subject{}, pages: map[pageKey]*keptPage{}}
+func newDocuments(c *resource.Catalog, s *Source, before *documents) *documents {
+	d := &documents{catalog: c, library: s.library, version: s.version, cbor: s.cbor, subjects: map[string]subject{}, pages: map[pageKey]*keptPage{}}
 	d.order = []string{"api", "apis", "version"}
 	for _, g := range c.Groups() {
 		builtin := slices.ContainsFunc(g.Versions, func(v resource.Version) bool { return !custom(v.Types) })
@@ -164,19 +162,19 @@ func (d *documents) page(key pageKey) ([]byte, error) {
 	if k.packed != nil {
 		return k.packed, nil
 	}
-	b, err := d.make(key)
+	c, err := d.contents(key)
 	if err != nil {
 		return nil, err
 	}
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
-	if _, err := w.Write(b); err != nil {
+	if err := c.write(w); err != nil {
 		return nil, err
 	}
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	k.packed = packed.Bytes()
+	k.packed = bytes.Clone(packed.Bytes())
 	return k.packed, nil
 }
 
@@ -206,29 +204,6 @@ func unpackedBytes(packed []byte) int {
 	return int(binary.LittleEndian.Uint32(packed[len(packed)-4:]))
 }
 
-func (d *documents) make(key pageKey) ([]byte, error) {
-	content, err := d.content(key.page)
-	if err != nil {
-		return nil, err
-	}
-	text, err := encode(content)
-	if err != nil || key.form == asJSON {
-		return text, err
-	}
-	if key.page == "v2" {
-		doc, err := openapi_v2.ParseDocument(text)
-		if err != nil {
-			return nil, err
-		}
-		return proto.Marshal(doc)
-	}
-	doc, err := openapi_v3.ParseDocument(text)
-	if err != nil {
-		return nil, err
-	}
-	return proto.Marshal(doc)
-}
-
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -239,58 +214,6 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// content makes a page as a tree.
-func (d *documents) content(page string) (tree, error) {
-	all, err := schemas()
-	if err != nil {
-		return nil, err
-	}
-	for name, texts := range descriptions(d.catalog) {
-		if all[name] != nil {
-			describe(all[name], texts)
-		}
-	}
-	if err := d.addCustom(all, page); err != nil {
-		return nil, err
-	}
-	for name, list := range kinds(d.catalog, all, page) {
-		all[name]["x-kubernetes-group-version-kind"] = list
-	}
-	if page == "v2" {
-		return d.contentV2(all), nil
-	}
-	paths := writerV3.paths(d.operations(page))
-	found := map[string]bool{}
-	reach(paths, all, found)
-	shown := tree{}
-	for name := range found {
-		shown[name] = schemaV3(all[name])
-	}
-	if custom(d.subjects[page].types) {
-		return tree{"openapi": "3.0.0", "info": customInfo, "paths": paths, "components": tree{"schemas": shown}}, nil
-	}
-	components := tree{"securitySchemes": tree{"BearerToken": bearer}}
-	if len(shown) > 0 {
-		components["schemas"] = shown
-	}
-	return tree{"openapi": "3.0.0", "info": d.info(), "paths": paths, "components": components}, nil
-}
-
-// addCustom adds the models of the custom kinds of a page.
-func (d *documents) addCustom(all map[string]tree, page string) error {
-	if page != "v2" {
-		return addCustom(all, d.subjects[page].types, 3)
-	}
-	for _, g := range d.catalog.Groups() {
-		for _, v := range g.Versions {
-			if err := addCustom(all, v.Types, 2); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 var bearer = tree{"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}
 
 // info has the version of Kubernetes, such as "1.36".
@@ -299,26 +222,8 @@ func (d *documents) info() tree {
 	return tree{"title": "Kubernetes", "version": strings.Join(parts[:min(2, len(parts))], ".")}
 }
 
-func (d *documents) contentV2(all map[string]tree) tree {
-	operations := map[string][]operation{}
-	for _, page := range d.order {
-		for path, o := range d.operations(page) {
-			operations[path] = o
-		}
-	}
-	// The references of the schemas are still those of version 3.
-	found := map[string]bool{}
-	reach(writerV3.paths(operations), all, found)
-	definitions := tree{}
-	for name := range found {
-		definitions[name] = schemaV2(all[name])
-	}
-	return tree{"swagger": "2.0", "info": d.info(), "paths": writerV2.paths(operations), "definitions": definitions,
-		"securityDefinitions": tree{"BearerToken": bearer}, "security": []any{tree{"BearerToken": []any{}}}}
-}
-
-// operations returns the operations of a page of version 3, by path.
-func (d *documents) operations(page string) map[string][]operation {
+// ownOperations returns the operations of a page that belong to no type, by path.
+func (d *documents) ownOperations(page string) map[string][]operation {
 	switch page {
 	case "api":
 		return single("/api/", "core", "getCoreAPIVersions", "get available API versions", "APIVersions")
@@ -327,19 +232,15 @@ func (d *documents) operations(page string) map[string][]operation {
 	case "version":
 		return fixed("/version/", "version", "getCodeVersion", "get the version information for this server", "application/json", "io.k8s.apimachinery.pkg.version.Info")
 	}
-	at, ok := d.subjects[page]
-	if !ok {
+	at := d.subjects[page]
+	p := newGroupPage(at.group, at.version)
+	switch {
+	case at.version == "":
+		return single("/apis/"+at.group+"/", strings.TrimSuffix(p.tag, "_"), "get"+p.title+"APIGroup", "get information of a group", "APIGroup")
+	case custom(at.types):
 		return nil
 	}
-	p := newGroupPage(at.group, at.version)
-	if at.version == "" {
-		return single("/apis/"+at.group+"/", strings.TrimSuffix(p.tag, "_"), "get"+p.title+"APIGroup", "get information of a group", "APIGroup")
-	}
-	if custom(at.types) {
-		p.customResources(at.types)
-		return p.paths
-	}
-	p.resources(at.types)
+	p.resources()
 	if d.cbor {
 		p.addCBOR()
 	}

@@ -21,18 +21,25 @@ const (
 	forever    = 365 * 24 * time.Hour
 )
 
-// New returns the handler of /openapi/v2, /openapi/v3 and the pages below it. It calls catalog
+// New returns the source of /openapi/v2, /openapi/v3 and the pages below it. It calls catalog
 // for each request. The version is the gitVersion of /version. Cbor: resources are served in
 // CBOR as well.
-func New(catalog func() *resource.Catalog, version string, cbor bool) http.Handler {
-	return &source{catalog: catalog, version: version, cbor: cbor}
+func New(catalog func() *resource.Catalog, version string, cbor bool) *Source {
+	return &Source{catalog: catalog, version: version, cbor: cbor, library: newLibrary(catalog)}
 }
 
-// source makes the documents of the newest catalog.
-type source struct {
+// Fork returns a source for another catalog with the same built-in kinds. They share what the documents
+// have of these and of common custom kinds.
+func (s *Source) Fork(catalog func() *resource.Catalog) *Source {
+	return &Source{catalog: catalog, version: s.version, cbor: s.cbor, library: s.library}
+}
+
+// Source serves the documents of the newest catalog. It is an http.Handler.
+type Source struct {
 	catalog func() *resource.Catalog
 	version string
 	cbor    bool
+	library *library
 
 	mu     sync.Mutex // held to make documents
 	newest atomic.Pointer[documents]
@@ -40,7 +47,7 @@ type source struct {
 
 // documents returns the documents of the catalog that is served now. They share unchanged
 // pages with those of the catalog before.
-func (s *source) documents() *documents {
+func (s *Source) documents() *documents {
 	c := s.catalog()
 	if d := s.newest.Load(); d != nil && d.catalog == c {
 		return d
@@ -49,14 +56,14 @@ func (s *source) documents() *documents {
 	defer s.mu.Unlock()
 	d := s.newest.Load()
 	if d == nil || d.catalog != c {
-		d = newDocuments(c, s.version, s.cbor, d)
+		d = newDocuments(c, s, d)
 		s.newest.Store(d)
 	}
 	return d
 }
 
 // ServeHTTP implements http.Handler.
-func (s *source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(&handler{s.documents()}).ServeHTTP(w, r)
 }
 

@@ -161,7 +161,7 @@ func TestMediaWithCBOR(t *testing.T) {
 			t.Errorf("%s of %s %s: got %s, want %s", c.what, c.method, c.path, got, c.want)
 		}
 	}
-	if off, on := newDocuments(builtin.Catalog(), version, false, nil), newDocuments(builtin.Catalog(), version, true, nil); off.hashOf("api/v1") == on.hashOf("api/v1") {
+	if off, on := New(builtin.Catalog, version, false).documents(), New(builtin.Catalog, version, true).documents(); off.hashOf("api/v1") == on.hashOf("api/v1") {
 		t.Error("both documents have one hash")
 	}
 }
@@ -289,7 +289,7 @@ func TestHandler(t *testing.T) {
 
 func BenchmarkPage(b *testing.B) {
 	for b.Loop() {
-		d := newDocuments(builtin.Catalog(), version, false, nil)
+		d := New(builtin.Catalog, version, false).documents()
 		if _, err := d.page(pageKey{"api/v1", asJSON}); err != nil {
 			b.Fatal(err)
 		}

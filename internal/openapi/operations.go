@@ -164,13 +164,10 @@ func (p *groupPage) add(path string, o operation) {
 	p.paths[path] = append(p.paths[path], o)
 }
 
-// resources adds the page's own list and all of its types.
-func (p *groupPage) resources(types []*resource.Type) {
+// resources adds the page's own list.
+func (p *groupPage) resources() {
 	p.add(p.root+"/", operation{method: "get", id: "get" + p.title + "APIResources", text: "get available resources",
 		consumes: objectTypes, produces: objectTypes, responses: []response{{"200", "OK", metaPrefix + "APIResourceList"}}})
-	for _, t := range types {
-		p.typeOperations(t)
-	}
 }
 
 // place is the path of a type, its parameters, and the word of its operations.

@@ -136,7 +136,7 @@ func describe(schema tree, texts map[string]string) {
 // kinds returns the group-version-kinds of each model: of what the catalog
 // serves, and of the options and answers that every group has. Those of options
 // are of the core group and of the page's own, or of all where the page is "v2".
-func kinds(c *resource.Catalog, all map[string]tree, page string) map[string][]any {
+func kinds[M any](c *resource.Catalog, all map[string]M, page string) map[string][]any {
 	out := map[string][]any{}
 	add := func(name, group, version, kind string) {
 		if _, ok := all[name]; ok {
@@ -241,25 +241,13 @@ func customList(t *resource.Type) tree {
 	}
 }
 
-// reach collects the names of the models that a value refers to, directly or not.
-func reach(v any, all map[string]tree, found map[string]bool) {
-	switch v := v.(type) {
-	case tree:
-		if ref, ok := v["$ref"].(string); ok { // a field of that name holds a schema
-			name := strings.TrimPrefix(ref, refV3)
-			if !found[name] && all[name] != nil {
-				found[name] = true
-				reach(all[name], all, found)
-			}
-		}
-		for _, child := range v {
-			reach(child, all, found)
-		}
-	case []any:
-		for _, child := range v {
-			reach(child, all, found)
-		}
+// isValue reports whether a member of a schema is a value, not a schema.
+func isValue(member string) bool {
+	switch member {
+	case "default", "enum", "example":
+		return true
 	}
+	return strings.HasPrefix(member, "x-") && member != alternative
 }
 
 // schemaV3 returns a schema as version 3 shows it. A reference has no sibling members there;
@@ -271,6 +259,8 @@ func schemaV3(v any) any {
 		for key, child := range v {
 			switch {
 			case key == alternative:
+			case isValue(key):
+				out[key] = child
 			case key == "properties": // its keys are names of fields
 				properties := tree{}
 				for name, p := range child.(tree) {
@@ -312,6 +302,8 @@ func schemaV2(v any) any {
 		for key, child := range v {
 			switch {
 			case key == "default", key == "oneOf", key == "anyOf", key == "allOf":
+			case isValue(key):
+				out[key] = child
 			case key == "properties": // its keys are names of fields
 				properties := tree{}
 				for name, p := range child.(tree) {

@@ -29,6 +29,8 @@ type Custom struct {
 	Structural func() (*structuralschema.Structural, error)
 	// Stamp changes whenever OpenAPI does.
 	Stamp string
+	// Documents keeps what package openapi has made of the kind, for as long as the Type is used.
+	Documents sync.Map
 	// Parts access the status and the desired state.
 	Parts Parts
 	// Outdated is set when the definition has changed and the Type may no longer fit the
