@@ -13,7 +13,7 @@ import (
 // list answers with a collection. It writes the stored bytes of the objects without a
 // memory allocation per object.
 func (q *request) list(t registry.Target, out wire.Output) error {
-	o, err := listOptions(q.query())
+	o, err := q.listOptions()
 	if err != nil {
 		return err
 	}

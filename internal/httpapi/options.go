@@ -27,6 +27,33 @@ import (
 // all of them for each object, a watch for each event.
 const maxTerms = authz.MaxSelectorTerms
 
+const (
+	// freeSelectors is how many bytes the selectors of a request may take without a charge. They are part of
+	// the estimate of a request that waits.
+	freeSelectors = 1 << 10
+	// termBytes is about what a parsed term or value of a selector takes, without its text.
+	termBytes = 160
+)
+
+// listOptions reads the parameters of a list, a watch or a deletecollection. It charges the selectors to the
+// user, from before they are parsed until the request ends: watches, and lists whose clients do not read,
+// could otherwise hold gigabytes of them.
+func (q *request) listOptions() (*metainternal.ListOptions, error) {
+	v := q.query()
+	bytes := 0
+	for _, name := range selectors {
+		if s := v.Get(name); s != "" {
+			bytes += len(s) + (1+strings.Count(s, ","))*termBytes
+		}
+	}
+	if bytes > freeSelectors && q.hold(int64(bytes)) != nil {
+		return nil, apierrors.NewTooManyRequests("the selectors of requests take too much memory, please try again later", 1)
+	}
+	return listOptions(v)
+}
+
+var selectors = [...]string{"labelSelector", "fieldSelector"}
+
 // listOptions reads the parameters of a list or a watch. Errors of numbers come before
 // errors of selectors.
 func listOptions(v url.Values) (*metainternal.ListOptions, error) {
@@ -56,7 +83,7 @@ func listOptions(v url.Values) (*metainternal.ListOptions, error) {
 		send := boolean(v, "sendInitialEvents")
 		o.SendInitialEvents = &send
 	}
-	for _, name := range []string{"labelSelector", "fieldSelector"} {
+	for _, name := range selectors {
 		if strings.Count(v.Get(name), ",") >= maxTerms {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("the %s has more than %d terms and values", name, maxTerms))
 		}

@@ -293,7 +293,7 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	lo, err := listOptions(q.query())
+	lo, err := q.listOptions()
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -30,11 +28,7 @@ const eventBytes = 200
 // openWatch starts a watch and returns. pull then sends the events. It is called from as
 // high up the stack as possible, because each waiting watch keeps its stack in memory.
 func (q *request) openWatch(t registry.Target, out wire.Output) error {
-	v := q.query()
-	if err := q.holdSelectors(v.Get("labelSelector"), v.Get("fieldSelector")); err != nil {
-		return err
-	}
-	o, err := listOptions(v)
+	o, err := q.listOptions()
 	if err != nil {
 		return err
 	}
@@ -77,31 +71,6 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	}
 	q.writeHeader(http.StatusOK)
 	q.letGo()
-	return nil
-}
-
-const (
-	// freeSelectors is how many bytes selectors may have without a charge. They are part of the estimate of
-	// a watch.
-	freeSelectors = 1 << 10
-	// termBytes is about what a parsed term or value of a selector takes, without its text.
-	termBytes = 160
-)
-
-// holdSelectors charges the selectors of a watch to the user, from before they are parsed until the watch
-// ends. The watches of one user could otherwise hold gigabytes.
-func (q *request) holdSelectors(all ...string) error {
-	text, terms := 0, 0
-	for _, s := range all {
-		text += len(s)
-		terms += strings.Count(s, ",")
-	}
-	if text <= freeSelectors {
-		return nil
-	}
-	if q.hold(int64(text+terms*termBytes)) != nil {
-		return apierrors.NewTooManyRequests("the selectors of open watches take too much memory, please try again later", 1)
-	}
 	return nil
 }
 

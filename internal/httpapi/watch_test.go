@@ -297,9 +297,14 @@ func TestManyWatches(t *testing.T) {
 // TestWatchSelectors: the selectors of open watches count as memory of their user, who gets half of it. Others may
 // still open such watches, and all may open watches with short selectors. What was charged is given back at the end.
 func TestWatchSelectors(t *testing.T) {
-	const limit, terms = 8 << 20, 4000
+	const limit, many = 8 << 20, 4000
 	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.WaitingBytes = limit }})
-	for _, long := range []string{"labelSelector=" + strings.Repeat("key!=v,", terms) + "key!=w", "fieldSelector=" + strings.Repeat("metadata.name!=v,", terms) + "metadata.name!=x"} {
+	for _, long := range []string{
+		"labelSelector=" + strings.Repeat("key!=v,", many) + "key!=w",
+		"fieldSelector=" + strings.Repeat("metadata.name!=v,", many) + "metadata.name!=x",
+		"labelSelector=" + strings.Repeat("a,", 500) + "b", // of a kilobyte
+	} {
+		terms := 1 + strings.Count(long, ",")
 		var open []*watchReader
 		var last answer
 		for len(open) < 100 {
@@ -315,7 +320,7 @@ func TestWatchSelectors(t *testing.T) {
 		if n := len(open); n < 3 || n*terms*100 > limit {
 			t.Errorf("%.20s: %d watches with %d terms each were opened", long, n, terms)
 		}
-		if _, reason, message := last.status(t); last.code != 429 || reason != "TooManyRequests" || !strings.Contains(message, "selectors of open watches") || last.header.Get("Retry-After") == "" {
+		if _, reason, message := last.status(t); last.code != 429 || reason != "TooManyRequests" || !strings.Contains(message, "selectors of requests") || last.header.Get("Retry-After") == "" {
 			t.Errorf("%.20s: %d %s %q", long, last.code, reason, message)
 		}
 		s.watch(t, maps+"?watch=1&labelSelector=a%3Db", "Authorization: Bearer editor").resp.Body.Close()
@@ -336,5 +341,26 @@ func TestWatchSelectors(t *testing.T) {
 		}
 		w.resp.Body.Close()
 		s.waitEnded(t, "GET "+maps)
+	}
+}
+
+// TestSelectorsOfLists: a list whose client does not read holds its selectors, so they are charged, too.
+func TestSelectorsOfLists(t *testing.T) {
+	const n, terms = 3, 4000
+	s := start(t, wiring{})
+	s.create(t, "default", "a", 100<<10)
+	c := s.dialClosed(t)
+	var held [2]int64
+	for i, query := range []string{"", "?labelSelector=" + strings.Repeat("!a,", terms-1) + "!a"} {
+		for range n {
+			c.send("GET", maps+query, "editor", "")
+			if got := c.statuses(1); got[0] != "200" {
+				t.Fatalf("the status is %s, want 200", got[0])
+			}
+		}
+		held[i] = s.waiting(t)
+	}
+	if without, with := held[0], held[1]-held[0]; with < without+n*terms*100 {
+		t.Errorf("%d lists hold %d bytes, and %d with %d terms each", n, without, with, terms)
 	}
 }
