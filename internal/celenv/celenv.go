@@ -38,6 +38,7 @@ var base = sync.OnceValue(func() *environment.EnvSet {
 			cel.Function("isQuantity", cel.Overload("is_quantity_string", []*cel.Type{cel.StringType}, cel.BoolType, cel.UnaryBinding(isQuantity))),
 			cel.Function("format", cel.MemberOverload("string_format", []*cel.Type{cel.StringType, cel.ListType(cel.DynType)}, cel.StringType, cel.FunctionBinding(format))),
 			regexMacros(),
+			cel.ASTValidators(patternValidator{}),
 		},
 		ProgramOptions: regexOptions(),
 	})

@@ -38,6 +38,9 @@ const (
 	compileCost = 4
 	// parsedPerCost are the ranges of characters that the parser visits.
 	parsedPerCost = 2
+	// maxSizeOfAll is the maximum size of the constant patterns of an expression together: their programs
+	// take some MiB, for as long as the expression is used.
+	maxSizeOfAll = 50_000
 	// maxComputed is the maximum length of a pattern that an expression computes.
 	maxComputed = 64 << 10
 )
@@ -92,6 +95,55 @@ func regexMacros() cel.EnvOption {
 		}
 	}
 	return cel.Macros(all...)
+}
+
+// patternValidator refuses constant patterns that are too large together, before programs are made of them.
+// It is an ASTValidator.
+type patternValidator struct{}
+
+// Name implements cel.ASTValidator.
+func (patternValidator) Name() string { return "tidemark.patterns" }
+
+// Validate implements cel.ASTValidator.
+func (patternValidator) Validate(_ *cel.Env, _ cel.ValidatorConfig, checked *ast.AST, issues *cel.Issues) {
+	size, work := 0, 0
+	for _, call := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.CallKind)) {
+		at, text := constantPattern(call.AsCall())
+		if at == nil {
+			continue
+		}
+		if work += regex.ParseWork(text); work > regex.MaxParseWork {
+			issues.ReportErrorAtID(at.ID(), "%v", regex.ErrParseWork)
+			return
+		}
+		n, err := regex.Size(text)
+		if err != nil {
+			continue // cel-go reports it
+		}
+		if size += n; size > maxSizeOfAll {
+			issues.ReportErrorAtID(at.ID(), "the patterns of an expression must have at most %d instructions together when they are compiled", maxSizeOfAll)
+			return
+		}
+	}
+}
+
+// constantPattern returns the pattern of a call, nil if it is no constant or the function has none.
+func constantPattern(call ast.CallExpr) (at ast.Expr, text string) {
+	args := call.Args()
+	if call.IsMemberFunction() {
+		args = append([]ast.Expr{call.Target()}, args...)
+	}
+	known := slices.ContainsFunc(overloads, func(o overload) bool {
+		return o.function == call.FunctionName() && o.member == call.IsMemberFunction() && o.args == len(args)
+	})
+	if !known || args[1].Kind() != ast.LiteralKind {
+		return nil, ""
+	}
+	literal, ok := args[1].AsLiteral().(types.String)
+	if !ok {
+		return nil, ""
+	}
+	return args[1], string(literal)
 }
 
 // regexOptions replace the functions with a pattern, and charge them.

@@ -81,6 +81,36 @@ func TestUsualPatterns(t *testing.T) {
 	}
 }
 
+// TestManyPatterns: the constant patterns of an expression are bounded together, whatever functions have them.
+func TestManyPatterns(t *testing.T) {
+	env, err := celenv.Base().StoredExpressionsEnv().Extend(cel.Variable("s", cel.StringType))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		pattern string
+		n       int
+		want    string
+	}{
+		{strings.Repeat("a{1000}", 4), 6, ""},
+		{strings.Repeat("a{1000}", 4), 7, "at most 50000 instructions together"},
+		{"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", 100, ""},
+		{"(?i)[" + strings.Repeat("b-\U0001e942", 9) + "]", 1, ""}, // it takes long to parse
+		{"(?i)[" + strings.Repeat("b-\U0001e942", 9) + "]", 2, "too many Unicode classes"},
+	} {
+		var calls []string
+		for i := range row.n {
+			calls = append(calls, strings.ReplaceAll(patternCalls[i%len(patternCalls)], "%", "'"+row.pattern+"'"))
+		}
+		switch _, issues := env.Compile(strings.Join(calls, " || ")); {
+		case row.want == "" && issues.Err() != nil:
+			t.Errorf("%d of %.30s: %v", row.n, row.pattern, issues.Err())
+		case row.want != "" && (issues.Err() == nil || !strings.Contains(issues.Err().Error(), row.want)):
+			t.Errorf("%d of %.30s: %v, want %s", row.n, row.pattern, issues.Err(), row.want)
+		}
+	}
+}
+
 // TestLargePatterns uses patterns that take long to parse or to compile.
 func TestLargePatterns(t *testing.T) {
 	env, err := celenv.Base().NewExpressionsEnv().Extend(cel.Variable("s", cel.StringType))

@@ -14,8 +14,8 @@ var ErrParseWork = errors.New("the pattern has too many Unicode classes, or too 
 const (
 	// MaxSize is the maximum size of a new pattern, as Size returns it.
 	MaxSize = 10_000
-	// maxParseWork bounds ParseWork. The parser takes about a tenth of a second for it.
-	maxParseWork = 2_000_000
+	// MaxParseWork bounds ParseWork. The parser takes about a tenth of a second for it.
+	MaxParseWork = 2_000_000
 	// foldWork and classWork are the ranges of characters that the parser visits for one range of a pattern
 	// that ignores case, and for one Unicode class.
 	foldWork, classWork = 125_000, 4_000
@@ -26,7 +26,7 @@ const (
 // pattern is not compiled, which takes as long as it is large. Size returns an error for a pattern that
 // is invalid, and ErrParseWork for one that takes too long to parse.
 func Size(pattern string) (int, error) {
-	if ParseWork(pattern) > maxParseWork {
+	if ParseWork(pattern) > MaxParseWork {
 		return 0, ErrParseWork
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
