@@ -30,21 +30,21 @@ func adminAccess(*Config) registry.Plugin {
 			}
 			return false
 		},
-		Causes: func(_ context.Context, a *registry.Attributes) field.ErrorList {
+		Causes: func(_ context.Context, a *registry.Attributes) (field.ErrorList, error) {
 			at := wantsAdmin(a)
 			if at == nil {
-				return nil
+				return nil, nil
 			}
 			if n := a.State.Get(namespaces, a.Namespace); n != nil {
 				made, err := registry.Decode[metav1.PartialObjectMetadata](n)
 				if err != nil {
-					return field.ErrorList{field.InternalError(at, err)}
+					return field.ErrorList{field.InternalError(at, err)}, nil
 				}
 				if made.Labels[resourcev1.DRAAdminNamespaceLabelKey] == "true" {
-					return nil
+					return nil, nil
 				}
 			}
-			return field.ErrorList{field.Forbidden(at, "admin access to devices requires the `"+resourcev1.DRAAdminNamespaceLabelKey+": true` label on the containing namespace")}
+			return field.ErrorList{field.Forbidden(at, "admin access to devices requires the `"+resourcev1.DRAAdminNamespaceLabelKey+": true` label on the containing namespace")}, nil
 		},
 	}
 }

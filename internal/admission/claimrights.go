@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -32,52 +33,64 @@ func claimRights(c *Config) registry.Plugin {
 			return t.Type.Collection == claims && t.Subresource == "status" && o == admissionv1.Update
 		},
 		Users: func(u *authn.User) bool { return u != nil },
-		Causes: func(ctx context.Context, a *registry.Attributes) field.ErrorList {
+		Causes: func(ctx context.Context, a *registry.Attributes) (field.ErrorList, error) {
 			next, last := &a.Object.(*resourcev1.ResourceClaim).Status, &a.Old.(*resourcev1.ResourceClaim).Status
 			right := authz.Attributes{User: a.User, IsResource: true, Verb: a.RequestVerb(), Group: resourcev1.GroupName, Version: a.Type.Version, Resource: a.Type.Resource}
-			errs := c.mayBind(ctx, right, next, last)
+			errs, err := c.mayBind(ctx, right, next, last)
+			if err != nil {
+				return nil, err
+			}
 			right.Namespace = a.Namespace
-			return append(errs, c.mayReport(ctx, right, next, last)...)
+			more, err := c.mayReport(ctx, right, next, last)
+			return append(errs, more...), err
 		},
 	}
 }
 
-// mayBind checks the right to change the allocation of a claim.
-func (c *Config) mayBind(ctx context.Context, right authz.Attributes, next, last *resourcev1.ResourceClaimStatus) field.ErrorList {
+// mayBind checks the right to change the allocation of a claim. The error is that of authz.Undecided.
+func (c *Config) mayBind(ctx context.Context, right authz.Attributes, next, last *resourcev1.ResourceClaimStatus) (field.ErrorList, error) {
 	if equality.Semantic.DeepEqual(next.Allocation, last.Allocation) && equality.Semantic.DeepEqual(next.ReservedFor, last.ReservedFor) {
-		return nil
+		return nil, nil
 	}
 	right.Subresource = "binding"
-	if err := authz.Require(ctx, c.Authz, &right); err != nil {
+	switch err := authz.Require(ctx, c.Authz, &right); {
+	case authz.IsUndecided(err):
+		return nil, err
+	case err != nil:
 		return field.ErrorList{field.Forbidden(field.NewPath("status"), fmt.Sprintf(
-			`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="%s" permission: %s`, right.Verb, err))}
+			`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="%s" permission: %s`, right.Verb, err))}, nil
 	}
-	return nil
+	return nil, nil
 }
 
-// mayReport checks the rights to change what drivers report of their devices.
-func (c *Config) mayReport(ctx context.Context, right authz.Attributes, next, last *resourcev1.ResourceClaimStatus) (errs field.ErrorList) {
+// mayReport checks the rights to change what drivers report of their devices. The error is that of authz.Undecided.
+func (c *Config) mayReport(ctx context.Context, right authz.Attributes, next, last *resourcev1.ResourceClaimStatus) (errs field.ErrorList, err error) {
 	right.Subresource = "driver"
 	verbs := []string{"arbitrary-node:" + right.Verb}
 	if node := allocatedNode(next.Allocation); node != "" && impersonation.NodeOf(right.User) == node {
 		verbs = []string{"associated-node:" + right.Verb, verbs[0]}
 	}
 	for _, driver := range changedDrivers(next.Devices, last.Devices) {
-		var first error
+		var first, undecided error
 		allowed := slices.ContainsFunc(verbs, func(verb string) bool {
 			right.Verb, right.Name = verb, driver
 			err := authz.Require(ctx, c.Authz, &right)
-			if first == nil {
-				first = err
+			if authz.IsUndecided(err) {
+				undecided = err
 			}
+			first = cmp.Or(first, err)
 			return err == nil
 		})
-		if !allowed {
+		switch {
+		case allowed:
+		case undecided != nil:
+			return nil, undecided
+		default:
 			errs = append(errs, field.Forbidden(field.NewPath("status", "devices"), fmt.Sprintf(
 				`changing status.devices requires resource="resourceclaims/driver", verb="%s" permission: %s`, verbs, first)))
 		}
 	}
-	return errs
+	return errs, nil
 }
 
 // changedDrivers returns the drivers whose devices differ, sorted.

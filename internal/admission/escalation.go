@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -78,14 +79,15 @@ func aggregates(o runtime.Object) bool {
 
 // role checks a Role or a ClusterRole.
 func (g *grants) role(ctx context.Context, a *registry.Attributes, rules []rbacv1.PolicyRule, aggregated bool) error {
-	if g.allowed(ctx, a, "escalate", a.Type.GroupResource(), a.RequestedName()) || onlyForCollector(a) {
+	ok, undecided := g.allowed(ctx, a, "escalate", a.Type.GroupResource(), a.RequestedName())
+	if ok || onlyForCollector(a) {
 		return nil
 	}
 	if err := g.rbac.MayGrant(scope(a), rules); err != nil {
-		return refused(a, err)
+		return cmp.Or(undecided, refused(a, err))
 	}
 	if aggregated && g.rbac.MayGrant(scope(a), everything) != nil {
-		return refused(a, errors.New("must have cluster-admin privileges to use the aggregationRule"))
+		return cmp.Or(undecided, refused(a, errors.New("must have cluster-admin privileges to use the aggregationRule")))
 	}
 	return nil
 }
@@ -96,25 +98,30 @@ func (g *grants) binding(ctx context.Context, a *registry.Attributes, ref rbacv1
 		return nil
 	}
 	resources := map[string]string{"Role": "roles", "ClusterRole": "clusterroles"}
-	if r := resources[ref.Kind]; r != "" && g.allowed(ctx, a, "bind", schema.GroupResource{Group: ref.APIGroup, Resource: r}, ref.Name) {
-		return nil
+	var undecided error
+	if r := resources[ref.Kind]; r != "" {
+		var ok bool
+		if ok, undecided = g.allowed(ctx, a, "bind", schema.GroupResource{Group: ref.APIGroup, Resource: r}, ref.Name); ok {
+			return nil
+		}
 	}
 	rules, err := g.rbac.RulesOf(scope(a), ref)
 	if err != nil {
-		return err
+		return cmp.Or(undecided, err)
 	}
 	if err := g.rbac.MayGrant(scope(a), rules); err != nil {
-		return refused(a, err)
+		return cmp.Or(undecided, refused(a, err))
 	}
 	return nil
 }
 
-// allowed reports whether the client has one of the verbs that make the check superfluous.
-func (g *grants) allowed(ctx context.Context, a *registry.Attributes, verb string, resource schema.GroupResource, name string) bool {
-	d, _, _ := g.authz.Authorize(ctx, &authz.Attributes{
+// allowed reports whether the client has one of the verbs that make the check superfluous. The error is that of
+// authz.Undecided.
+func (g *grants) allowed(ctx context.Context, a *registry.Attributes, verb string, resource schema.GroupResource, name string) (bool, error) {
+	ok, _, err := authz.Allowed(ctx, g.authz, &authz.Attributes{
 		User: a.User, Verb: verb, IsResource: true, Group: resource.Group, Version: "*", Resource: resource.Resource, Namespace: a.Namespace, Name: name,
 	})
-	return d == authz.Allow
+	return ok, err
 }
 
 // scope is where a request grants permissions.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	ar "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/authn"
@@ -198,4 +199,33 @@ func TestChecksAreRemembered(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	})
+}
+
+// busy is an authorizer that is too busy with other requests to decide.
+type busy struct{}
+
+func (busy) Authorize(context.Context, *authz.Attributes) (authz.Decision, string, error) {
+	return authz.Deny, "", fmt.Errorf("the webhook: %w", authz.ErrBusy)
+}
+
+// TestBusyConditions: allowed() is false if the authorizer is too busy to decide, and could keep a webhook or a policy from
+// its work. The request is refused, whatever the conditions say and whatever the failure policy is.
+func TestBusyConditions(t *testing.T) {
+	const check = "authorizer.group('').resource('pods').check('list')"
+	for _, text := range []string{check + ".allowed()", "!" + check + ".allowed()", check + ".errored()", check + ".reason() == 'x' || " + check + ".allowed()"} {
+		creating(t, func(ctx context.Context, a *registry.Attributes) {
+			v, err := a.Lean(ctx, a.Forms()[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := match.NewInput(ctx, a, v, busy{})
+			_, err = conditions(match.Owner{Ignore: true}, text).Match(ctx, a, in)
+			if err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+			if err := in.Undecided(false); !apierrors.IsTooManyRequests(err) {
+				t.Errorf("%s: %v", text, err)
+			}
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -44,8 +45,11 @@ func (c *Config) checkOwners(ctx context.Context, a *registry.Attributes) error 
 		ok, reason, err := c.allowed(ctx, a, authz.Attributes{
 			Verb: "delete", Group: at.Group, Version: at.Version, Resource: at.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
 		})
+		if err != nil {
+			return err
+		}
 		if !ok {
-			return a.Forbidden("cannot set an ownerRef on a resource you can't delete: %v, %v", reason, err)
+			return a.Forbidden("cannot set an ownerRef on a resource you can't delete: %v, <nil>", reason)
 		}
 	}
 	blocking := newlyBlocking(next, ownersOf(a.Old))
@@ -53,12 +57,13 @@ func (c *Config) checkOwners(ctx context.Context, a *registry.Attributes) error 
 		return nil
 	}
 	every := authz.Attributes{Verb: "update", Group: "*", Version: "*", Resource: "*", Subresource: "finalizers", Name: "*"}
-	if ok, _, _ := c.allowed(ctx, a, every); ok {
+	ok, _, undecided := c.allowed(ctx, a, every)
+	if ok {
 		return nil
 	}
 	for _, ref := range blocking {
 		if err := c.mayBlock(ctx, a, ref); err != nil {
-			return err
+			return cmp.Or(undecided, err)
 		}
 	}
 	return nil
@@ -75,8 +80,12 @@ func (c *Config) mayBlock(ctx context.Context, a *registry.Attributes, ref metav
 		if t.Namespaced {
 			right.Namespace = a.Namespace // an owner is in the namespace of what it owns
 		}
-		if ok, reason, err := c.allowed(ctx, a, right); !ok {
-			return a.Forbidden("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: %v, %v", reason, err)
+		ok, reason, err := c.allowed(ctx, a, right)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return a.Forbidden("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: %v, <nil>", reason)
 		}
 	}
 	return nil

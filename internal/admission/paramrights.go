@@ -58,7 +58,7 @@ func paramRights(c *Config) registry.Plugin {
 				at, err = field.NewPath("spec", "paramRef"), c.mayReadParams(ctx, a, &next)
 			}
 			switch {
-			case apierrors.IsTooManyRequests(err):
+			case authz.IsUndecided(err):
 				return err
 			case err != nil:
 				return apierrors.NewInvalid(a.RequestedKind().GroupKind(), a.Name, field.ErrorList{field.Forbidden(at, err.Error())})

@@ -2,14 +2,13 @@ package admission
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -20,28 +19,31 @@ import (
 
 const signingRequests = "certificatesigningrequests.certificates.k8s.io"
 
-// allowed reports whether the user of a request has another right. The server itself has all.
+// allowed reports whether the user of a request has another right. The server itself has all. The error is that of
+// authz.Undecided.
 func (c *Config) allowed(ctx context.Context, a *registry.Attributes, right authz.Attributes) (bool, string, error) {
 	if a.User == nil {
 		return true, "", nil
 	}
 	right.User, right.IsResource = a.User, true
-	d, reason, err := c.Authz.Authorize(ctx, &right)
-	if errors.Is(err, authz.ErrBusy) {
-		err = apierrors.NewTooManyRequests(authz.ErrBusy.Error(), 1)
-	}
-	return d == authz.Allow, reason, err
+	return authz.Allowed(ctx, c.Authz, &right)
 }
 
-// maySigner reports whether the user has a right on a signer, or on all signers of its domain.
-func (c *Config) maySigner(ctx context.Context, a *registry.Attributes, verb, signer string) bool {
+// requireSigner returns an error unless the user has a right on a signer, or on all signers of its domain.
+func (c *Config) requireSigner(ctx context.Context, a *registry.Attributes, verb, signer string) error {
 	domain, _, _ := strings.Cut(signer, "/")
+	var undecided error
 	for _, name := range []string{signer, domain + "/*"} {
-		if ok, _, _ := c.allowed(ctx, a, authz.Attributes{Verb: verb, Group: "certificates.k8s.io", Version: "*", Resource: "signers", Name: name}); ok {
-			return true
+		ok, _, err := c.allowed(ctx, a, authz.Attributes{Verb: verb, Group: "certificates.k8s.io", Version: "*", Resource: "signers", Name: name})
+		if ok {
+			return nil
 		}
+		undecided = cmp.Or(undecided, err)
 	}
-	return false
+	if undecided != nil {
+		return undecided
+	}
+	return a.Forbidden("user not permitted to %s requests with signerName %q", verb, signer)
 }
 
 // updatesOf returns a Plugin.Handles for updates of a subresource of CertificateSigningRequests.
@@ -58,11 +60,7 @@ func certificateApproval(c *Config) registry.Plugin {
 		return registry.Plugin{}
 	}
 	return registry.Plugin{Handles: updatesOf("approval"), Validate: func(ctx context.Context, a *registry.Attributes) error {
-		signer := a.Old.(*certificatesv1.CertificateSigningRequest).Spec.SignerName
-		if !c.maySigner(ctx, a, "approve", signer) {
-			return a.Forbidden("user not permitted to approve requests with signerName %q", signer)
-		}
-		return nil
+		return c.requireSigner(ctx, a, "approve", a.Old.(*certificatesv1.CertificateSigningRequest).Spec.SignerName)
 	}}
 }
 
@@ -77,9 +75,6 @@ func certificateSigning(c *Config) registry.Plugin {
 		if bytes.Equal(old.Status.Certificate, next.Status.Certificate) && equality.Semantic.DeepEqual(old.Status.Conditions, next.Status.Conditions) {
 			return nil
 		}
-		if signer := old.Spec.SignerName; !c.maySigner(ctx, a, "sign", signer) {
-			return a.Forbidden("user not permitted to sign requests with signerName %q", signer)
-		}
-		return nil
+		return c.requireSigner(ctx, a, "sign", old.Spec.SignerName)
 	}}
 }

@@ -24,21 +24,44 @@ func Forbidden(a *Attributes, reason string) *apierrors.StatusError {
 	return apierrors.NewForbidden(resource, a.Name, errors.New(message))
 }
 
-// Require returns an error unless an authorizer allows a request: that of Forbidden, or 429 if the authorizer is too busy
-// to decide.
+// Require returns an error unless an authorizer allows a request: that of Forbidden, or that of Undecided.
 func Require(ctx context.Context, z Authorizer, a *Attributes) error {
+	switch ok, reason, err := Allowed(ctx, z, a); {
+	case ok:
+		return nil
+	case err != nil:
+		return err
+	default:
+		return Forbidden(a, reason)
+	}
+}
+
+// Allowed reports whether an authorizer allows a request, and its reason. The error is that of Undecided. Code that
+// checks a right beyond the one to send the request uses it or Require, and returns the error to the client, unless
+// another right decides.
+func Allowed(ctx context.Context, z Authorizer, a *Attributes) (bool, string, error) {
 	d, reason, err := z.Authorize(ctx, a)
+	if d == Allow {
+		return true, reason, nil
+	}
+	return false, reason, Undecided(err)
+}
+
+// Undecided returns the error for a request that an authorizer could not decide, because of err: 429 if it is too busy,
+// or else 500. A client that gets 403 or 422 would not try again. Nil if err is nil.
+func Undecided(err error) error {
 	switch {
-	case d == Allow:
+	case err == nil:
 		return nil
 	case errors.Is(err, ErrBusy):
 		return apierrors.NewTooManyRequests(ErrBusy.Error(), 1)
-	case err != nil && reason != "":
-		reason = err.Error() + ": " + reason
-	case err != nil:
-		reason = err.Error()
 	}
-	return Forbidden(a, reason)
+	return apierrors.NewInternalError(fmt.Errorf("the authorizer could not decide: %w", err))
+}
+
+// IsUndecided reports whether an error is one of Undecided.
+func IsUndecided(err error) bool {
+	return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
 }
 
 // markup escapes what HTML could contain in names that clients choose, as kube-apiserver does.

@@ -217,7 +217,7 @@ func (q *request) may(a *authz.Attributes) error {
 	case errors.Is(err, errCrowded):
 		return errCrowded
 	case errors.Is(err, authz.ErrBusy):
-		return apierrors.NewTooManyRequests(err.Error(), 1)
+		return authz.Undecided(err)
 	case err != nil:
 		return errUndecided(q.r, err)
 	}

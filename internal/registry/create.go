@@ -138,7 +138,11 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 	if err := r.complete(ctx, w, a); err != nil {
 		return nil, err
 	}
-	errs := append(r.causes(ctx, a), w.validateNew(ctx, next)...)
+	errs, err := r.causes(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	errs = append(errs, w.validateNew(ctx, next)...)
 	if err := ctx.Err(); err != nil { // validation rules can take long
 		return nil, err
 	}

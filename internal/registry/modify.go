@@ -261,7 +261,11 @@ func (r *Registry) prepareUpdate(ctx context.Context, a *Attributes, v currentOb
 		meta.SetGeneration(oldMeta.GetGeneration() + 1)
 	}
 	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock has been checked
-	errs := append(validateMetaUpdate(st, w.Subresource, meta, oldMeta), r.causes(ctx, a)...)
+	causes, err := r.causes(ctx, a)
+	if err != nil {
+		return err
+	}
+	errs := append(validateMetaUpdate(st, w.Subresource, meta, oldMeta), causes...)
 	check, warn := st.Strategy.ValidateUpdate, st.Strategy.Warnings
 	if own := w.Type.Strategy.ValidateUpdate; own != nil {
 		check = own

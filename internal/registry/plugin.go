@@ -38,8 +38,8 @@ type Plugin struct {
 	// fields that it sets.
 	Complete func(ctx context.Context, a *Attributes) error
 	// Causes returns errors of the object that depend on other objects or on the user. They are part
-	// of the response that has the other errors of the object.
-	Causes func(ctx context.Context, a *Attributes) field.ErrorList
+	// of the response that has the other errors of the object. An error refuses the request alone.
+	Causes func(ctx context.Context, a *Attributes) (field.ErrorList, error)
 	// Validate may refuse the request with an error, after the object was validated.
 	Validate func(ctx context.Context, a *Attributes) error
 	// Record adds to the transaction, or refuses the request with an error. It is not called
@@ -173,16 +173,20 @@ func (r *Registry) admit(ctx context.Context, a *Attributes) error {
 }
 
 // causes returns the errors that plugins find in the object.
-func (r *Registry) causes(ctx context.Context, a *Attributes) (errs field.ErrorList) {
+func (r *Registry) causes(ctx context.Context, a *Attributes) (errs field.ErrorList, err error) {
 	if !a.w.admitted() {
-		return nil
+		return nil, nil
 	}
 	for i := range r.Plugins {
 		if p := &r.Plugins[i]; p.Causes != nil && a.handling.has(i) {
-			errs = append(errs, p.Causes(ctx, a)...)
+			more, err := p.Causes(ctx, a)
+			if err != nil {
+				return nil, err
+			}
+			errs = append(errs, more...)
 		}
 	}
-	return errs
+	return errs, nil
 }
 
 // Observation is how long a part of admission took.

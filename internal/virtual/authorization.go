@@ -105,7 +105,7 @@ func (c *Config) decide(ctx context.Context, u *authn.User, what access, status 
 	}
 	decision, reason, err := c.Authz.Authorize(ctx, &a)
 	if decision != authz.Allow && errors.Is(err, authz.ErrBusy) {
-		return apierrors.NewTooManyRequests(err.Error(), 1)
+		return authz.Undecided(err)
 	}
 	if err != nil {
 		faults = slices.Insert(faults, 0, err.Error())

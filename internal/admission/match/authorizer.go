@@ -2,6 +2,7 @@ package match
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -17,18 +18,29 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// authorizerValues returns the values of authorizer and authorizer.requestResource.
-func authorizerValues(ctx context.Context, a *registry.Attributes, az authz.Authorizer) (self, requested *expression.Lazy) {
+// authorizerValues sets the values of authorizer and authorizer.requestResource.
+func (in *Input) authorizerValues(ctx context.Context, a *registry.Attributes, az authz.Authorizer) {
 	checks := &checker{ctx: ctx, authorizer: az, user: a.Client()}
+	in.checks = checks
 	info := &user.DefaultInfo{}
 	if u := checks.user; u != nil {
 		info.Name, info.UID, info.Groups, info.Extra = u.Name, u.UID, u.Groups, u.Extra
 	}
-	self = &expression.Lazy{Make: func() (any, error) { return library.NewAuthorizerVal(info, checks), nil }}
-	requested = &expression.Lazy{Make: func() (any, error) {
+	in.Authorizer = &expression.Lazy{Make: func() (any, error) { return library.NewAuthorizerVal(info, checks), nil }}
+	in.RequestResource = &expression.Lazy{Make: func() (any, error) {
 		return library.NewResourceAuthorizerVal(info, checks, target{a}), nil
 	}}
-	return self, requested
+}
+
+// Undecided returns the error of authz.Undecided for a request that must be refused, because expressions asked for a right
+// that the authorizer could not decide. If others keep the authorizer busy, that is any request: allowed() is false then,
+// and would keep a policy or a webhook from its work. Of other failures expressions learn from errored(), and only a
+// request that they deny is undecided.
+func (in *Input) Undecided(denied bool) error {
+	if in.checks == nil || !denied && !errors.Is(in.checks.undecided, authz.ErrBusy) {
+		return nil
+	}
+	return authz.Undecided(in.checks.undecided)
 }
 
 // target is the requested resource, in the form that the library of CEL takes.
@@ -49,6 +61,7 @@ type checker struct {
 	authorizer authz.Authorizer
 	user       *authn.User
 	decided    map[check]decision
+	undecided  error // of the checks that could not be decided; ErrBusy if it is among them
 }
 
 // check identifies a check. The user is the client of the request, or a service account.
@@ -101,6 +114,9 @@ func (c *checker) Authorize(_ context.Context, r authorizer.Attributes) (authori
 
 func (c *checker) decide(a *authz.Attributes) decision {
 	made, reason, err := c.authorizer.Authorize(c.ctx, a)
+	if made != authz.Allow && err != nil && !errors.Is(c.undecided, authz.ErrBusy) {
+		c.undecided = err
+	}
 	d := decision{authorizer.DecisionNoOpinion, reason, err}
 	switch made {
 	case authz.Allow:

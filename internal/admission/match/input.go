@@ -24,6 +24,7 @@ type Input struct {
 	expression.Input
 	// conditions is what match conditions see: no namespaceObject, and the requested resource.
 	conditions expression.Input
+	checks     *checker // nil: there is no authorizer
 }
 
 // NewInput returns the input of a request in the form v, which Attributes.Lean or In returned. az decides
@@ -46,7 +47,7 @@ func NewInput(ctx context.Context, a *registry.Attributes, v *registry.Versioned
 	}
 	in.Request = request(v.Resource)
 	if az != nil {
-		in.Authorizer, in.RequestResource = authorizerValues(ctx, a, az)
+		in.authorizerValues(ctx, a, az)
 	}
 	in.conditions = in.Input
 	if resource := a.RequestedResource(); resource != v.Resource {

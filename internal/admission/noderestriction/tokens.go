@@ -62,18 +62,14 @@ func (p restriction) checkAudience(ctx context.Context, r request, pod *corev1.P
 	case named:
 		return nil
 	}
-	decision := authz.NoOpinion
 	if p.authz != nil {
-		decision, _, err = p.authz.Authorize(ctx, &authz.Attributes{
+		ok, _, err := authz.Allowed(ctx, p.authz, &authz.Attributes{
 			User: r.User, IsResource: true, Verb: "request-serviceaccounts-token-audience",
 			Version: "v1", Resource: audience, Namespace: r.Namespace, Name: r.Name,
 		})
-	}
-	switch {
-	case decision == authz.Allow:
-		return nil
-	case err != nil:
-		return r.Forbidden("audience %q not found in pod spec volume, error authorizing %s to request tokens for this audience: %w", audience, r.User.Name, err)
+		if ok || err != nil {
+			return err
+		}
 	}
 	return r.Forbidden("audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", audience, r.User.Name)
 }

@@ -124,6 +124,9 @@ func (d *dispatcher) applies(ctx context.Context, h *hook) (registry.Form, bool,
 		d.form, d.seen, d.input = form, v, match.NewInput(ctx, d.a, v, d.c.Authz)
 	}
 	ok, err = h.conditions.Match(ctx, d.a, d.input)
+	if undecided := d.input.Undecided(err != nil); undecided != nil {
+		return form, false, undecided
+	}
 	if err != nil {
 		return form, false, apierrors.NewForbidden(d.a.RequestedResource().GroupResource(), d.a.ShownName(), err)
 	}

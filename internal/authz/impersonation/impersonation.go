@@ -15,6 +15,7 @@
 package impersonation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -77,7 +78,7 @@ type Grant struct {
 var errNone = errors.New("all impersonation modes failed")
 
 // Check returns the user as which the sender of a request, a.User, acts. want is what the headers
-// say. The error is a 403, which names the right that is missing.
+// say. The error is a 403, which names the right that is missing, or that of authz.Undecided.
 func (c *Checker) Check(ctx context.Context, want *authn.User, a *authz.Attributes) (Grant, error) {
 	start := time.Now()
 	g, mode, err := c.check(ctx, want, a)
@@ -91,13 +92,11 @@ func (c *Checker) check(ctx context.Context, want *authn.User, a *authz.Attribut
 	if i, ok := c.last.Get(key); ok {
 		first = i.(int)
 	}
-	var refusal error
+	var refusal, undecided error
 	attempt := func(i int) bool {
 		p := permission{c: c, mode: &modes[i], by: a.User, want: want}
 		user, err := p.check(ctx, a)
-		if err != nil && refusal == nil {
-			refusal = err
-		}
+		refusal, undecided = cmp.Or(refusal, err), cmp.Or(undecided, p.undecided)
 		if user == nil {
 			return false
 		}
@@ -113,10 +112,7 @@ func (c *Checker) check(ctx context.Context, want *authn.User, a *authz.Attribut
 			return g, name, nil
 		}
 	}
-	if refusal == nil {
-		refusal = errNone
-	}
-	return Grant{}, "", refusal
+	return Grant{}, "", cmp.Or(undecided, refusal, errNone)
 }
 
 // mode is a way to impersonate.

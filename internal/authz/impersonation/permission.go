@@ -1,6 +1,7 @@
 package impersonation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ type permission struct {
 	mode *mode
 	by   *authn.User
 	want *authn.User
+	// undecided is the error of the first right that the authorizer could not decide.
+	undecided error
 }
 
 // check returns the user, or nil if the mode is not for it.
@@ -176,6 +179,9 @@ func checkExtra(key string, values []string) error {
 func (p *permission) ask(ctx context.Context, a *authz.Attributes) error {
 	start := time.Now()
 	err := authz.Require(ctx, p.c.authz, a)
+	if authz.IsUndecided(err) {
+		p.undecided = cmp.Or(p.undecided, err)
+	}
 	p.c.seen.Authorization(p.mode.name, err == nil, time.Since(start))
 	return err
 }

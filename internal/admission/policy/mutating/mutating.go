@@ -131,6 +131,9 @@ func (r *request) apply(ctx context.Context, i *invocation, h *history) (patched
 		return false, nil
 	}
 	matches, err := c.conditions.Match(ctx, r.a, in)
+	if undecided := in.Undecided(err != nil && !i.Policy.Ignore); undecided != nil {
+		return false, undecided
+	}
 	if err != nil {
 		r.fail(i, err, metav1.StatusReasonInvalid)
 		return false, nil
@@ -145,6 +148,9 @@ func (r *request) apply(ctx context.Context, i *invocation, h *history) (patched
 		}
 		start := time.Now()
 		err := r.one(ctx, &c.mutations[m], c.composition, in, v)
+		if undecided := in.Undecided(err != nil && !i.Policy.Ignore); undecided != nil {
+			return patched, undecided
+		}
 		r.observe(i, err, time.Since(start))
 		if status := (*apierrors.StatusError)(nil); errors.As(err, &status) {
 			return patched, status

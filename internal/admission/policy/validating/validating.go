@@ -77,6 +77,11 @@ func (p *plugin) validate(ctx context.Context, a *registry.Attributes) error {
 		}
 	}
 	r.publish(annotated)
+	for i := range r.inputs {
+		if err := r.inputs[i].input.Undecided(r.denied); err != nil {
+			return err
+		}
+	}
 	return r.denial()
 }
 
