@@ -55,7 +55,7 @@ func openWebhook(c *WebhookConfig) (output, error) {
 		return nil, fmt.Errorf("initializing audit webhook: %w", err)
 	}
 	config.Timeout = webhookTimeout
-	client, err := rest.HTTPClientFor(config)
+	client, err := shared.HTTPClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("initializing audit webhook: %w", err)
 	}
@@ -63,7 +63,6 @@ func openWebhook(c *WebhookConfig) (output, error) {
 	if err != nil {
 		return nil, fmt.Errorf("initializing audit webhook: %w", err)
 	}
-	client.CheckRedirect = shared.NoRedirect
 	base.RawQuery = url.Values{"timeout": {webhookTimeout.String()}}.Encode()
 	return &webhook{client: client, url: base.String(), backoff: c.InitialBackoff, urgent: make(chan struct{})}, nil
 }

@@ -232,7 +232,7 @@ func (c *Connections) connect(t Target, u *url.URL) (*shared, error) {
 		dial = c.dialService(s)
 	}
 	config.Dial = dial
-	settings, err := config.TransportConfig()
+	settings, err := transportConfig(config)
 	if err != nil {
 		return nil, err
 	}

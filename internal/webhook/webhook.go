@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 
 	"github.com/tidemark-dev/tidemark/internal/tracing"
 )
@@ -40,12 +41,24 @@ func Config(kubeconfig string) (*rest.Config, error) {
 
 // Client returns a client of the service for calls with one URL. It follows no redirects.
 func Client(c *rest.Config) (*rest.RESTClient, error) {
-	client, err := rest.UnversionedRESTClientFor(c)
+	h, err := HTTPClient(c)
 	if err != nil {
 		return nil, err
 	}
-	client.Client.CheckRedirect = NoRedirect
-	return client, nil
+	return rest.UnversionedRESTClientForConfigAndClient(c, h)
+}
+
+// HTTPClient returns an HTTP client with the credentials of a configuration. It follows no redirects.
+func HTTPClient(c *rest.Config) (*http.Client, error) {
+	settings, err := transportConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	with, err := transport.New(settings)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: with, Timeout: c.Timeout, CheckRedirect: NoRedirect}, nil
 }
 
 // NoRedirect is for http.Client.CheckRedirect. A redirect would send the request, and what is
