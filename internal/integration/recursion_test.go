@@ -2,10 +2,12 @@ package integration_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,11 +35,11 @@ func TestDeepestInputs(t *testing.T) {
 		return
 	}
 	debug.SetMaxStack(maxStack)
-	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{FeatureGates: map[string]bool{"CBORServingAndStorage": true}}).RESTConfig()
 	h := servertest.Client(t, c)
 	run(t, c, []step{{"POST " + definitions, withColumns(".metadata.name", ".spec..x", "."+strings.Repeat("$", 1023), ".spec"+strings.Repeat("[?(@", 200)), 201, nil}})
 	lists := func(depth int) string { return `{"x":{"a":` + nested(depth) + `}}` }
-	maps := func(depth int) string {
+	objects := func(depth int) string {
 		return `{"x":` + strings.Repeat(`{"x":`, depth) + "{}" + strings.Repeat("}", depth) + "}"
 	}
 	schema := func(depth int) string {
@@ -60,21 +62,21 @@ func TestDeepestInputs(t *testing.T) {
 	if tier.IsFull(t) {
 		depths = []int{100, 240, 480, 500, 600, 5_000, 500_000}
 	}
-	var accepted int
+	accepted := map[string]bool{}
 	for _, depth := range depths {
 		run(t, c, []step{{"POST " + things, thing("base", "{}"), 201, nil}})
 		object := thing("a", lists(depth))
-		members := thing("a", maps(depth))
-		for name, one := range map[string]call{
+		members := thing("a", objects(depth))
+		calls := map[string]call{
 			"JSON":                {"POST", things, asJSON, object},
 			"JSON objects":        {"POST", things, asJSON, strings.Replace(members, `"a"`, `"b"`, 1)},
 			"YAML":                {"POST", things, "application/yaml", strings.Replace(object, `"a"`, `"c"`, 1)},
 			"a merge patch":       {"PATCH", things + "/base", asMerge, `{"spec":` + lists(depth) + `}`},
-			"a merge of objects":  {"PATCH", things + "/base", asMerge, `{"spec":` + maps(depth) + `}`},
+			"a merge of objects":  {"PATCH", things + "/base", asMerge, `{"spec":` + objects(depth) + `}`},
 			"a strategic patch":   {"PATCH", configMaps + "/base", asStrategic, `{"x":` + lists(depth) + `}`},
 			"a JSON patch":        {"PATCH", things + "/base", asJSONPatch, `[{"op":"add","path":"/spec","value":` + lists(depth) + `}]`},
 			"a path":              {"PATCH", things + "/base", asJSONPatch, `[{"op":"add","path":"` + strings.Repeat("/x", depth) + `","value":1}]`},
-			"an apply":            {"PATCH", things + "/base?fieldManager=m&force=true", asApply, thing("base", maps(depth))},
+			"an apply":            {"PATCH", things + "/base?fieldManager=m&force=true", asApply, thing("base", objects(depth))},
 			"options":             {"DELETE", things + "/none", asJSON, lists(depth)},
 			"a schema":            {"POST", definitions + "?dryRun=All", asJSON, schema(depth / 2)},
 			"a pattern":           {"POST", definitions + "?dryRun=All", asJSON, pattern(strings.Repeat("(", depth) + strings.Repeat(")", depth))},
@@ -84,7 +86,9 @@ func TestDeepestInputs(t *testing.T) {
 			"a rule of operators": {"POST", definitions + "?dryRun=All", asJSON, rule("true" + strings.Repeat(" || true", min(depth, 1_000)))},
 			"a column":            {"POST", definitions + "?dryRun=All", asJSON, withColumns("." + strings.Repeat("$", depth))},
 			"a selector":          {"GET", things + "?labelSelector=" + strings.Repeat("(", min(depth, 5_000)), "", ""},
-		} {
+		}
+		maps.Copy(calls, deepBodies(t, depth))
+		for name, one := range calls {
 			one.url = c.Host + one.url
 			resp := one.send(t, h)
 			resp.Body.Close()
@@ -92,10 +96,10 @@ func TestDeepestInputs(t *testing.T) {
 				t.Errorf("%s of depth %d: %d", name, depth, resp.StatusCode)
 			}
 			if resp.StatusCode < 300 {
-				accepted++
+				accepted[name] = true
 			}
 		}
-		for _, accept := range []string{asJSON, "application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1"} {
+		for _, accept := range []string{asJSON, "application/yaml", asCBOR, "application/json;as=Table;g=meta.k8s.io;v=v1"} {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+things, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -112,7 +116,12 @@ func TestDeepestInputs(t *testing.T) {
 		}
 		exchange(t, c, "DELETE", things, "")
 	}
-	if accepted < 15 {
-		t.Errorf("only %d inputs were accepted", accepted)
+	for _, name := range []string{"objects in CBOR", "an apply in CBOR", "managed fields", "an apply", "a schema"} {
+		if !accepted[name] {
+			t.Errorf("%s was never accepted", name)
+		}
+	}
+	if len(accepted) < 40 {
+		t.Errorf("only %d inputs were accepted: %q", len(accepted), slices.Sorted(maps.Keys(accepted)))
 	}
 }
