@@ -151,6 +151,44 @@ func TestLargeBodies(t *testing.T) {
 	})
 }
 
+// TestWidenLarge: a request that finds out that it is large waits for other large ones, once. Small ones, those of
+// levels without a limit, and work of the server itself do not.
+func TestWidenLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := fewLarge(1, 100, fairness.Config{Bytes: 256 << 20})
+		first := mustAcquire(t, g, fairness.Request{Flow: 1, Write: true})
+		second := mustAcquire(t, g, fairness.Request{Flow: 2, Write: true})
+		widen := func(s *fairness.Seat, bytes int) <-chan error {
+			widened := make(chan error, 1)
+			ctx := t.Context()
+			if s != nil {
+				ctx = fairness.WithSeat(ctx, s)
+			}
+			go func() { widened <- fairness.Widen(ctx, bytes) }()
+			synctest.Wait()
+			return widened
+		}
+		if len(widen(first, 3*fairness.SeatBytes)) != 1 || len(widen(second, fairness.SeatBytes)) != 1 || len(widen(nil, 1<<30)) != 1 {
+			t.Fatal("a request waits for nothing")
+		}
+		if s := state(t, g, "l"); s.Seats != 4+1 {
+			t.Errorf("a large and a small request have %d seats", s.Seats)
+		}
+		waiting := widen(second, 3*fairness.SeatBytes)
+		if len(widen(first, 3*fairness.SeatBytes)) != 1 {
+			t.Fatal("a request that is large already waits")
+		}
+		if len(waiting) != 0 {
+			t.Fatal("two large requests execute")
+		}
+		first.Release()
+		if err := <-waiting; err != nil {
+			t.Fatal(err)
+		}
+		second.Release()
+	})
+}
+
 // TestYieldOfMany: several goroutines of a large request let a large request of another flow go first.
 func TestYieldOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -525,6 +525,35 @@ func Hold(ctx context.Context, bytes int64) error {
 	return nil
 }
 
+// SeatBytes is the part of a body, or of other work, that one seat is for. Larger bodies need more
+// seats: a write takes up to 20 times the memory of its body.
+const SeatBytes = 128 << 10
+
+// Widen makes the request of the context as wide as one with a body of so many bytes, if it is not
+// yet. It is large then, so it may have to wait for other large requests; see Seat.Widen. The error is
+// ErrFull, or that of the context.
+func Widen(ctx context.Context, bytes int) error {
+	s, _ := ctx.Value(contextKey{}).(*Seat)
+	if s == nil || bytes <= SeatBytes || !s.narrower(1+bytes/SeatBytes) {
+		return nil
+	}
+	if !s.Suspend(0) {
+		return ErrFull
+	}
+	s.Widen(1 + bytes/SeatBytes)
+	return s.Resume(ctx)
+}
+
+// narrower reports whether a request of a level with queues has fewer seats than it could take.
+func (s *Seat) narrower(width int) bool {
+	if s.l.exempt {
+		return false
+	}
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	return s.width < min(width, s.l.limit) || !s.large && s.l.g.large > 0
+}
+
 // Wait calls f, which waits for something outside of this server, without the seats of the
 // context's request. bytes estimates the memory that the request holds meanwhile. If the context
 // has no seat (work of the server itself), Wait just calls f.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -402,14 +403,9 @@ func (q *request) bodyUpTo(limit int64) ([]byte, error) {
 	return nil, apierrors.NewBadRequest("reading the body of the request: " + err.Error())
 }
 
-const (
-	// firstBodyBytes is the first buffer of a body, whatever its declared length. It doubles
-	// as the bytes arrive: a client holds no more memory than it has sent.
-	firstBodyBytes = 8 << 10
-	// seatBodyBytes is the part of a body that one seat is for. Larger bodies need more seats:
-	// a write takes up to 20 times the memory of its body.
-	seatBodyBytes = 128 << 10
-)
+// firstBodyBytes is the first buffer of a body, whatever its declared length. It doubles
+// as the bytes arrive: a client holds no more memory than it has sent.
+const firstBodyBytes = 8 << 10
 
 // readBody reads a body of a length (-1: unknown). The request gives its seats back if the client is
 // slow to send it. The bytes count in the budget for waiting requests.
@@ -417,12 +413,12 @@ func (q *request) readBody(length, limit int64) (body []byte, err error) {
 	if q.seat == nil {
 		return q.receive(length, limit)
 	}
-	if length < 0 || length > seatBodyBytes { // it may need more seats
+	if length < 0 || length > fairness.SeatBytes { // it may need more seats
 		if !q.seat.Suspend(0) {
 			return nil, errFull()
 		}
 		if body, err = q.receive(length, limit); err == nil {
-			q.seat.Widen(1 + len(body)/seatBodyBytes)
+			q.seat.Widen(1 + len(body)/fairness.SeatBytes)
 			err = q.seat.Resume(q.context())
 		}
 		return body, err

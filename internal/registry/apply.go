@@ -16,6 +16,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -27,6 +28,9 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 	body := b.Bytes
 	if current := r.appliedBefore(w, body); current != nil {
 		return w.answer(current, false, nil)
+	}
+	if err := fairness.Widen(ctx, wire.Work(w.Type, b.Media, body)); err != nil {
+		return Object{}, err
 	}
 	config, complaint, err := wire.Configuration(b.Media, body)
 	var tooLarge *apierrors.StatusError
@@ -170,6 +174,9 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 	w.owners.setDecided(managed)
 	if next == nil {
 		return nil, true, nil
+	}
+	if err := fairness.Widen(ctx, wire.Work(w.Exchanged(), wire.JSON, next)); err != nil {
+		return nil, true, err
 	}
 	d, err := wire.Decode(w.Exchanged(), wire.JSON, next)
 	var unread *wire.BodyError

@@ -34,7 +34,7 @@ func (r *Registry) createOnce(ctx context.Context, t Target, b Body, o WriteOpti
 	w.identify(ctx)
 	for names := 1; ; {
 		w.begin()
-		sent, err := w.decode(b)
+		sent, err := w.decode(ctx, b)
 		if err != nil {
 			return w.answer(nil, false, err)
 		}

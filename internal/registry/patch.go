@@ -16,6 +16,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/patch"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -42,11 +43,14 @@ func (r *Registry) patchOnce(ctx context.Context, t Target, p Patch, o WriteOpti
 	if m := wire.AppliedMedium(p.Type); m != "" {
 		return r.apply(ctx, w, Body{Media: m, Bytes: p.Bytes})
 	}
+	if err := fairness.Widen(ctx, wire.Work(t.Type, wire.JSON, p.Bytes)); err != nil {
+		return Object{}, err
+	}
 	if err := wire.CheckDepth(p.Bytes); err != nil {
 		return Object{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
 	}
 	made, err := r.modify(ctx, w, objectChange{next: func(v currentObject) (runtime.Object, error) {
-		sent, err := w.patched(v, &p)
+		sent, err := w.patched(ctx, v, &p)
 		if err != nil {
 			return nil, err
 		}
@@ -61,18 +65,18 @@ func (r *Registry) patchOnce(ctx context.Context, t Target, p Patch, o WriteOpti
 // patched applies a patch to what the target shows. A patch without managed fields is applied to
 // the object without them, which is faster. If that fails, it is applied to the whole object for
 // the right error message.
-func (w *write) patched(v currentObject, p *Patch) (runtime.Object, error) {
+func (w *write) patched(ctx context.Context, v currentObject, p *Patch) (runtime.Object, error) {
 	document, err := w.show(v, resource.ForPatch)
 	if err != nil {
 		return nil, err
 	}
 	if p.Type != types.JSONPatchType && !bytes.Contains(p.Bytes, []byte("managedFields")) {
 		lean := withoutManaged(document, locateManaged(document))
-		if _, d, err := w.patchDocument(lean, p); err == nil && len(d.Strict) == 0 {
+		if _, d, err := w.patchDocument(ctx, lean, p); err == nil && len(d.Strict) == 0 {
 			return d.Object, nil
 		}
 	}
-	made, d, err := w.patchDocument(document, p)
+	made, d, err := w.patchDocument(ctx, document, p)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +92,7 @@ func (w *write) patched(v currentObject, p *Patch) (runtime.Object, error) {
 
 // patchDocument applies a patch and decodes the result. d.Strict has the field validation errors of
 // both steps.
-func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d wire.Decoded, err error) {
+func (w *write) patchDocument(ctx context.Context, document []byte, p *Patch) (made patch.Patched, d wire.Decoded, err error) {
 	t := w.Exchanged()
 	switch p.Type {
 	case types.JSONPatchType:
@@ -99,6 +103,9 @@ func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d 
 		made, err = patch.Strategic(document, p.Bytes, t.New())
 	}
 	if err != nil {
+		return made, d, err
+	}
+	if err := fairness.Widen(ctx, wire.Work(t, wire.JSON, made.Document)); err != nil {
 		return made, d, err
 	}
 	d, err = wire.Decode(t, wire.JSON, made.Document)

@@ -142,20 +142,20 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 
 // decodeLean is decode for a body that may repeat the managed fields of the stored object. Most do;
 // then the managed fields are not decoded.
-func (w *write) decodeLean(b Body, current *store.Object) (runtime.Object, error) {
+func (w *write) decodeLean(ctx context.Context, b Body, current *store.Object) (runtime.Object, error) {
 	if current == nil || b.Media != wire.JSON || bytes.Count(b.Bytes, []byte(managedMember[1:])) != 1 {
-		return w.decode(b)
+		return w.decode(ctx, b)
 	}
 	live, said := w.owners.managedOf(current), locateManaged(b.Bytes)
 	if len(live) > 0 && bytes.Equal(said.in(b.Bytes), live) {
 		lean := Body{b.Media, withoutManaged(b.Bytes, said)}
-		if sent, err := w.decode(lean); err == nil {
+		if sent, err := w.decode(ctx, lean); err == nil {
 			w.owners.omitted = live
 			return sent, nil
 		}
 		w.warnings = nil
 	}
-	return w.decode(b) // for errors about the whole body
+	return w.decode(ctx, b) // for errors about the whole body
 }
 
 // timesChecked returns how often kube-apiserver repeats an error that both halves of

@@ -26,7 +26,7 @@ func (r *Registry) updateOnce(ctx context.Context, t Target, b Body, o WriteOpti
 		if !o.SentWhole {
 			current = r.Store.Any().Get(t.Type.Collection, t.key())
 		}
-		sent, err := w.decodeLean(b, current)
+		sent, err := w.decodeLean(ctx, b, current)
 		if err != nil {
 			return nil, err
 		}

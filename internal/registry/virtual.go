@@ -98,7 +98,7 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 		return VirtualAnswer{}, err
 	}
 	w.identify(ctx)
-	sent, err := w.decode(b)
+	sent, err := w.decode(ctx, b)
 	if err != nil {
 		return VirtualAnswer{Warnings: w.warnings}, err
 	}

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -157,8 +159,11 @@ func (w *write) sent(o runtime.Object) {
 }
 
 // decode decodes the body and applies field validation: an error for Strict, warnings for Warn.
-func (w *write) decode(b Body) (runtime.Object, error) {
+func (w *write) decode(ctx context.Context, b Body) (runtime.Object, error) {
 	t := w.Exchanged()
+	if err := fairness.Widen(ctx, wire.Work(t, b.Media, b.Bytes)); err != nil {
+		return nil, err
+	}
 	d, err := wire.Decode(t, b.Media, b.Bytes)
 	if err != nil {
 		return nil, err

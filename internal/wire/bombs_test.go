@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,10 +133,10 @@ func TestBombs(t *testing.T) {
 		refuse bool
 	}{
 		{"containers in protobuf", pods, wire.Protobuf, message("Pod", "v1", repeated(megabyte, 0x12, 0x12)), true},
-		{"environments in protobuf", pods, wire.Protobuf, message("Pod", "v1", repeated(megabyte, 0x3a, 0x12, 0x12)), false},
+		{"environments in protobuf", pods, wire.Protobuf, message("Pod", "v1", repeated(megabyte, 0x3a, 0x12, 0x12)), true},
 		{"entries of a map in protobuf", configMaps, wire.Protobuf, message("ConfigMap", "v1", repeated(megabyte, 0x12)), true},
 		{"versions in protobuf", crds, wire.Protobuf, message("CustomResourceDefinition", "apiextensions.k8s.io/v1", repeated(megabyte, 0x3a, 0x12)), true},
-		{"fields that are not known in protobuf", pods, wire.Protobuf, message("Pod", "v1", repeated(megabyte, 0x7a)), false},
+		{"fields that are not known in protobuf", pods, wire.Protobuf, message("Pod", "v1", repeated(megabyte, 0x7a)), true},
 		{"empty containers", pods, wire.JSON, pod("{}", megabyte), true},
 		{"containers that are null", pods, wire.JSON, pod("null", megabyte/2), true},
 		{"empty containers in YAML", pods, wire.YAML, pod("{}", inYAML), true},
@@ -144,6 +145,10 @@ func TestBombs(t *testing.T) {
 		{"lists in lists", configMaps, wire.JSON, []byte(strings.Repeat("[", 3*megabyte)), true},
 		{"aliases of aliases", configMaps, wire.YAML, []byte(laughs), true},
 		{"managed fields", pods, wire.JSON, []byte(managed), false},
+		{"empty finalizers", configMaps, wire.JSON, finalizers(270_000), true},
+		{"empty finalizers in protobuf", configMaps, wire.Protobuf, message("ConfigMap", "v1", repeated(megabyte, 0x72, 0x0a)), true},
+		{"many finalizers", configMaps, wire.JSON, finalizers(260_000), false},
+		{"commas in a string", configMaps, wire.JSON, []byte(`{"kind":"ConfigMap","apiVersion":"v1","data":{"a":"` + strings.Repeat("1,", megabyte) + `"}}`), false},
 		{"many containers", pods, wire.JSON, pod(`{"name":"a","image":"b"}`, 90_000), false},
 	} {
 		t.Run(bomb.name, func(t *testing.T) {
@@ -189,4 +194,36 @@ func FuzzBombs(f *testing.F) {
 			t.Errorf("%d bytes became %d MiB in %v: %v", len(body), made>>20, took, err)
 		}
 	})
+}
+
+// finalizers is a ConfigMap with empty finalizers.
+func finalizers(n int) []byte {
+	return []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","finalizers":[` + strings.Repeat(`"",`, n) + `""]}}`)
+}
+
+// TestWork: a body of many small values counts as much as a long one, whatever it is written in.
+func TestWork(t *testing.T) {
+	const long = 1 << 20
+	usual := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{` + strings.Repeat(`"name.of.a.usual.key":"a value of the usual length that is some 60",`, 1000) + `"b":""}}`)
+	raw := protowire.AppendBytes([]byte{0x0a}, bytes.Repeat([]byte{0x72, 0}, 20_000))
+	for _, test := range []struct {
+		name  string
+		media wire.MediaType
+		body  []byte
+		dense bool
+	}{
+		{"JSON", wire.JSON, finalizers(20_000), true},
+		{"YAML in flow style", wire.YAML, finalizers(20_000), true},
+		{"YAML in block style", wire.YAML, []byte("metadata:\n  finalizers:\n" + strings.Repeat("  - a\n", 20_000)), true},
+		{"aliases in YAML", wire.YAML, []byte("a: &a [" + strings.Repeat("x,", 1000) + "]\nb: [" + strings.Repeat("*a,", 100) + "]\n"), true},
+		{"protobuf", wire.Protobuf, wire.AppendEnvelope(nil, metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, raw), true},
+		{"CBOR", wire.CBOR, slices.Concat([]byte{0xa1, 0x61, 'a', 0x99, 20_000 >> 8, 20_000 & 0xff}, bytes.Repeat([]byte{0x60}, 20_000)), true},
+		{"a usual body", wire.JSON, usual, false},
+		{"a small body", wire.JSON, []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}`), false},
+	} {
+		got := wire.Work(configMaps, test.media, test.body)
+		if test.dense && got < long || !test.dense && got > len(test.body)*3/2 {
+			t.Errorf("%s: %d bytes cost as much as %d", test.name, len(test.body), got)
+		}
+	}
 }

@@ -317,7 +317,9 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 		return unrecognized(t, nil, err)
 	}
 	weighed := weighing{left: maxWeight}
-	if weightsOf(reflect.TypeOf(into).Elem()).weigh(envelope.Raw, &weighed); weighed.left <= 0 {
+	if weightsOf(reflect.TypeOf(into).Elem()).weigh(envelope.Raw, &weighed); weighed.values > maxValues {
+		return unrecognized(t, nil, errValues)
+	} else if weighed.left <= 0 {
 		return unrecognized(t, nil, errTooHeavy)
 	}
 	head := metav1.TypeMeta{Kind: envelope.Kind, APIVersion: envelope.APIVersion}

@@ -17,6 +17,7 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/quantity"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // Decoding can multiply the size of a body: an empty message of two bytes becomes a struct
@@ -27,22 +28,62 @@ const (
 	maxObjects = 100_000
 	// maxWeight bounds the memory of a decoded message, in bytes.
 	maxWeight = 64 << 20
+	// maxValues bounds the values in a body: members, elements, and fields of messages. Each
+	// can break a rule, and the libraries' validation reports all errors, at up to several
+	// kilobytes each. As in CBOR, those of managed fields count only in their text.
+	maxValues = maxItems
+	// valueBytes is the length of a usual value in a body. See Work.
+	valueBytes = 64
 )
 
 var (
 	errTooMany  = fmt.Errorf("the body has more than %d objects", maxObjects)
+	errValues   = fmt.Errorf("the body has more than %d values", maxValues)
 	errTooHeavy = fmt.Errorf("the body takes more than %d bytes of memory", maxWeight)
 )
 
-// checkObjects refuses JSON with too many objects. Null counts as one.
+// Work estimates the work of a write with a body, as the length of a usual body that costs as
+// much: a value of two bytes costs as much as one of many. It costs little itself.
+func Work(t *resource.Type, m MediaType, body []byte) int {
+	const small = 2 << 10 // a body that holds too few values to matter
+	if len(body) <= small {
+		return len(body)
+	}
+	values := 0
+	switch m {
+	case Protobuf:
+		if envelope, err := OpenEnvelope(body); err == nil && CheckNesting(envelope.Raw) == nil {
+			w := weighing{left: maxWeight}
+			weightsOf(reflect.TypeOf(t.New()).Elem()).weigh(envelope.Raw, &w)
+			values = w.values
+		}
+	case CBOR:
+		c := cborCheck{rest: body}
+		_ = c.all()
+		values = c.items
+	case YAML:
+		if bytes.IndexByte(body, '&') >= 0 { // an alias stands for any number
+			return maxValues * valueBytes
+		}
+		values = bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("\n"))
+	default:
+		values = bytes.Count(body, []byte(",")) // some are in strings
+	}
+	return max(len(body), values*valueBytes)
+}
+
+// checkObjects refuses JSON with too many objects, of which null counts as one, or with too many
+// values, which are about as many as the commas.
 func checkObjects(data []byte) error {
-	const least = 3 // bytes of an object and a comma
-	if len(data) < least*maxObjects || bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("null")) <= maxObjects {
+	const least = 2 // bytes of a value and a comma
+	if len(data) < least*maxObjects || bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("null")) <= maxObjects && bytes.Count(data, []byte(",")) <= maxValues {
 		return nil // the usual case
 	}
-	n := 0
-	for i := 0; i < len(data) && n <= maxObjects; i++ {
+	n, values := 0, 0
+	for i := 0; i < len(data) && n <= maxObjects && values <= maxValues; i++ {
 		switch data[i] {
+		case ',':
+			values++
 		case '{', 'n':
 			n++
 		case '"':
@@ -66,8 +107,11 @@ func checkObjects(data []byte) error {
 			i--
 		}
 	}
-	if n > maxObjects {
+	switch {
+	case n > maxObjects:
 		return errTooMany
+	case values > maxValues:
+		return errValues
 	}
 	return nil
 }
@@ -127,7 +171,8 @@ func (c content) check(value []byte) error {
 
 // weighing is the state of one pass over a message.
 type weighing struct {
-	left int // of the weight that the message may have
+	left   int // of the weight that the message may have
+	values int // fields so far, also those within
 	// err is the first error about the content of a field; nil: none yet.
 	err error
 	// path of that field.
@@ -236,6 +281,10 @@ func (w weights) weigh(message []byte, to *weighing) {
 			return
 		}
 		message = message[n:]
+		if to.values++; to.values > maxValues {
+			to.left = 0
+			return
+		}
 		var field weight
 		if int(number) < len(w) {
 			field = w[number]
