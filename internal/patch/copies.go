@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -167,4 +168,10 @@ func (s *sizes) at(path []string) (int, bool) {
 		value = inner
 	}
 	return len(value), true
+}
+
+// MayCopy reports whether a JSON patch may have copy operations: a few of them, of a kilobyte, make
+// documents of MaxBytes.
+func MayCopy(operations []byte) bool {
+	return bytes.Contains(operations, []byte("copy")) || bytes.Contains(operations, []byte(`\u`)) // the word may be escaped
 }

@@ -43,7 +43,11 @@ func (r *Registry) patchOnce(ctx context.Context, t Target, p Patch, o WriteOpti
 	if m := wire.AppliedMedium(p.Type); m != "" {
 		return r.apply(ctx, w, Body{Media: m, Bytes: p.Bytes})
 	}
-	if err := fairness.Widen(ctx, wire.Work(t.Type, wire.JSON, p.Bytes)); err != nil {
+	work := wire.Work(t.Type, wire.JSON, p.Bytes)
+	if p.Type == types.JSONPatchType && patch.MayCopy(p.Bytes) {
+		work = max(work, patch.MaxBytes)
+	}
+	if err := fairness.Widen(ctx, work); err != nil {
 		return Object{}, err
 	}
 	if err := wire.CheckDepth(p.Bytes); err != nil {

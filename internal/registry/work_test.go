@@ -48,6 +48,8 @@ func TestManyValues(t *testing.T) {
 		{"merge patch", true, patch(types.MergePatchType, object)},
 		{"strategic merge patch", true, patch(types.StrategicMergePatchType, object)},
 		{"JSON patch that copies", true, patch(types.JSONPatchType, copies+"]")},
+		{"JSON patch that doubles", true, patch(types.JSONPatchType, `[{"op":"add","path":"/data","value":{}},{"op":"c\u006fpy","from":"/metadata","path":"/data/a"}]`)},
+		{"usual JSON patch", false, patch(types.JSONPatchType, `[{"op":"add","path":"/data","value":{"a":"b"}}]`)},
 		{"usual patch", false, patch(types.MergePatchType, `{"data":{"a":"b"}}`)},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -38,12 +38,37 @@ func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) *apierror
 		}
 		said++
 	}
-	answer := apierrors.NewInvalid(kind, name, errs[:said])
+	answer := newInvalid(kind, name, errs[:said])
 	if left := len(errs) - said; left > 0 {
 		more := fmt.Sprintf("and %d more errors", left)
 		answer.ErrStatus.Message += ", " + more
 		answer.ErrStatus.Details.Causes = append(answer.ErrStatus.Details.Causes, metav1.StatusCause{Type: metav1.CauseType(field.ErrorTypeTooMany), Message: more})
 	}
+	return answer
+}
+
+// newInvalid is apierrors.NewInvalid for many errors: that function's cost grows with the square of
+// the text, some 100 MB of memory for a thousand errors.
+func newInvalid(kind schema.GroupKind, name string, errs field.ErrorList) *apierrors.StatusError {
+	if len(errs) < 2 {
+		return apierrors.NewInvalid(kind, name, errs)
+	}
+	causes, texts, seen := make([]metav1.StatusCause, 0, len(errs)), make([]string, 0, len(errs)), map[string]bool{}
+	for _, e := range errs {
+		body := e.ErrorBody()
+		causes = append(causes, metav1.StatusCause{Type: metav1.CauseType(e.Type), Message: body, Field: e.Field})
+		if text := e.Error(); !seen[text] {
+			seen[text] = true
+			texts = append(texts, text)
+		}
+	}
+	text := strings.Join(texts, ", ")
+	if len(texts) > 1 {
+		text = "[" + text + "]"
+	}
+	answer := apierrors.NewInvalid(kind, name, errs[:1])
+	answer.ErrStatus.Message = fmt.Sprintf("%s %q is invalid: %s", kind.String(), name, text)
+	answer.ErrStatus.Details.Causes = causes
 	return answer
 }
 

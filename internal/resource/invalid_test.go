@@ -3,6 +3,7 @@ package resource_test
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -41,5 +42,20 @@ func TestInvalid(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%d errors of %d bytes: %d causes, want %d", row.errors, row.size, len(got.Details.Causes), row.said)
 		}
+	}
+}
+
+// TestInvalidCost: the memory for an answer with a thousand errors is in proportion to its text.
+func TestInvalidCost(t *testing.T) {
+	var errs field.ErrorList
+	for i := range resource.MaxErrors {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "list").Index(i), "", strings.Repeat("x", 100)))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	answer := resource.Invalid(schema.GroupKind{Kind: "K"}, "a", errs)
+	runtime.ReadMemStats(&after)
+	if made, most := after.TotalAlloc-before.TotalAlloc, uint64(30*len(answer.ErrStatus.Message)); made > most {
+		t.Errorf("a message of %d bytes took %d, want at most %d", len(answer.ErrStatus.Message), made, most)
 	}
 }
