@@ -32,8 +32,8 @@ const (
 	// can break a rule, and the libraries' validation reports all errors, at up to several
 	// kilobytes each. As in CBOR, those of managed fields count only in their text.
 	maxValues = maxItems
-	// valueBytes is the length of a usual value in a body. See Work.
-	valueBytes = 64
+	// valueBytes is the length of a value whose work is that of one that breaks rules, some 7 us. See Work.
+	valueBytes = 128
 )
 
 var (
@@ -43,7 +43,7 @@ var (
 )
 
 // Work estimates the work of a write with a body, as the length of a usual body that costs as
-// much: a value of two bytes costs as much as one of many. It costs little itself.
+// much, at most the largest one: a value of two bytes costs as much as one of many.
 func Work(t *resource.Type, m MediaType, body []byte) int {
 	const small = 2 << 10 // a body that holds too few values to matter
 	if len(body) <= small {
@@ -63,13 +63,13 @@ func Work(t *resource.Type, m MediaType, body []byte) int {
 		values = c.items
 	case YAML:
 		if bytes.IndexByte(body, '&') >= 0 { // an alias stands for any number
-			return maxValues * valueBytes
+			return maxAsJSON
 		}
 		values = bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("\n"))
 	default:
 		values = bytes.Count(body, []byte(",")) // some are in strings
 	}
-	return max(len(body), values*valueBytes)
+	return max(len(body), min(values*valueBytes, maxAsJSON))
 }
 
 // checkObjects refuses JSON with too many objects, of which null counts as one, or with too many

@@ -11,7 +11,25 @@ import (
 // Errors collects what is wrong with an object. Its methods take a path and the name of
 // a member below it, or "" for the path itself. The member's path is only made when
 // something is wrong. The zero value is empty and ready for use.
+//
+// Only the first errors are made, as many as a response contains. Later ones are counted: each would
+// cost half a kilobyte or more, and a body of a few kilobytes can have thousands.
 type Errors struct{ list field.ErrorList }
+
+// maxMade is how many errors are made: resource.MaxErrors.
+const maxMade = 1000
+
+// further stands for each error that is only counted. It sorts behind all paths.
+var further = &field.Error{Type: field.ErrorTypeTooMany, Field: "~", Detail: "further errors"}
+
+// full reports whether the next error is only counted, and counts it.
+func (e *Errors) full() bool {
+	if len(e.list) < maxMade {
+		return false
+	}
+	e.list = append(e.list, further)
+	return true
+}
 
 // List returns the errors in the order in which they were added, nil when there are none.
 func (e *Errors) List() field.ErrorList { return e.list }
@@ -43,27 +61,37 @@ func Member(at *field.Path, name string) *field.Path {
 
 // Required reports a missing member.
 func (e *Errors) Required(at *field.Path, name, detail string) {
-	e.Add(field.Required(Member(at, name), detail))
+	if !e.full() {
+		e.Add(field.Required(Member(at, name), detail))
+	}
 }
 
 // Invalid reports a value that breaks a rule.
 func (e *Errors) Invalid(at *field.Path, name string, value any, detail string) {
-	e.Add(field.Invalid(Member(at, name), value, detail))
+	if !e.full() {
+		e.Add(field.Invalid(Member(at, name), value, detail))
+	}
 }
 
 // Forbidden reports a member that may not be set.
 func (e *Errors) Forbidden(at *field.Path, name, detail string) {
-	e.Add(field.Forbidden(Member(at, name), detail))
+	if !e.full() {
+		e.Add(field.Forbidden(Member(at, name), detail))
+	}
 }
 
 // Duplicate reports a value that occurs twice.
 func (e *Errors) Duplicate(at *field.Path, name string, value any) {
-	e.Add(field.Duplicate(Member(at, name), value))
+	if !e.full() {
+		e.Add(field.Duplicate(Member(at, name), value))
+	}
 }
 
 // NotFound reports a reference to something that does not exist.
 func (e *Errors) NotFound(at *field.Path, name string, value any) {
-	e.Add(field.NotFound(Member(at, name), value))
+	if !e.full() {
+		e.Add(field.NotFound(Member(at, name), value))
+	}
 }
 
 // Each reports a value as invalid once for each message.

@@ -1,0 +1,41 @@
+package check_test
+
+import (
+	"runtime"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+)
+
+// TestErrors: all errors are counted, and the memory for those that no response contains is that of a pointer.
+func TestErrors(t *testing.T) {
+	const made, many = 1000, 100_000
+	var e check.Errors
+	at := field.NewPath("spec", "list")
+	add := func(n int) {
+		for range n / 5 {
+			e.Invalid(at, "a", "", "wrong")
+			e.Required(at, "b", "")
+			e.Forbidden(at, "c", "")
+			e.Duplicate(at, "d", "")
+			e.NotFound(at, "e", "")
+		}
+	}
+	add(made)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	add(many)
+	runtime.ReadMemStats(&after)
+	if n := after.Mallocs - before.Mallocs; n > many/100 {
+		t.Errorf("%d errors took %d allocations", many, n)
+	}
+	if e.Len() != many+made {
+		t.Errorf("%d errors are counted as %d", many+made, e.Len())
+	}
+	e.SortFrom(0)
+	if got := e.List()[made-1].Field; got != "spec.list.e" {
+		t.Errorf("the last of the errors that a response contains is about %q", got)
+	}
+}
