@@ -54,50 +54,54 @@ func (r *Registry) patchOnce(ctx context.Context, t Target, p Patch, o WriteOpti
 		return Object{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
 	}
 	made, err := r.modify(ctx, w, objectChange{next: func(v currentObject) (runtime.Object, error) {
-		sent, err := w.patched(ctx, v, &p)
+		sent, in, err := w.patched(ctx, v, &p)
 		if err != nil {
 			return nil, err
 		}
 		if err := w.checkPatched(v.stored, sent.(metav1.Object)); err != nil {
 			return nil, err
 		}
-		return w.take(ctx, sent)
+		if w.exchanges() {
+			return sent, nil
+		}
+		return toStored(ctx, in, sent)
 	}})
 	return w.answer(made, false, err)
 }
 
-// patched applies a patch to what the target shows. A patch without managed fields is applied to
-// the object without them, which is faster. If that fails, it is applied to the whole object for
-// the right error message.
-func (w *write) patched(ctx context.Context, v currentObject, p *Patch) (runtime.Object, error) {
+// patched applies a patch to what the target shows, and returns the result with its type. A patch
+// without managed fields is applied to the object without them, which is faster. If that fails, it
+// is applied to the whole object for the right error message.
+func (w *write) patched(ctx context.Context, v currentObject, p *Patch) (sent runtime.Object, in *resource.Type, err error) {
 	document, err := w.show(v, resource.ForPatch)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if p.Type != types.JSONPatchType && !bytes.Contains(p.Bytes, []byte("managedFields")) {
 		lean := withoutManaged(document, locateManaged(document))
-		if _, d, err := w.patchDocument(ctx, lean, p); err == nil && len(d.Strict) == 0 {
-			return d.Object, nil
+		if _, d, in, err := w.patchDocument(ctx, lean, p); err == nil && len(d.Strict) == 0 {
+			return d.Object, in, nil
 		}
 	}
-	made, d, err := w.patchDocument(ctx, document, p)
+	made, d, in, err := w.patchDocument(ctx, document, p)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch {
 	case len(d.Strict) == 0 || w.options.FieldValidation == metav1.FieldValidationIgnore:
 	case w.options.FieldValidation == metav1.FieldValidationStrict:
-		return nil, strictPatch(w, &made, d.Strict)
+		return nil, nil, strictPatch(w, &made, d.Strict)
 	default:
 		w.warnings = append(w.warnings, wire.Warnings(d.Strict...)...)
 	}
-	return d.Object, nil
+	return d.Object, in, nil
 }
 
-// patchDocument applies a patch and decodes the result. d.Strict has the field validation errors of
-// both steps.
-func (w *write) patchDocument(ctx context.Context, document []byte, p *Patch) (made patch.Patched, d wire.Decoded, err error) {
-	t := w.Exchanged()
+// patchDocument applies a patch and decodes the result. Its type is that of the target, or another
+// version of the kind if the patch changed the apiVersion. d.Strict has the field validation errors
+// of both steps.
+func (w *write) patchDocument(ctx context.Context, document []byte, p *Patch) (made patch.Patched, d wire.Decoded, t *resource.Type, err error) {
+	t = w.Exchanged()
 	switch p.Type {
 	case types.JSONPatchType:
 		made, err = patch.JSON(document, p.Bytes)
@@ -107,22 +111,46 @@ func (w *write) patchDocument(ctx context.Context, document []byte, p *Patch) (m
 		made, err = patch.Strategic(document, p.Bytes, t.New())
 	}
 	if err != nil {
-		return made, d, err
+		return made, d, t, err
 	}
 	if err := fairness.Widen(ctx, wire.Work(t, wire.JSON, made.Document)); err != nil {
-		return made, d, err
+		return made, d, t, err
 	}
 	d, err = wire.Decode(t, wire.JSON, made.Document)
 	var unread *wire.BodyError
+	if errors.As(err, &unread) {
+		if other := otherVersion(t, made.Document); other != nil {
+			t = other
+			d, err = wire.Decode(t, wire.JSON, made.Document)
+		}
+	}
 	if errors.As(err, &unread) {
 		why := unread.Cause
 		if p.Type == types.StrategicMergePatchType {
 			why = cmp.Or(strategicError(made.Document, t.New()), why)
 		}
-		return made, d, invalidPatch(&made, why)
+		return made, d, t, invalidPatch(&made, why)
 	}
 	d.Strict = append(made.Complaints, d.Strict...)
-	return made, d, err
+	return made, d, t, err
+}
+
+// otherVersion returns the version of a built-in kind that a document names, if it is another one
+// than t.
+func otherVersion(t *resource.Type, document []byte) *resource.Type {
+	if t.Custom != nil || len(t.Versions) == 0 {
+		return nil
+	}
+	head, err := wire.TypeMeta(document)
+	if err != nil {
+		return nil
+	}
+	for _, other := range t.Versions {
+		if other != t && other.Kind == head.Kind && other.GroupVersion().String() == head.APIVersion {
+			return other
+		}
+	}
+	return nil
 }
 
 // strategicError returns kube-apiserver's message for the result of a strategic merge patch that
