@@ -23,8 +23,7 @@ func (r *running) serveBackup(rw http.ResponseWriter, q *http.Request) {
 		fail(rw, http.StatusMethodNotAllowed, "a backup is made with GET "+backupPath)
 		return
 	}
-	source, ok := r.root.server.Storage.(store.BackupSource)
-	if !ok {
+	if _, ok := r.root.server.Storage.(store.BackupSource); !ok {
 		why := "its objects are in memory only, or in etcd, which makes its own backups"
 		if f, ok := r.root.server.Shared.(FollowingStorage); ok {
 			why = "it follows " + f.Following() + ": use that server"
@@ -32,12 +31,7 @@ func (r *running) serveBackup(rw http.ResponseWriter, q *http.Request) {
 		fail(rw, http.StatusNotImplemented, "the server has no data directory to back up: "+why)
 		return
 	}
-	// The key of service account tokens is made when it is needed first: a copy must have the same one.
-	if _, _, err := r.keys.KeyIDs(); err != nil {
-		fail(rw, http.StatusInternalServerError, err.Error())
-		return
-	}
-	s, err := source.Backup(q.Context())
+	s, err := r.beginBackup(q.Context())
 	switch {
 	case errors.Is(err, store.ErrBackupRunning):
 		rw.Header().Set("Retry-After", strconv.Itoa(backupRetrySeconds))
@@ -67,6 +61,15 @@ func (r *running) serveBackup(rw http.ResponseWriter, q *http.Request) {
 		r.root.server.note(true, "a backup was broken off", "error", err)
 		panic(http.ErrAbortHandler) // the client must not take it for a whole one
 	}
+}
+
+// beginBackup makes a copy of the storage, which is a store.BackupSource.
+func (r *running) beginBackup(ctx context.Context) (store.Backup, error) {
+	// The key of service account tokens is made when it is needed first: a copy must have the same one.
+	if _, _, err := r.keys.KeyIDs(); err != nil {
+		return nil, err
+	}
+	return r.root.server.Storage.(store.BackupSource).Backup(ctx)
 }
 
 // backupRetrySeconds is the Retry-After while another backup is under way.

@@ -154,6 +154,7 @@ func (w *World) allMetrics() []httpapi.Metric {
 	all = append(all, r.auditMetrics()...)
 	all = append(all, r.encryptionMetrics()...)
 	all = append(all, r.followerMetrics()...)
+	all = append(all, r.backupMetrics()...)
 	return all
 }
 

@@ -8,6 +8,7 @@ const (
 	logAudit           = "audit"
 	logAuthentication  = "authentication"
 	logAuthorization   = "authorization"
+	logBackups         = "backups"
 	logCertificates    = "certificates"
 	logConnections     = "connections"
 	logControllers     = "controllers"
@@ -22,7 +23,7 @@ const (
 // LogComponents returns the values of the attribute "component" in the log of a server, sorted.
 func LogComponents() []string {
 	return []string{
-		logAudit, logAuthentication, logAuthorization, logCertificates, logConnections, logControllers, logCustomResources,
+		logAudit, logAuthentication, logAuthorization, logBackups, logCertificates, logConnections, logControllers, logCustomResources,
 		logEncryption, logForks, logRequests, logStore, logWebhooks,
 	}
 }

@@ -95,6 +95,9 @@ type Server struct {
 	// History limits the history that stays readable.
 	History History
 
+	// Backups makes backups on a schedule. The zero value makes none.
+	Backups Backups
+
 	// Encryption encrypts objects at rest. The zero value encrypts none.
 	Encryption Encryption
 

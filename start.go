@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
+	"github.com/tidemark-dev/tidemark/internal/autobackup"
 	"github.com/tidemark-dev/tidemark/internal/control"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
@@ -60,6 +62,8 @@ type running struct {
 	leaving      sync.Once
 	publisher    publisher
 	root         *World
+	backups      *autobackup.Loop // nil: there is no schedule
+	started      time.Time
 	forks        forks
 	aggregated   controller.Aggregated // of all worlds
 	control      *inprocess.Server     // of Host
@@ -76,7 +80,7 @@ const loopbackName = "apiserver-loopback-client"
 // start implements Start. It checks first what is cheap to check: the configuration, the
 // address, the lock of the data directory.
 func (s *Server) start(ctx context.Context) (_ *running, err error) {
-	r := &running{}
+	r := &running{started: time.Now().UTC()}
 	r.forks.budget = store.NewBudget(cmp.Or(s.Forks.MaxTotalBytes, DefaultForkTotalBytes))
 	r.forks.openings = make(slots, keptOpenings)
 	if s.Clock != nil {
@@ -206,7 +210,7 @@ func (s *Server) check() (c checked, err error) {
 	if s.At != 0 && s.Storage == nil {
 		return c, errors.New("a resource version to begin with needs a Storage that has its state")
 	}
-	if err := s.checkShared(); err != nil {
+	if err := errors.Join(s.checkShared(), s.checkBackups()); err != nil {
 		return c, err
 	}
 	if err := s.Authentication.Check(); err != nil {

@@ -33,6 +33,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/startup"
+	"github.com/tidemark-dev/tidemark/internal/statusapi"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/virtual"
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
@@ -126,6 +127,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	c.Mounts = []httpapi.Mount{
 		{Path: forksPath, BodyBytes: maxForkRequest, Handler: http.HandlerFunc(r.serveForks)},
 		{Path: backupPath, Timeout: cmp.Or(s.backupTime, backupTime), Handler: http.HandlerFunc(r.serveBackup)},
+		{Path: statusapi.Path, Handler: http.HandlerFunc(r.serveStatus)},
 	}
 	c.Mounts = append(c.Mounts, w.replication()...)
 	c.Metrics = w.allMetrics
@@ -138,7 +140,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	if s.At == 0 && !s.follows() {
 		w.background.Go(w.keepFirst)
 	}
-	return nil
+	return w.startBackups(ctx)
 }
 
 // open opens the parts that all worlds open alike.

@@ -64,6 +64,12 @@ func (d *Dir) Backup(ctx context.Context) (store.Backup, error) {
 	return s, nil
 }
 
+// Verify implements store.BackupSource: see VerifyBackup.
+func (d *Dir) Verify(ctx context.Context, r io.Reader) error {
+	_, err := VerifyBackup(ctx, r)
+	return err
+}
+
 // copy copies the directory.
 func (s *backup) copy(ctx context.Context) error {
 	if err := os.RemoveAll(s.path); err != nil {

@@ -40,6 +40,9 @@ const (
 
 var electionKey = object{leaderLease.collection, electionNamespace + "/" + electionName}
 
+// LeaderLease returns the collection and the key of the Lease of the leader.
+func LeaderLease() (collection, key string) { return electionKey.collection, electionKey.key }
+
 // These are the defaults of kube-controller-manager.
 const (
 	electionDuration = 15 * time.Second

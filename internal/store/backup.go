@@ -15,6 +15,8 @@ type BackupSource interface {
 	// ErrNoSpace, if the medium is nearly full; ErrClosed; errors.ErrUnsupported, if
 	// nothing is written to the storage.
 	Backup(ctx context.Context) (Backup, error)
+	// Verify reads a whole backup, as Backup.Write writes it. It returns an error if something is missing or damaged.
+	Verify(ctx context.Context, r io.Reader) error
 }
 
 // A Backup is a copy of a storage: each log as of one revision, with its history, and the certificates and keys.

@@ -99,6 +99,16 @@ type Keeper interface {
 	Keep(ctx context.Context, s *State) error
 }
 
+// Member is one of the processes that hold a Shared together, such as a member of etcd.
+type Member struct {
+	URL, Version string
+	// Leader: it leads the others. Bytes is the size of its copy.
+	Leader bool
+	Bytes  int64
+	// Err is why nothing is known, or what is wrong with it; nil: it is fine.
+	Err error
+}
+
 // UnavailableError: the log cannot be reached, and nothing was written.
 type UnavailableError struct {
 	// RetryAfter is when to try again; zero: not known.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
+	"github.com/tidemark-dev/tidemark/internal/cron"
 )
 
 // DefaultCronJob fills in what a client leaves out. What it leaves out of the Job
@@ -55,7 +56,7 @@ func validateCronJob(errs *check.Errors, s, old *batchv1.CronJobSpec) {
 	if s.Schedule == "" {
 		errs.Required(at, "schedule", "")
 	} else {
-		if err := checkSchedule(s.Schedule); err != nil {
+		if _, err := cron.Parse(s.Schedule); err != nil {
 			errs.Invalid(at, "schedule", s.Schedule, err.Error())
 		}
 		zoned := strings.Contains(s.Schedule, "TZ")
