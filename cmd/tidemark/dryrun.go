@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tidemark-dev/tidemark"
 )
 
 // tryOut starts a server with the configuration, and stops it: the files that flags name are read, the
@@ -47,6 +49,7 @@ func (f *serveFlags) tryOut(ctx context.Context, stdout, stderr io.Writer) error
 		data = path
 	}
 	s.Port, s.ShutdownDelay = 0, 0
+	s.Backups = tidemark.Backups{} // they were checked, and are those of a directory
 	if path := s.Audit.Log.Path; path != "" && path != "-" {
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 			return fmt.Errorf("--audit-log-path=%s: there is no such directory", path)

@@ -141,7 +141,7 @@ controllers that run workloads.`,
 		commands  []*cobra.Command
 	}{
 		{"run", "Run a server:", []*cobra.Command{newServe(), newFork()}},
-		{"operate", "Operate it:", []*cobra.Command{newBackup(), newRestore(), newCheck(), newMigrate(), newPKI(), newKubeconfig()}},
+		{"operate", "Operate it:", []*cobra.Command{newStatus(), newBackup(), newRestore(), newCheck(), newMigrate(), newPKI(), newKubeconfig()}},
 		{"test", "Test and measure:", []*cobra.Command{newAssets(), newBench(), newConformance()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

@@ -47,6 +47,7 @@ type serveFlags struct {
 	control        controlFlags
 	controllers    []string
 	fairness       fairnessFlags
+	backups        backupScheduleFlags
 	forks          int
 	forkBytes      byteSize
 	forkTotalBytes byteSize
@@ -190,6 +191,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	inGroup(flags, "Audit log", func() { f.registerAudit(flags) })
 	inGroup(flags, "Encryption at rest", func() { f.registerEncryption(flags) })
 	f.registerObjects(flags)
+	inGroup(flags, "Backups on a schedule", func() { f.backups.register(flags) })
 	inGroup(flags, "Priority and fairness", func() { f.registerFairness(flags) })
 	inGroup(flags, "Forks", func() { f.registerForks(flags) })
 	inGroup(flags, "Programs that start the server", func() { f.control.register(flags) })
@@ -276,6 +278,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	}
 	for _, check := range []func() error{
 		s.Authentication.Check, f.checkAudit, f.checkFairness, f.checkForks,
+		func() error { return f.backups.check(s) },
 		func() error { return f.logging.check(s) }, f.tracing.check, func() error { return f.checkAuthorization(changed) },
 	} {
 		if err := check(); err != nil {
