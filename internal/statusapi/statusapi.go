@@ -1,5 +1,4 @@
-// Package statusapi has the response with which a server describes itself. docs/formats/status.md explains it to other
-// programs.
+// Package statusapi has the response with which a server describes itself.
 package statusapi
 
 import (
