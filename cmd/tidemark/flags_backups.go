@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -32,7 +33,7 @@ func (b *backupScheduleFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&b.keep, "backup-retention", tidemark.DefaultBackupKeep, "how many backups to keep, 0 for no limit; older ones are removed when another one was made")
 	flags.DurationVar(&b.maxAge, "backup-retention-age", 0, "how long to keep backups, 0 for no limit; the newest one is always kept")
 	flags.StringVar(&b.endpoint, "backup-s3-endpoint", "", "URL of the S3 service of --backup-dir (default: that of AWS in the region)")
-	flags.StringVar(&b.region, "backup-s3-region", "us-east-1", "region of the bucket")
+	flags.StringVar(&b.region, "backup-s3-region", "", "region of the bucket (default: us-east-1)")
 	flags.StringVar(&b.caFile, "backup-s3-ca-file", "", "file with the certificate authorities (PEM) of the S3 service (default: those of the system)")
 	flags.StringVar(&b.credentialsFile, "backup-s3-credentials-file", "", "file with the credentials for the bucket in its section [default], as ~/.aws/credentials; read for each request (default: the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN)")
 }
@@ -41,7 +42,7 @@ func (b *backupScheduleFlags) register(flags *pflag.FlagSet) {
 func (b *backupScheduleFlags) check(s *tidemark.Server) error {
 	switch {
 	case b.schedule == "" && b.dir == "":
-		if b.endpoint != "" || b.caFile != "" || b.credentialsFile != "" {
+		if b.hasS3() {
 			return errors.New("the --backup-s3 flags are for --backup-dir=s3://BUCKET/FOLDER")
 		}
 		return nil
@@ -66,18 +67,23 @@ func (b *backupScheduleFlags) check(s *tidemark.Server) error {
 	return nil
 }
 
+// hasS3 reports whether a flag for a bucket is set.
+func (b *backupScheduleFlags) hasS3() bool {
+	return b.endpoint != "" || b.region != "" || b.caFile != "" || b.credentialsFile != ""
+}
+
 // place returns where the backups are kept.
 func (b *backupScheduleFlags) place() (backups.Place, error) {
 	bucket, ok := strings.CutPrefix(b.dir, "s3://")
 	if !ok {
-		if b.endpoint != "" || b.caFile != "" || b.credentialsFile != "" {
+		if b.hasS3() {
 			return nil, errors.New("the --backup-s3 flags are for --backup-dir=s3://BUCKET/FOLDER")
 		}
 		path, err := filepath.Abs(b.dir)
 		return &backups.Folder{Path: path}, err
 	}
 	name, folder, _ := strings.Cut(bucket, "/")
-	p := &s3.Bucket{Name: name, Folder: strings.Trim(folder, "/"), Endpoint: b.endpoint, Region: b.region, CredentialsFile: b.credentialsFile}
+	p := &s3.Bucket{Name: name, Folder: strings.Trim(folder, "/"), Endpoint: b.endpoint, Region: cmp.Or(b.region, "us-east-1"), CredentialsFile: b.credentialsFile}
 	if b.caFile == "" {
 		return p, nil
 	}

@@ -248,6 +248,15 @@ var wrongLines = map[string]string{
 	"envtest-assets --platform=linux x":     "want OS/ARCH",
 	"envtest-assets --platform=plan9/386 x": "--platform=plan9/386 needs --program",
 
+	"serve --backup-schedule=never --backup-dir=x":                                   "want five fields",
+	"serve --backup-dir=x":                                                           "is for --backup-schedule",
+	"serve --backup-schedule=@daily --backup-dir=x --backup-retention=-1":            "want 0 for no limit",
+	"serve --backup-schedule=@daily --backup-dir=x --backup-retention-age=-1h":       "want 0 for no limit",
+	"serve --backup-schedule=@daily --backup-dir=x --backup-s3-endpoint=https://s3":  "are for --backup-dir=s3",
+	"serve --backup-schedule=@daily --backup-dir=x --backup-s3-region=eu-central-1":  "are for --backup-dir=s3",
+	"serve --backup-schedule=@daily --backup-dir=x --backup-s3-ca-file=ca.crt":       "are for --backup-dir=s3",
+	"serve --backup-schedule=@daily --backup-dir=x --backup-s3-credentials-file=aws": "are for --backup-dir=s3",
+
 	"serv":               `unknown command "serv" for "tidemark"`,
 	"version -o yaml":    "yaml",
 	"version --nonsense": "--nonsense",
