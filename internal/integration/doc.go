@@ -40,12 +40,14 @@
 //	odd_writes_test.go             random writes of odd names, values and encodings
 //	nested_metadata_test.go        metadata inside of specs, generations, names
 //	ownership_test.go              which manager owns what a request sends and does not store, emptied values
+//	patched_version_test.go        patches that name another version of the kind
 //	policies_test.go               validating policies, their bindings and params in effect at once
 //	policies_bench_test.go         Pods under validating policies, beside Pods without
 //	quantities_test.go             quantities with large exponents: in bodies, in rules, in stored objects
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation
 //	rbac_more_test.go              bootstrap roles, what users cannot see, informers with few rights
 //	recursion_test.go              the deepest inputs with a small stack
+//	recursion_bodies_test.go       the bodies, queries and expressions of recursion_test.go
 //	rights_test.go                 what authors of policies and writers of claims need beyond the right to write
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
 //	reviews_test.go                tokens of service accounts, access reviews, the issuer's documents
@@ -56,6 +58,7 @@
 //	subresources_test.go           scale, binding, eviction, resize, approval, connections
 //	terminating_namespace_test.go  creates in a namespace that is being removed
 //	typechecking_test.go           warnings in the status of ValidatingAdmissionPolicies
+//	undecided_test.go              rights that the authorizers cannot decide
 //	unenforced_test.go             warnings about objects that have no effect yet
 //	webhooks_test.go               admission webhooks: what they are sent and what clients get, as kube-apiserver recorded it,
 //	webhooks_cases_test.go         and the recorded cases
