@@ -29,7 +29,7 @@ var (
 	hereDoc    = regexp.MustCompile(`<<-?'?([A-Z]+)'?`)
 	testNamed  = regexp.MustCompile(`^Test\w+`)
 	testName   = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	longFlag   = regexp.MustCompile(` (--[a-z][a-z-]+)`)
+	longFlag   = regexp.MustCompile(` (--[a-z][a-z0-9-]+)`)
 	subcommand = regexp.MustCompile(`^tidemark ([a-z-]+(?: plot)?)`)
 )
 
