@@ -204,12 +204,13 @@ func (w *write) altered(sent, next runtime.Object) bool {
 	if s := w.subresource(); s == nil || s.Set == nil {
 		return s == nil && next != sent || wire.HasEmpty(sent) || wire.HasEmptyWithin(sent)
 	}
-	return !sameOwned(sent, next)
+	return !sameOwned(sent, next, w.Subresource == "status")
 }
 
 // sameOwned reports whether two objects of one type are the same in all that a manager can own, and have no empty lists or
-// maps that only the client's form shows. It takes pointers to structs.
-func sameOwned(sent, next runtime.Object) bool {
+// maps that only the client's form shows. With statusAlone it does not compare the spec, which no
+// manager can own by the subresource status. It takes pointers to structs.
+func sameOwned(sent, next runtime.Object, statusAlone bool) bool {
 	if wire.HasEmpty(sent) || wire.HasEmptyWithin(sent) {
 		return false
 	}
@@ -223,8 +224,8 @@ func sameOwned(sent, next runtime.Object) bool {
 		return false
 	}
 	for i := range x.NumField() {
-		switch x.Type().Field(i).Name {
-		case "TypeMeta", "ObjectMeta":
+		switch name := x.Type().Field(i).Name; {
+		case name == "TypeMeta", name == "ObjectMeta", name == "Spec" && statusAlone:
 		default:
 			if !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
 				return false
