@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// tries is how often a request is sent that the service did not answer, or answered with an error of its own.
+	// tries is how often a request is sent to which the service does not respond, or responds with a server error.
 	tries = 4
 	// firstPause is the pause before the second try; it doubles.
 	firstPause = time.Second

@@ -1,8 +1,8 @@
 // Package s3 keeps backups in a bucket of S3, or of another service with its protocol.
 //
-// A backup of up to a part is one request. A larger one is uploaded in parts, of which one is in memory: the service shows
-// the object when the last request has succeeded, whole. Each request is signed with the SHA-256 of its body, which the
-// service verifies.
+// A backup that fits into one part is uploaded by one request. A larger one is uploaded in parts, one of which is in memory
+// at a time. The service shows the object only after the last request has succeeded. Each request is signed with the
+// SHA-256 of its body, which the service verifies.
 package s3
 
 import (
@@ -209,7 +209,7 @@ func (b *Bucket) abort(ctx context.Context, key, id string) error {
 	return b.do(ctx, request{method: http.MethodDelete, key: key, query: url.Values{"uploadId": {id}}})
 }
 
-// clean removes the parts of uploads that were cut off. Nobody sees them, but they cost space.
+// clean aborts unfinished uploads. Their parts are not listed as objects, but use space.
 func (b *Bucket) clean(ctx context.Context) error {
 	var list struct {
 		Upload []struct {

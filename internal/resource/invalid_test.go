@@ -45,7 +45,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// TestInvalidCost: the memory for an answer with a thousand errors is in proportion to its text.
+// TestInvalidCost: the memory for a response with a thousand errors is in proportion to its text.
 func TestInvalidCost(t *testing.T) {
 	var errs field.ErrorList
 	for i := range resource.MaxErrors {

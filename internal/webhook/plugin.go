@@ -235,12 +235,12 @@ func (a *authenticated) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context()) // a RoundTripper must not change its request
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	answer, err := a.RoundTripper.RoundTrip(r)
-	if err == nil && answer.StatusCode == http.StatusUnauthorized {
+	response, err := a.RoundTripper.RoundTrip(r)
+	if err == nil && response.StatusCode == http.StatusUnauthorized {
 		// The next request has others, or the error of the plug-in.
 		a.plugin.forget(c)
 	}
-	return answer, err
+	return response, err
 }
 
 // WrappedRoundTripper returns the transport, whose idle connections are closed.
