@@ -162,6 +162,10 @@ func (e *Env) apply(ctx context.Context, manifests []manifest, webhook *WebhookS
 	return e.session.control.call(ctx, "POST", worldPath(e.world.Name, "apply"), body, nil)
 }
 
+// Cluster returns the Env that this one comes from: the cluster at its own address, seen by the administrator. For an Env that
+// is neither of As nor of a Replica, that is the Env itself.
+func (e *Env) Cluster() *Env { return e.root() }
+
 // Webhooks is the address and the certificate that the webhooks under test must serve with; nil if
 // World.Webhooks is empty.
 func (e *Env) Webhooks() *WebhookServer { return e.webhook }
