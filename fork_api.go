@@ -41,12 +41,19 @@ func (r *running) route(rw http.ResponseWriter, q *http.Request) {
 	if k != nil {
 		w = k.world.Load()
 	}
-	switch {
-	case w != nil:
-	case k == nil, !k.admits(q):
-		r.root.handler.ServeHTTP(rw, q)
-		return
-	default:
+	if w == nil {
+		admitted := false
+		if k != nil {
+			var err error
+			if admitted, err = k.admits(q); err != nil {
+				refuse(rw, err)
+				return
+			}
+		}
+		if !admitted {
+			r.root.handler.ServeHTTP(rw, q)
+			return
+		}
 		w = k.forRequest(rw, q)
 	}
 	if w != nil {
@@ -144,8 +151,16 @@ func fail(rw http.ResponseWriter, code int, message string) {
 	refuse(rw, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}})
 }
 
-func refuse(rw http.ResponseWriter, err *apierrors.StatusError) {
-	s := err.ErrStatus
+// refuse answers with the Status of an error.
+func refuse(rw http.ResponseWriter, err error) {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	s := known.Status()
+	if d := s.Details; d != nil && d.RetryAfterSeconds > 0 {
+		rw.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
+	}
 	s.Kind, s.APIVersion = "Status", "v1"
 	answer(rw, int(s.Code), s)
 }

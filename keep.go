@@ -285,10 +285,11 @@ func (k *kept) forRequest(rw http.ResponseWriter, q *http.Request) *World {
 
 // admits reports whether a request may open the fork or wait for that. The rights in the fork are among its objects,
 // which are not read yet. So a request is admitted if the fork has issued its token, or if its user may
-// POST the path of the fork below /forks on the server, as roles for making forks allow.
-func (k *kept) admits(q *http.Request) bool {
+// POST the path of the fork below /forks on the server, as roles for making forks allow. The error is that of
+// authz.Undecided.
+func (k *kept) admits(q *http.Request) (bool, error) {
 	if user, _ := k.own.Authenticate(q); user != nil {
-		return true
+		return true, nil
 	}
 	root := k.running.root
 	user, err := root.credentials.Authenticate(without(q, forkPath+k.name))
@@ -296,13 +297,13 @@ func (k *kept) admits(q *http.Request) bool {
 		root.server.logOf(logForks).Debug("authentication failed", "fork", k.name, "err", err)
 	}
 	if user == nil || user.IsAnonymous() {
-		return false
+		return false, nil
 	}
-	decision, _, err := root.authorizer.Authorize(q.Context(), &authz.Attributes{User: user, Verb: "post", Path: forksPath + "/" + k.name})
+	ok, _, err := authz.Allowed(q.Context(), root.authorizer, &authz.Attributes{User: user, Verb: "post", Path: forksPath + "/" + k.name})
 	if err != nil {
 		root.server.logOf(logForks).Debug("authorization failed", "fork", k.name, "err", err)
 	}
-	return decision == authz.Allow
+	return ok, err
 }
 
 // open opens the world, and remembers why it cannot be opened. The caller holds mu.

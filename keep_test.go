@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -548,6 +550,48 @@ func TestKeepCredentials(t *testing.T) {
 	}
 	must(t, fromCert(), http.StatusForbidden, "GET", configMaps, "")
 	wantOpen(true)
+}
+
+// TestKeepUndecided: where the authorizer cannot decide whether a user may open a kept fork, the response is an error of the
+// server, and not a refusal. The request opens nothing.
+func TestKeepUndecided(t *testing.T) {
+	t.Parallel()
+	undecided := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := `{"allowed":false}`
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), `"/forks/a"`) {
+			status = `{"allowed":true,"denied":true}` // an error: a review must not have both
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":%s}`, status)
+	}))
+	defer undecided.Close()
+	at := t.TempDir()
+	file := func(name, text string) string {
+		name = filepath.Join(at, name)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	start := func() *tidemark.Server {
+		s := on(filepath.Join(at, "data"))
+		s.TokenAuthFile = file("tokens.csv", "alice-token,alice,alice\n")
+		s.Authorization.Modes, s.Authorization.WebhookVersion = []string{"RBAC", "Webhook"}, "v1"
+		s.Authorization.WebhookConfigFile = file("kubeconfig", `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"`+undecided.URL+`"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`)
+		return servertest.Start(t, s)
+	}
+	s := start()
+	mustFork(t, s.Root(), tidemark.ForkOptions{Name: "a", Keep: true})
+	servertest.Stop(t, s)
+	s = start()
+	alice := servertest.WithToken(s, "alice-token")
+	alice.Host = below(s, "a").Host
+	if got := must(t, alice, http.StatusInternalServerError, "GET", configMaps, ""); !strings.Contains(got, "the authorizer could not decide") {
+		t.Errorf("got %s", got)
+	}
+	if got := must(t, s.RESTConfig(), http.StatusOK, "GET", "/forks/a", ""); strings.Contains(got, `"resourceVersion"`) {
+		t.Errorf("the fork is open: %s", got)
+	}
 }
 
 // countedForks is a storage whose fork logs are opened when the test lets them.
