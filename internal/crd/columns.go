@@ -52,9 +52,10 @@ func (v *version) columns() *resource.Columns {
 			object := o.(*Object)
 			row.String(object.Name)
 			var allowed *allowance
-			for _, c := range parse() {
+			all := parse()
+			for _, c := range all {
 				if allowed == nil {
-					allowed = newAllowance(object.whole())
+					allowed = newAllowance(object.whole(), len(all))
 				}
 				c.cell(allowed, row)
 			}
@@ -84,6 +85,14 @@ func (c *column) cell(of *allowance, row *resource.Row) {
 	}
 	value := results[0][0]
 	if c.kind == "string" {
+		if text, ok := value.(string); ok {
+			if of.print(len(text)) != nil {
+				row.Null()
+				return
+			}
+			row.String(text)
+			return
+		}
 		var b bytes.Buffer
 		if jsonpath.New("").PrintResults(&b, []reflect.Value{reflect.ValueOf(value)}) != nil || of.print(b.Len()) != nil {
 			row.Null()

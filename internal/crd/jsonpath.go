@@ -17,14 +17,17 @@ import (
 // value once for each way to it, and a union such as `[0,0]` doubles what follows, so that a path of 100
 // bytes takes minutes. client-go also writes to a path with {range} while it evaluates it.
 
+// The limits of a row follow the size of its object, with little for an object of any size: a table can have a hundred
+// thousand rows.
 const (
 	// minSteps is the number of values that the paths of one row may visit in any object.
-	minSteps = 10_000
-	// stepsPerValue is the number of visits for each value in the object, in addition.
-	stepsPerValue = 8
+	minSteps = 1_000
+	// stepsPerColumn is the number of visits for each column, in addition, and stepsPerValue for each value in the object.
+	stepsPerColumn = 8
+	stepsPerValue  = 8
 	// minPrinted is the number of bytes that the columns of a row may print for any object. They may
 	// print each byte of the object printedPerByte times, in addition.
-	minPrinted     = 64 << 10
+	minPrinted     = 1 << 10
 	printedPerByte = 4
 )
 
@@ -48,8 +51,8 @@ type allowance struct {
 	measured       bool
 }
 
-func newAllowance(object map[string]any) *allowance {
-	return &allowance{object: object, steps: minSteps, printed: minPrinted}
+func newAllowance(object map[string]any, columns int) *allowance {
+	return &allowance{object: object, steps: minSteps + stepsPerColumn*columns, printed: minPrinted}
 }
 
 var errTooMuchWork = errors.New("the columns take too much work")

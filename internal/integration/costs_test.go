@@ -3,6 +3,7 @@ package integration_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +44,22 @@ func TestHostileColumns(t *testing.T) {
 		{"POST " + things, thing("a", `{"x":{"x":`+deep+`,"list":[[[1]],2]}}`), 201, nil},
 		{"TABLE " + things, "", 200, values{"rows.0.cells.1": `"a"`, "rows.0.cells.2": "null", "rows.0.cells.4": "null"}},
 	})
+}
+
+// TestTableOfSmallObjects lists many small objects as a table, with columns that print the same string again and again: a row
+// is not much larger than its object.
+func TestTableOfSmallObjects(t *testing.T) {
+	const rows, rowBytes = 30, 6 << 10
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	paths := slices.Repeat([]string{".spec.x.s"}, 250)
+	run(t, c, []step{{"POST " + definitions, withColumns(append([]string{".metadata.name"}, paths...)...), 201, nil}})
+	for i := range rows {
+		run(t, c, []step{{"POST " + things, thing(fmt.Sprint("a", i), `{"x":{"s":"`+strings.Repeat("x", 250)+`"}}`), 201, nil}})
+	}
+	code, text := servertest.GetAs(t, c, things, "application/json;as=Table;g=meta.k8s.io;v=v1")
+	if _, text, _ = strings.Cut(text, `"rows":`); code != 200 || strings.Count(text, `"cells":["a`) != rows || len(text) > rows*rowBytes {
+		t.Errorf("%d, %d bytes: %.300s", code, len(text), text)
+	}
 }
 
 // TestDefaultsMultiply creates objects whose defaults are gigabytes, and reads one that was stored before
