@@ -36,16 +36,18 @@
 // checksum, and cannot always tell a torn write from damage. The package looks
 // at the files of the write-ahead log before Pebble does, and refuses a bad
 // record that a later one proves to have been synced, and a log that is missing or
-// shorter than in HEAD. HEAD knows of each log before its first write is acknowledged, and
-// of a write within Options.HeadInterval. So what can be taken for a torn write is the last
-// group, if it is younger than that, and whole groups of that time at the truncated end of a
-// log, except for the first group of the log. In Pebble's tables every block
-// has a checksum, and each version and header has its own.
+// shorter than in HEAD or SYNCED. SYNCED has every acknowledged group, so after kill -9 all
+// damage is refused. A power cut may lose what is in SYNCED. HEAD knows of each log before its
+// first write is acknowledged, and of a write within Options.HeadInterval. So after a power cut
+// what can be taken for a torn write is the last group, if it is younger than that, and whole
+// groups of that time at the truncated end of a log, except for the first group of the log. In
+// Pebble's tables every block has a checksum, and each version and header has its own.
 //
 // # Files
 //
 //	pebble/   the Pebble store
 //	HEAD      the copy of the head, and how far the write-ahead logs were synced
+//	SYNCED    the last two heads that were synced; not synced itself
 //	dropped/  write-ahead logs that were set aside, see Options.AcceptDataLoss
 //	RESERVE   blocks of the disk set aside for deletions on a full disk
 //

@@ -21,7 +21,7 @@ import (
 // It is written with the first synced write in each write-ahead log, after every flush of a
 // memtable, within Options.HeadInterval of every write, and at the clean stop. Only the
 // first of these delays a write: without it, the loss of a whole young write-ahead log
-// would go unnoticed. A log whose HEAD is old is whole: HEAD only bounds what damage at the
+// would go unnoticed after a power cut, which may also lose the file SYNCED. A log whose HEAD is old is whole: HEAD only bounds what damage at the
 // end of the write-ahead log or of the manifest could make look like a torn write.
 //
 // The head decides whether something is missing. The positions name what: a log that
@@ -36,10 +36,11 @@ const (
 	positionSize = 8 + 8
 )
 
-// witness is the content of HEAD.
+// witness is the content of HEAD, or of a slot of SYNCED.
 type witness struct {
 	head
 	wals []walPosition
+	path string // of the file it was read from
 }
 
 // readHeadFile returns nil when there is no file.
@@ -60,6 +61,7 @@ func readHeadFile(fs vfs.FS, path string) (*witness, error) {
 	if err != nil {
 		return nil, &DamageError{File: path, Place: "its only record", Err: err}
 	}
+	w.path = path
 	return &w, nil
 }
 
@@ -237,18 +239,18 @@ func (l *Log) compareWitness(w *witness, h head) error {
 		return &DamageError{File: l.headPath(), Place: "its name", Err: errors.New("the file is missing" + acceptHint)}
 	case h.sequence < w.sequence:
 		return lost("it ends at revision %d, batch %d, but %s says that revision %d, batch %d, was durable",
-			h.revision, h.sequence, l.headPath(), w.revision, w.sequence)
+			h.revision, h.sequence, w.path, w.revision, w.sequence)
 	case h.sequence == w.sequence && h != w.head:
-		return lost("it is not that of %s, though of the same batch %d", l.headPath(), h.sequence)
+		return lost("it is not that of %s, though of the same batch %d", w.path, h.sequence)
 	case h.revision < w.revision || h.floor < w.floor:
 		return lost("revision %d and floor %d, before those of %s (%d and %d)",
-			h.revision, h.floor, l.headPath(), w.revision, w.floor)
+			h.revision, h.floor, w.path, w.revision, w.floor)
 	}
-	return l.checkWitnessChain(w.head, h)
+	return l.checkWitnessChain(w, h)
 }
 
-// checkWitnessChain looks up the header that HEAD was written at.
-func (l *Log) checkWitnessChain(w, h head) error {
+// checkWitnessChain looks up the header that HEAD, or SYNCED, was written at.
+func (l *Log) checkWitnessChain(w *witness, h head) error {
 	chain, place := h.cutChain, fmt.Sprintf("the cut at revision %d", h.cut)
 	switch {
 	case w.revision < h.cut:
@@ -267,7 +269,7 @@ func (l *Log) checkWitnessChain(w, h head) error {
 		chain = got.chain
 	}
 	if chain != w.chain {
-		return l.damaged(place, fmt.Errorf("it is not the one of %s", l.headPath()))
+		return l.damaged(place, fmt.Errorf("it is not the one of %s", w.path))
 	}
 	return nil
 }

@@ -41,7 +41,8 @@ type Log struct {
 	// durable is the last head that was synced; the file HEAD may copy it.
 	durable atomic.Pointer[head]
 
-	wals wals
+	wals  wals
+	slots *slotFile // nil if the disk has no room for SYNCED
 
 	copyHead   chan struct{} // has a value when HEAD should be renewed
 	wrote      chan struct{} // has a value when HEAD should be renewed within HeadInterval
@@ -80,6 +81,11 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	synced, err := readSlots(l.o.FS, l.o.FS.PathJoin(l.o.Dir, syncedFile))
+	if err != nil {
+		return nil, err
+	}
+	w = withSynced(w, synced)
 	exists, err := l.examine(ctx, w)
 	if err != nil {
 		return nil, err
@@ -127,7 +133,7 @@ func (l *Log) readWitness() (*witness, error) {
 		return nil, damage
 	}
 	l.o.Logger.Warn("log: data loss accepted: what is missing, if anything, is not known", "error", err)
-	return &witness{}, nil
+	return &witness{path: l.headPath()}, nil
 }
 
 func (l *Log) openPebble(mustExist bool) error {
@@ -208,7 +214,7 @@ func (l *Log) start(ctx context.Context, w *witness) error {
 	// The data was in the WAL, but perhaps not synced before a crash. Pebble replayed it
 	// into tables, which are synced, before it opened.
 	l.durable.Store(l.head.Load())
-	if w == nil || w.head != *l.head.Load() {
+	if w == nil || w.head != *l.head.Load() || w.path != l.headPath() {
 		err := errors.Join(writeHeadFile(l.o.FS, l.o.Dir, l.witness(l.liveWALs())), syncDir(l.o.FS, l.o.Dir))
 		if errors.Is(err, syscall.ENOSPC) && w != nil {
 			l.o.Logger.Warn("log: the copy of the head was not renewed", "error", err) // the old HEAD is still a valid lower bound
@@ -216,12 +222,35 @@ func (l *Log) start(ctx context.Context, w *witness) error {
 			return err
 		}
 	}
+	if err := l.openSlots(); err != nil {
+		return err
+	}
 	if w != nil && h.revision > 0 && !l.o.AcceptDataLoss {
 		l.o.Logger.Info("log: checked, nothing that was acknowledged is missing", "revision", uint64(h.revision))
 	}
 	wake(l.wrote)
 	go l.runCopier()
 	return nil
+}
+
+// openSlots makes SYNCED. A full disk is no error: then HEAD alone bounds what is durable.
+func (l *Log) openSlots() (err error) {
+	l.slots, err = openSlots(l.o.FS, l.o.Dir, l.syncedNow())
+	if !errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	l.o.Logger.Warn("log: SYNCED was not made", "error", err)
+	if err := l.o.FS.Remove(l.o.FS.PathJoin(l.o.Dir, syncedFile)); !oserror.IsNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+// syncedNow is the content of a slot of SYNCED.
+func (l *Log) syncedNow() witness {
+	w := witness{wals: []walPosition{l.wals.newest()}} // the position first, so that the head covers it
+	w.head = *l.durable.Load()
+	return w
 }
 
 // begin writes the first head of a new log, and makes Pebble start a new WAL: its first one
@@ -340,6 +369,9 @@ func (l *Log) commit(batch *pebble.Batch, next head, how *pebble.WriteOptions) e
 	l.head.Store(&next)
 	if how.Sync {
 		l.durable.Store(&next)
+		if err := l.slots.write(l.syncedNow()); err != nil {
+			l.o.Logger.Warn("log: SYNCED was not renewed", "error", err)
+		}
 		if next.sequence > 1 && l.wals.begun.Swap(false) {
 			l.renewHead(true) // before the first write in a write-ahead log is acknowledged
 		}
@@ -504,7 +536,7 @@ func (l *Log) Close() error {
 	}
 	l.committer.stop()
 	live := l.liveWALs()
-	if err := l.closePebble(); err != nil {
+	if err := errors.Join(l.closePebble(), l.slots.close()); err != nil {
 		return fmt.Errorf("log %s: %w", l.o.Dir, err)
 	}
 	if l.o.ReadOnly {

@@ -107,7 +107,7 @@ func (l *Log) examine(ctx context.Context, w *witness) (exists bool, err error) 
 // data. With AcceptDataLoss it truncates them to a consistent log, and start logs how far
 // behind the head is.
 func (l *Log) checkLosses(ctx context.Context, w *witness) error {
-	known := cmp.Or(w, &witness{})
+	known := cmp.Or(w, &witness{path: l.headPath()})
 	losses, err := l.findLosses(known)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func (l *Log) lossError(losses []walLoss, w *witness, h head, peekErr error) err
 	if n := len(losses) - 1; n > 0 {
 		what += fmt.Sprintf(" (and %d more write-ahead logs end too early)", n)
 	}
-	what += fmt.Sprintf("; %s records revision %d as durable", l.headPath(), w.revision)
+	what += fmt.Sprintf("; %s records revision %d as durable", w.path, w.revision)
 	if peekErr == nil {
 		what += fmt.Sprintf(", and what is left ends at revision %d", h.revision)
 	} else { // it may be the cause: an earlier start that failed may have used the file up

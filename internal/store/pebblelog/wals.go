@@ -53,6 +53,18 @@ func (w *wals) positions() []walPosition {
 	return all
 }
 
+// newest returns the newest log with synced bytes, or a zero position.
+func (w *wals) newest() (p walPosition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for number, at := range w.synced {
+		if synced := at.Load(); synced > 0 && number >= p.number {
+			p = walPosition{number, synced}
+		}
+	}
+	return p
+}
+
 // walNumber returns the number of the write-ahead log with the name, or false if the name is
 // another file's.
 func walNumber(name string) (uint64, bool) {

@@ -1,6 +1,8 @@
 package pebblelog_test
 
 import (
+	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"path"
 	"strings"
@@ -14,9 +16,12 @@ import (
 )
 
 // TestYoungWAL kills a server whose newest write-ahead log has acknowledged writes and is too
-// young for the periodic renewal of HEAD, and then loses that file: it is deleted, renamed,
-// emptied or zeroed. The next start refuses and names the file, and goes on with
-// AcceptDataLoss. The clock of the test stands still, so nothing is renewed in time.
+// young for the periodic renewal of HEAD, and then damages that file: it is deleted, renamed,
+// emptied, zeroed, or cut to a valid prefix. The next start refuses and names the file, and goes on
+// with AcceptDataLoss. The clock of the test stands still, so nothing is renewed in time.
+//
+// A power cut may lose SYNCED. Then the file is refused as long as it is cut before the end of its
+// first group, and taken for unfinished writes if it is cut behind it.
 func TestYoungWAL(t *testing.T) {
 	rng := testrand.New(t)
 	for _, c := range []struct {
@@ -28,12 +33,16 @@ func TestYoungWAL(t *testing.T) {
 			k := killYoung(t, rng, c.restart, c.big)
 			name := lastWAL(files(t, k.fs))
 			b := readFile(t, k.fs, name)
-			for what, change := range map[string]func(vfs.FS){
+			changes := map[string]func(vfs.FS){
 				"deleted": func(fs vfs.FS) { put(t, fs, name, nil) },
 				"emptied": func(fs vfs.FS) { put(t, fs, name, []byte{}) },
 				"zeroed":  func(fs vfs.FS) { put(t, fs, name, make([]byte, len(b))) },
 				"renamed": func(fs vfs.FS) { put(t, fs, name+".old", b); put(t, fs, name, nil) },
-			} {
+			}
+			for _, end := range k.ends[:len(k.ends)-1] {
+				changes[fmt.Sprintf("cut at %d of %d", end, k.ends[len(k.ends)-1])] = func(fs vfs.FS) { put(t, fs, name, b[:end]) }
+			}
+			for what, change := range changes {
 				fs := k.copy()
 				change(fs)
 				_, err := open(fs)
@@ -52,6 +61,22 @@ func TestYoungWAL(t *testing.T) {
 					continue
 				}
 				mustClose(t, log)
+				mustClose(t, mustOpen(t, fs)) // accepted once
+			}
+			for i, end := range k.ends {
+				fs := k.copy()
+				put(t, fs, "/log/SYNCED", nil)
+				put(t, fs, name, b[:end-1])
+				if log, err := open(fs); i == 0 {
+					if err == nil {
+						t.Error("cut in its first group, without SYNCED: opened")
+						mustClose(t, log)
+					}
+				} else if err != nil {
+					t.Errorf("cut in group %d of its file, without SYNCED: %v", i, err)
+				} else {
+					mustClose(t, log)
+				}
 			}
 			if last := k.after[len(k.after)-1]; reopen(t, k.copy(), rng, last) != last {
 				t.Error("something is lost although nothing was damaged")
@@ -70,6 +95,7 @@ func killYoung(t *testing.T, rng *rand.Rand, restart, big bool) killed {
 		fs := &renames{FS: mem}
 		m := &model{big: big}
 		log := mustOpen(t, fs)
+		wal := ""
 		write := func() {
 			g := m.group(rng)
 			if err := log.Append(t.Context(), g, nil); err != nil {
@@ -78,6 +104,11 @@ func killYoung(t *testing.T, rng *rand.Rand, restart, big bool) killed {
 			m = m.clone()
 			m.add(g, nil)
 			k.after = append(k.after, m)
+			last := lastWAL(files(t, mem))
+			if last != wal {
+				wal, k.ends = last, nil
+			}
+			k.ends = append(k.ends, len(bytes.TrimRight(readFile(t, mem, last), "\x00")))
 		}
 		if restart {
 			write()
