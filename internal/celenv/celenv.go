@@ -22,7 +22,8 @@ import (
 const maxPrecision = 100
 
 // Base returns the base environments. The first call replaces those that Kubernetes' libraries use too:
-// they compile the rules of custom resource definitions and have no parameter for it.
+// they compile the rules of custom resource definitions and have no parameter for it. Others compile with
+// [Compile]; [CheckRules] and [DisableCostlyRules] look at the rules before the library compiles them.
 func Base() *environment.EnvSet { return base() }
 
 var base = sync.OnceValue(func() *environment.EnvSet {
@@ -37,8 +38,7 @@ var base = sync.OnceValue(func() *environment.EnvSet {
 			cel.Function("quantity", cel.Overload("string_to_quantity", []*cel.Type{cel.StringType}, apiservercel.QuantityType, cel.UnaryBinding(toQuantity))),
 			cel.Function("isQuantity", cel.Overload("is_quantity_string", []*cel.Type{cel.StringType}, cel.BoolType, cel.UnaryBinding(isQuantity))),
 			cel.Function("format", cel.MemberOverload("string_format", []*cel.Type{cel.StringType, cel.ListType(cel.DynType)}, cel.StringType, cel.FunctionBinding(format))),
-			regexMacros(),
-			cel.ASTValidators(patternValidator{}),
+			copyingMacros(set.StoredExpressionsEnv()),
 		},
 		ProgramOptions: regexOptions(),
 	})

@@ -65,68 +65,6 @@ var overloads = []overload{
 // compilation too.
 const computed = "computed_"
 
-// regexMacros refuse constants with too large a pattern before the library compiles them.
-func regexMacros() cel.EnvOption {
-	var all []cel.Macro
-	for _, o := range overloads {
-		expand := func(eh cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
-			at := args[0]
-			if !o.member {
-				at = args[1]
-			}
-			if at.Kind() != ast.LiteralKind {
-				return nil, nil
-			}
-			text, ok := at.AsLiteral().(types.String)
-			if !ok {
-				return nil, nil
-			}
-			if size, err := regex.Size(string(text)); errors.Is(err, regex.ErrParseWork) {
-				return nil, eh.NewError(at.ID(), err.Error())
-			} else if size > regex.MaxSize {
-				return nil, eh.NewError(at.ID(), tooLarge(size).Error())
-			}
-			return nil, nil // the call stays as it is
-		}
-		if o.member {
-			all = append(all, cel.ReceiverMacro(o.function, o.args-1, expand))
-		} else {
-			all = append(all, cel.GlobalMacro(o.function, o.args, expand))
-		}
-	}
-	return cel.Macros(all...)
-}
-
-// patternValidator refuses constant patterns that are too large together, before programs are made of them.
-// It is an ASTValidator.
-type patternValidator struct{}
-
-// Name implements cel.ASTValidator.
-func (patternValidator) Name() string { return "tidemark.patterns" }
-
-// Validate implements cel.ASTValidator.
-func (patternValidator) Validate(_ *cel.Env, _ cel.ValidatorConfig, checked *ast.AST, issues *cel.Issues) {
-	size, work := 0, 0
-	for _, call := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.CallKind)) {
-		at, text := constantPattern(call.AsCall())
-		if at == nil {
-			continue
-		}
-		if work += regex.ParseWork(text); work > regex.MaxParseWork {
-			issues.ReportErrorAtID(at.ID(), "%v", regex.ErrParseWork)
-			return
-		}
-		n, err := regex.Size(text)
-		if err != nil {
-			continue // cel-go reports it
-		}
-		if size += n; size > maxSizeOfAll {
-			issues.ReportErrorAtID(at.ID(), "the patterns of an expression must have at most %d instructions together when they are compiled", maxSizeOfAll)
-			return
-		}
-	}
-}
-
 // constantPattern returns the pattern of a call, nil if it is no constant or the function has none.
 func constantPattern(call ast.CallExpr) (at ast.Expr, text string) {
 	args := call.Args()

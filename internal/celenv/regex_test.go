@@ -102,7 +102,7 @@ func TestManyPatterns(t *testing.T) {
 		for i := range row.n {
 			calls = append(calls, strings.ReplaceAll(patternCalls[i%len(patternCalls)], "%", "'"+row.pattern+"'"))
 		}
-		switch _, issues := env.Compile(strings.Join(calls, " || ")); {
+		switch _, _, issues := celenv.Compile(env, strings.Join(calls, " || "), 1); {
 		case row.want == "" && issues.Err() != nil:
 			t.Errorf("%d of %.30s: %v", row.n, row.pattern, issues.Err())
 		case row.want != "" && (issues.Err() == nil || !strings.Contains(issues.Err().Error(), row.want)):
@@ -123,7 +123,7 @@ func TestLargePatterns(t *testing.T) {
 	} {
 		for _, call := range patternCalls {
 			constant := strings.ReplaceAll(call, "%", "'"+large+"'")
-			if _, issues := env.Compile(constant); issues.Err() == nil || !strings.Contains(issues.Err().Error(), want) {
+			if _, _, issues := celenv.Compile(env, constant, 1); issues.Err() == nil || !strings.Contains(issues.Err().Error(), want) {
 				t.Errorf("%.60s: %v", constant, issues.Err())
 			}
 			if _, _, err := evaluateWith(t, strings.ReplaceAll(call, "%", "p"), map[string]any{"s": "", "p": large}); err == nil || !strings.Contains(err.Error(), want) {

@@ -88,6 +88,7 @@ func (v *version) props() (*apiextensions.JSONSchemaProps, error) {
 	if err := json.Unmarshal(v.schemaText(), &sent); err != nil {
 		return nil, err
 	}
+	celenv.DisableCostlyRules(sent.OpenAPIV3Schema)
 	var internal apiextensions.CustomResourceValidation
 	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(&sent, &internal, nil); err != nil {
 		return nil, err

@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 )
 
 // Composition is the variables of a policy: the fields of the variable variables. It is immutable,
@@ -20,6 +22,8 @@ type Composition struct {
 	// It describes more fields than all if others were made from this one.
 	shared *sharedFields
 	sum    [sha256.Size]byte // of the names and types of the fields
+	work   int               // of the programs of the fields: see celenv.MaxWork
+	most   int               // of the types of the fields: see celenv.Deepest
 }
 
 type compositionField struct {
@@ -41,7 +45,7 @@ func (c *Composition) With(name, text string, v Variables, mode environment.Type
 	v.Composited = c
 	program, err := Compile(text, v, mode)
 	declared := declType(program.output)
-	next := &Composition{shared: c.shared}
+	next := &Composition{shared: c.shared, work: c.work + program.work, most: max(c.most, celenv.Deepest(declared))}
 	next.sum = sha256.Sum256(fmt.Appendf(c.sum[:], "%q %s", name, declared.CelType()))
 	if c.shared.extend(len(c.all), name, declared) {
 		next.all = append(c.all, compositionField{name, program}) // no other composition has that place
@@ -52,6 +56,17 @@ func (c *Composition) With(name, text string, v Variables, mode environment.Type
 		next.shared.add(name, declared)
 	}
 	return next, err
+}
+
+// Work returns the work to compile all variables: see celenv.MaxWork.
+func (c *Composition) Work() int { return c.work }
+
+// largest returns the number of parts of the largest type of a field.
+func (c *Composition) largest() int {
+	if c == nil {
+		return 0
+	}
+	return c.most
 }
 
 // extend adds a field behind the first n, and reports whether that was possible.

@@ -30,6 +30,7 @@ func (v Variables) environment(mode environment.Type) environmentKey {
 type compiler struct {
 	*cel.Env
 	planner *planner
+	deepest int // of the declared types: see celenv.Deepest
 
 	mu sync.Mutex // held while an expression is compiled
 	// variables is the type of the variable variables; nil if there is none. Its fields are
@@ -73,14 +74,14 @@ func environmentOf(key environmentKey) (*compiler, error) {
 // has the version 1.0, so it is in all environments.
 func newCompiler(key environmentKey) (*compiler, error) {
 	always := version.MajorMinor(1, 0)
-	e := &compiler{}
+	request, namespace := requestType(), namespaceType()
+	e := &compiler{deepest: celenv.Deepest(request, namespace)}
 	var variables environment.VersionedOptions
 	if key.variables {
 		e.variables = apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})
 		variables.EnvOptions = []cel.EnvOption{cel.Variable(Composited, e.variables.CelType())}
 		variables.DeclTypes = []*apiservercel.DeclType{e.variables}
 	}
-	request, namespace := requestType(), namespaceType()
 	options := []cel.EnvOption{
 		cel.Variable(Object, cel.DynType),
 		cel.Variable(OldObject, cel.DynType),

@@ -14,6 +14,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 )
 
 // Names of variables.
@@ -62,6 +64,7 @@ type Variables struct {
 // for concurrent use.
 type Program struct {
 	text   string
+	work   int
 	output *cel.Type
 	run    *planned
 	err    *apiservercel.Error
@@ -69,6 +72,9 @@ type Program struct {
 
 // Text returns the expression.
 func (p *Program) Text() string { return p.text }
+
+// Work returns the work to compile the expression: see celenv.MaxWork.
+func (p *Program) Work() int { return p.work }
 
 // Output returns the type of the result; nil if the expression did not compile.
 func (p *Program) Output() *cel.Type { return p.output }
@@ -90,8 +96,9 @@ func Compile(text string, v Variables, mode environment.Type, returns ...*cel.Ty
 }
 
 func compile(key environmentKey, composited *Composition, text string, returns []*cel.Type) *Program {
+	work := 0
 	failed := func(kind apiservercel.ErrorType, cause error, format string, args ...any) *Program {
-		return &Program{text: text, err: &apiservercel.Error{Type: kind, Detail: fmt.Sprintf(format, args...), Cause: cause}}
+		return &Program{text: text, work: work, err: &apiservercel.Error{Type: kind, Detail: fmt.Sprintf(format, args...), Cause: cause}}
 	}
 	env, err := environmentOf(key)
 	if err != nil {
@@ -100,7 +107,9 @@ func compile(key environmentKey, composited *Composition, text string, returns [
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	defer env.declare(composited)()
-	ast, issues := env.Compile(text)
+	var ast *cel.Ast
+	var issues *cel.Issues
+	ast, work, issues = celenv.Compile(env.Env, text, max(env.deepest, composited.largest()))
 	if issues != nil {
 		return failed(apiservercel.ErrorTypeInvalid, apiservercel.NewCompilationError(issues), "compilation failed: %s", issues.String())
 	}
@@ -115,7 +124,7 @@ func compile(key environmentKey, composited *Composition, text string, returns [
 	if err != nil {
 		return failed(apiservercel.ErrorTypeInternal, nil, "program instantiation failed: %v", err)
 	}
-	return &Program{text: text, output: ast.OutputType(), run: program}
+	return &Program{text: text, work: work, output: ast.OutputType(), run: program}
 }
 
 // oneOf reports whether a type is one of all, or all are empty.

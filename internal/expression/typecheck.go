@@ -18,6 +18,7 @@ import (
 // use.
 type TypeChecker struct {
 	env       *cel.Env
+	deepest   int // of the declared types: see celenv.Deepest
 	variables *apiservercel.DeclType
 }
 
@@ -63,6 +64,7 @@ func NewTypeChecker(t Types) (*TypeChecker, error) {
 	if err != nil {
 		return nil, err
 	}
+	typed.deepest = celenv.Deepest(declared...)
 	typed.env, err = set.Env(Stored)
 	return typed, err
 }
@@ -82,15 +84,16 @@ func declTypeOf(name string, s *spec.Schema) *apiservercel.DeclType {
 // type dyn.
 func (t *TypeChecker) Variable(name, text string) {
 	of := apiservercel.DynType
-	if ast, issues := t.env.Compile(text); issues == nil {
+	if ast, _, issues := celenv.Compile(t.env, text, t.deepest); issues == nil {
 		of = declType(ast.OutputType())
 	}
+	t.deepest = max(t.deepest, celenv.Deepest(of))
 	t.variables.Fields[name] = apiservercel.NewDeclField(name, of, true, nil, nil)
 }
 
 // Check returns what is wrong with an expression; empty: nothing.
 func (t *TypeChecker) Check(text string) string {
-	if _, issues := t.env.Compile(text); issues != nil {
+	if _, _, issues := celenv.Compile(t.env, text, t.deepest); issues != nil {
 		return issues.String()
 	}
 	return ""

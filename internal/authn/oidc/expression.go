@@ -35,10 +35,8 @@ type expression struct {
 // without expressions builds none.
 var environments = sync.OnceValues(func() (map[variable]*cel.Env, error) {
 	base := celenv.Base()
-	// A claim can have any JSON type, which its expression has to expect.
-	claims := apiservercel.NewMapType(apiservercel.StringType, apiservercel.AnyType, -1)
 	all := map[variable]*cel.Env{}
-	for name, t := range map[variable]*apiservercel.DeclType{claimsVariable: claims, userVariable: userType()} {
+	for name, t := range map[variable]*apiservercel.DeclType{claimsVariable: claimsType(), userVariable: userType()} {
 		set, err := base.Extend(environment.VersionedOptions{
 			IntroducedVersion: version.MajorMinor(1, 0),
 			EnvOptions:        []cel.EnvOption{cel.Variable(string(name), t.CelType())},
@@ -53,6 +51,11 @@ var environments = sync.OnceValues(func() (map[variable]*cel.Env, error) {
 	}
 	return all, nil
 })
+
+// claimsType is the type of the variable claims. A claim can have any JSON type, which its expression has to expect.
+func claimsType() *apiservercel.DeclType {
+	return apiservercel.NewMapType(apiservercel.StringType, apiservercel.AnyType, -1)
+}
 
 // userType is the type of the variable user.
 func userType() *apiservercel.DeclType {
@@ -76,7 +79,7 @@ func compile(path *field.Path, of variable, text string, condition bool) (*expre
 	if err != nil {
 		return nil, field.InternalError(path, err)
 	}
-	ast, issues := all[of].Compile(text)
+	ast, _, issues := celenv.Compile(all[of], text, celenv.Deepest(claimsType(), userType()))
 	if issues != nil {
 		return nil, field.Invalid(path, text, "compilation failed: "+issues.String())
 	}

@@ -69,7 +69,7 @@ func Compile(path *field.Path, expressions []string) (*Conditions, field.ErrorLi
 }
 
 func compile(env *cel.Env, text string) (cel.Program, error) {
-	ast, issues := env.Compile(text)
+	ast, _, issues := celenv.Compile(env, text, celenv.Deepest(requestType()))
 	if issues != nil {
 		return nil, fmt.Errorf("compilation failed: %s", issues.String())
 	}

@@ -10,6 +10,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 	"github.com/tidemark-dev/tidemark/internal/expression"
 )
 
@@ -18,6 +19,7 @@ import (
 // of Kubernetes has, too.
 type expressions struct {
 	vars expression.Variables
+	work int // to compile those before
 	// The expressions of the stored object, by their field; empty for a new object.
 	conditions, validations, messages, annotations, applied []string
 }
@@ -32,8 +34,16 @@ func mode(text string, stored []string) environment.Type {
 
 // check compiles an expression, and reports the error with the text as value.
 func (e *expressions) check(text, value string, v expression.Variables, m environment.Type, path *field.Path, returns ...*cel.Type) field.ErrorList {
-	_, err := expression.Compile(text, v, m, returns...)
+	if e.work > celenv.MaxWorkOfAll {
+		return tooMuchWork(value, path)
+	}
+	p, err := expression.Compile(text, v, m, returns...)
+	e.work += p.Work()
 	return compileError(err, value, path)
+}
+
+func tooMuchWork(value string, path *field.Path) field.ErrorList {
+	return field.ErrorList{field.Invalid(path, value, "compilation failed: "+celenv.ErrWorkOfAll.Error())}
 }
 
 func compileError(err *apiservercel.Error, value string, path *field.Path) field.ErrorList {
@@ -58,7 +68,11 @@ func (e *expressions) condition(text string, path *field.Path) field.ErrorList {
 
 // compose adds a variable to those that later expressions see.
 func (e *expressions) compose(v *admissionregistrationv1.Variable, path *field.Path) field.ErrorList {
+	if e.work > celenv.MaxWorkOfAll {
+		return tooMuchWork(v.Expression, path)
+	}
 	next, err := e.vars.Composited.With(v.Name, v.Expression, e.vars, mode(v.Expression, e.validations))
+	e.work += next.Work() - e.vars.Composited.Work()
 	e.vars.Composited = next
 	return compileError(err, v.Expression, path)
 }

@@ -7,6 +7,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 	"github.com/tidemark-dev/tidemark/internal/regex"
 )
 
@@ -24,6 +25,7 @@ const (
 // it is used.
 func checkCosts(d *Definition) field.ErrorList {
 	var errs field.ErrorList
+	work := 0 // to check the rules
 	for i := range d.Spec.Versions {
 		path := field.NewPath("spec", "versions").Index(i)
 		errs = append(errs, checkColumns(d.Spec.Versions[i].AdditionalPrinterColumns, path.Child("additionalPrinterColumns"))...)
@@ -34,6 +36,7 @@ func checkCosts(d *Definition) field.ErrorList {
 				c.errs = append(c.errs, field.Invalid(path.Child("schema", "openAPIV3Schema"), nil, "the patterns are too large for defaults of this size"))
 			}
 			errs = append(errs, c.errs...)
+			errs = append(errs, celenv.CheckRules(s.OpenAPIV3Schema, path.Child("schema", "openAPIV3Schema"), &work)...)
 		}
 	}
 	return errs

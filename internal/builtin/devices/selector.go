@@ -48,7 +48,7 @@ func validateExpression(text string, stored bool, path *field.Path) field.ErrorL
 	if err != nil {
 		return field.ErrorList{field.InternalError(path, err)}
 	}
-	ast, issues := env.Compile(text)
+	ast, _, issues := celenv.Compile(env, text, celenv.Deepest(deviceType))
 	if issues != nil {
 		return field.ErrorList{field.Invalid(path, text, "compilation failed: "+issues.String())}
 	}
