@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -131,6 +134,28 @@ func isFailure(s *metav1.Status) bool {
 	return s.Code >= http.StatusInternalServerError
 }
 
+// exhaustion bounds how often the log says that no address or port is free. Any editor of a namespace can take them all.
+type exhaustion struct {
+	mu       sync.Mutex
+	last     time.Time // of the last line; guarded by mu
+	requests int       // since the last line; guarded by mu
+}
+
+// exhaustionInterval is the time between two lines.
+const exhaustionInterval = time.Minute
+
+// note counts a request, and logs it unless there was a line within the interval.
+func (e *exhaustion) note(log *slog.Logger, now time.Time, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.requests++
+	if since := now.Sub(e.last); since >= 0 && since < exhaustionInterval {
+		return
+	}
+	log.Warn("requests failed because no address or port is free", "requests", e.requests, "err", err)
+	e.last, e.requests = now, 0
+}
+
 // fail answers with an error: a Status in a form that the client accepts, or else indented
 // JSON.
 func (q *request) fail(err error) {
@@ -153,7 +178,9 @@ func (q *request) fail(err error) {
 	if s.Code == 0 {
 		s.Code = http.StatusInternalServerError
 	}
-	if isFailure(s) {
+	if exhausted := (resource.Exhausted{}); errors.As(err, &exhausted) {
+		q.h.root.exhausted.note(q.h.log(), q.h.c.Now(), err)
+	} else if isFailure(s) {
 		q.h.log().Error("request failed", "verb", q.loggedVerb(), "path", q.loggedPath(), "audit-ID", q.auditID[0], "err", err)
 	}
 	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {

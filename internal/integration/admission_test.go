@@ -1,8 +1,10 @@
 package integration_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -50,5 +52,40 @@ func TestOwnAddress(t *testing.T) {
 	a := object[networkingv1.IPAddress](t, c, "/apis/networking.k8s.io/v1/ipaddresses/10.96.0.1")
 	if p := a.Spec.ParentRef; p == nil || p.Namespace != "default" || p.Name != "kubernetes" {
 		t.Errorf("it is %+v", a.Spec)
+	}
+}
+
+// TestFullRange creates Services after one namespace has taken all node ports. Others get the error of kube-apiserver, and
+// the log has one line a minute, which counts them. A quota of services.nodeports leaves ports to other namespaces.
+func TestFullRange(t *testing.T) {
+	var logged servertest.Buffer
+	clock := &tidemark.Clock{Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} // it stands
+	s := servertest.Start(t, &tidemark.Server{
+		ServiceNodePortRange: "30000-30003", Clock: clock, Controllers: []string{"-*"}, Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+	})
+	c := s.RESTConfig()
+	const services = "/api/v1/namespaces/default/services"
+	service := func(ports int) string {
+		return `{"metadata":{"generateName":"s"},"spec":{"type":"NodePort","ports":[` + times(ports, `{"name":"p%[1]d","port":8%[1]d}`) + `]}}`
+	}
+	run(t, c, []step{
+		{"POST /api/v1/namespaces", `{"metadata":{"name":"n"}}`, 201, nil},
+		{"POST /api/v1/namespaces/n/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"services.nodeports":"2"}},"status":{"hard":{"services.nodeports":"2"},"used":{"services.nodeports":"0"}}}`, 201, nil},
+		{"MERGE /api/v1/namespaces/n/resourcequotas/q/status", `{"status":{"hard":{"services.nodeports":"2"},"used":{"services.nodeports":"0"}}}`, 200, nil},
+		{"POST " + strings.Replace(services, "default", "n", 1), service(3), 403, nil},
+		{"POST " + strings.Replace(services, "default", "n", 1), service(2), 201, nil},
+		{"POST " + services, service(2), 201, nil},
+	})
+	lines := func() int { return strings.Count(logged.String(), "no address or port is free") }
+	for range 10 {
+		wantRefused(t, c, services, service(1), 500, "Internal error occurred: failed to allocate a nodePort: range is full")
+	}
+	if text := logged.String(); lines() != 1 || strings.Contains(text, "request failed") {
+		t.Errorf("%d lines: %s", lines(), text)
+	}
+	clock.Advance(time.Minute)
+	wantRefused(t, c, services, service(1), 500, "Internal error occurred: failed to allocate a nodePort: range is full")
+	if !strings.Contains(logged.String(), "requests=10 ") || lines() != 2 {
+		t.Errorf("after a minute: %s", logged.String())
 	}
 }

@@ -20,7 +20,7 @@ func invalid(s *corev1.Service, errs ...*field.Error) error {
 // full is the error when no address or port is free: 500 on the wire, as in kube-apiserver,
 // since no other request of the client would succeed.
 func full(what string, err error) error {
-	return apierrors.NewInternalError(fmt.Errorf("failed to allocate %s: %w", what, err))
+	return resource.Exhausted{StatusError: apierrors.NewInternalError(fmt.Errorf("failed to allocate %s: %w", what, err))}
 }
 
 // create sets the addresses and ports of a new Service.
