@@ -33,7 +33,8 @@ const (
 	// Batch buffers events; a goroutine writes them. Events that do not fit are dropped and
 	// counted. A killed process loses what is in the buffer.
 	Batch Mode = "batch"
-	// Blocking writes an event before the request continues. Failures are counted.
+	// Blocking writes an event before the request continues, or, if the webhook takes longer than a
+	// request waits for it, later. Failures are counted.
 	Blocking Mode = "blocking"
 	// BlockingStrict is Blocking that refuses a request whose event RequestReceived cannot be
 	// written.
@@ -167,8 +168,9 @@ type backend struct {
 
 // sink takes events. It is safe for concurrent use.
 type sink interface {
-	// put takes an event, a line. It does not keep the line. It counts its failures.
-	put(line []byte) error
+	// put takes an event, a line. It does not keep the line. It counts its failures. The event says how
+	// long the request may wait.
+	put(e *Event, line []byte) error
 	// close writes what is left, until the context is done.
 	close(ctx context.Context) error
 }
@@ -193,7 +195,7 @@ func (b *backend) newSink(out output, senders int) sink {
 		}
 		return newBuffered(c, out, senders, b.name, fail)
 	case senders > 1:
-		return newDirect(out, b.name, fail)
+		return newWaiting(out, senders, b.name, fail)
 	}
 	return newCommitter(out, b.name, fail)
 }
@@ -214,5 +216,5 @@ func (b *backend) process(e *Event, stage Stage, at time.Time, line []byte) erro
 	if b.legacy {
 		line = e.appendLegacy(nil, stage)
 	}
-	return b.sink.put(line)
+	return b.sink.put(e, line)
 }

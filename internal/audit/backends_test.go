@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,7 +85,7 @@ func TestBatches(t *testing.T) {
 		var lost lostEvents
 		b := newBuffered(webhookBatches(), &f, 4, pluginWebhook, lost.add)
 		for i := range 4 {
-			if err := b.put(fmt.Appendf(nil, "%d", i)); err != nil {
+			if err := b.put(&Event{}, fmt.Appendf(nil, "%d", i)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -96,14 +98,14 @@ func TestBatches(t *testing.T) {
 		if got := f.written(); got != "012|3" {
 			t.Errorf("%q was written after the wait", got)
 		}
-		_ = b.put([]byte("4"))
+		_ = b.put(&Event{}, []byte("4"))
 		if err := b.close(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if got := f.written(); got != "012|3|4" || len(lost.of) > 0 {
 			t.Errorf("%q was written after close; lost: %v", got, lost.of)
 		}
-		if err := b.put([]byte("5")); !errors.Is(err, errClosed) || lost.of[pluginBuffered] != 1 {
+		if err := b.put(&Event{}, []byte("5")); !errors.Is(err, errClosed) || lost.of[pluginBuffered] != 1 {
 			t.Errorf("after close: %v, lost: %v", err, lost.of)
 		}
 	})
@@ -118,7 +120,7 @@ func TestBatchesOfStalledOutput(t *testing.T) {
 		b := newBuffered(webhookBatches(), &f, 2, pluginWebhook, lost.add)
 		begin := time.Now()
 		for range 100 {
-			_ = b.put([]byte("x"))
+			_ = b.put(&Event{}, []byte("x"))
 			synctest.Wait()
 		}
 		if took := time.Since(begin); took != 0 {
@@ -150,7 +152,7 @@ func TestBatchBytes(t *testing.T) {
 		b := newBuffered(c, &f, 2, pluginWebhook, lost.add)
 		large := make([]byte, 20<<20)
 		for range 10 {
-			_ = b.put(large)
+			_ = b.put(&Event{}, large)
 		}
 		if want := 10 - maxBufferBytes/(20<<20); lost.of[pluginBuffered] != want {
 			t.Errorf("lost: %v, want %d", lost.of, want)
@@ -171,7 +173,7 @@ func TestThrottle(t *testing.T) {
 		c.MaxSize, c.BufferSize, c.Throttle, c.QPS, c.Burst = 1, 100, true, 10, 5
 		b := newBuffered(c, &f, 4, pluginWebhook, new(lostEvents).add)
 		for range 30 {
-			_ = b.put([]byte("x"))
+			_ = b.put(&Event{}, []byte("x"))
 		}
 		time.Sleep(time.Second + time.Millisecond)
 		synctest.Wait()
@@ -196,7 +198,7 @@ func TestCommitter(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			if err := c.put([]byte("x")); err != nil {
+			if err := c.put(&Event{}, []byte("x")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -212,15 +214,15 @@ func TestCommitter(t *testing.T) {
 		t.Errorf("%q was written, want %q", f.written(), want)
 	}
 	f.err = errors.New("full")
-	if err := c.put([]byte("y")); !errors.Is(err, f.err) || lost.of[pluginLog] != 1 {
+	if err := c.put(&Event{}, []byte("y")); !errors.Is(err, f.err) || lost.of[pluginLog] != 1 {
 		t.Errorf("%v, lost: %v", err, lost.of)
 	}
 	f.err = nil
-	if err := c.put([]byte("z")); err != nil {
+	if err := c.put(&Event{}, []byte("z")); err != nil {
 		t.Error(err)
 	}
 	_ = c.close(t.Context())
-	if err := c.put([]byte("x")); !errors.Is(err, errClosed) {
+	if err := c.put(&Event{}, []byte("x")); !errors.Is(err, errClosed) {
 		t.Errorf("after close: %v", err)
 	}
 }
@@ -493,45 +495,105 @@ func BenchmarkEncode(b *testing.B) {
 
 // hanging is an output that hangs until its context ends, or is well.
 type hanging struct {
-	well  bool
-	calls int
+	well         atomic.Bool
+	calls, under atomic.Int64
+	most         atomic.Int64 // calls under way
+	lines        atomic.Int64 // that were written
 }
 
-func (h *hanging) write(ctx context.Context, _ *batch) error {
-	h.calls++
-	if h.well {
-		return nil
+func (h *hanging) write(ctx context.Context, b *batch) error {
+	h.calls.Add(1)
+	h.most.Store(max(h.most.Load(), h.under.Add(1)))
+	defer h.under.Add(-1)
+	if !h.well.Load() {
+		<-ctx.Done()
+		return ctx.Err()
 	}
-	<-ctx.Done()
-	return ctx.Err()
+	h.lines.Add(int64(len(b.ends)))
+	return nil
 }
 
 func (*hanging) hurry()       {}
 func (*hanging) close() error { return nil }
 
-// TestHangingSink: a blocking webhook that hangs holds up the first event for a limited time, the next ones for a shorter
-// one, and each is counted. It is tried with each event.
+// TestHangingSink: while a blocking webhook hangs, requests wait for a limited time with all their events,
+// the later ones for a shorter time. Requests whose clients leave, and health checks, do not wait. The
+// webhook has a limited number of connections. What it does not get is counted, and what waits is sent
+// when it is well.
 func TestHangingSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out, lost := &hanging{}, 0
-		d := newDirect(out, pluginWebhook, func(string, int, error) { lost++ })
+		var lost lostEvents
+		out := &hanging{}
+		d := newWaiting(out, webhookSenders, pluginWebhook, lost.add)
 		defer d.close(t.Context())
-		put := func(want time.Duration) {
+		request := func(e *Event, want time.Duration, wantErr error) {
 			t.Helper()
 			began := time.Now()
-			if err := d.put([]byte("{}\n")); (err == nil) != out.well || time.Since(began) != want {
-				t.Errorf("%v after %v, want %v", err, time.Since(began), want)
+			var first error
+			for range 3 {
+				if err := d.put(e, []byte("{}\n")); first == nil {
+					first = err
+				}
+			}
+			if took := time.Since(began); took != want || !errors.Is(first, wantErr) {
+				t.Errorf("%v after %v, want %v after %v", first, took, wantErr, want)
 			}
 		}
-		put(directPatience)
-		put(downPatience)
-		put(downPatience)
-		out.well = true
-		put(0)
-		out.well = false
-		put(directPatience)
-		if lost != 4 || out.calls != 5 {
-			t.Errorf("%d events are counted as lost, %d were tried", lost, out.calls)
+		request(&Event{}, requestPatience, errNoTime)
+		request(&Event{}, downPatience, errNoTime)
+		request(&Event{}, downPatience, errNoTime)
+		request(&Event{NoWait: true}, 0, nil)
+		gone, leave := context.WithTimeout(t.Context(), downPatience/2)
+		defer leave()
+		request(&Event{Done: gone.Done()}, downPatience/2, context.Canceled)
+
+		var all sync.WaitGroup
+		for range 1000 {
+			all.Go(func() { request(&Event{}, downPatience, errNoTime) })
 		}
+		all.Wait()
+		if n := out.most.Load(); n != webhookSenders {
+			t.Errorf("%d calls at once", n)
+		}
+		time.Sleep(2 * sendPatience)
+		synctest.Wait()
+		events := int64(5*3 + 1000*3)
+		if n := lost.of[pluginWebhook]; n == 0 || int64(n) > events {
+			t.Errorf("%d events are counted as lost", n)
+		}
+
+		out.well.Store(true)
+		time.Sleep(sendPatience)
+		request(&Event{}, 0, nil)
+		events += 3
+		if n := out.lines.Load() + int64(lost.of[pluginWebhook]); n != events {
+			t.Errorf("%d events were sent or counted as lost, of %d", n, events)
+		}
+		out.well.Store(false)
+		request(&Event{}, requestPatience, errNoTime)
 	})
+}
+
+// TestHangingLog: health checks do not wait for a blocking log, whose events are written when it is well again.
+// A limited number of them waits.
+func TestHangingLog(t *testing.T) {
+	var lost lostEvents
+	out := &fakeOutput{stalled: make(chan struct{})}
+	c := newCommitter(out, pluginLog, lost.add)
+	const n = 3000
+	line := bytes.Repeat([]byte("x"), 1024)
+	for range n {
+		_ = c.put(&Event{NoWait: true}, line) // does not return if it waits
+	}
+	// One group may be under way, and one waits.
+	if room := 2 * (laterBytes/len(line) + 1); lost.of[pluginBuffered] < n-room {
+		t.Errorf("%d of %d events were lost", lost.of[pluginBuffered], n)
+	}
+	close(out.stalled)
+	if err := errors.Join(c.put(&Event{}, []byte("y")), c.close(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if got := out.written(); strings.Count(got, "x")/len(line)+lost.of[pluginBuffered] != n || !strings.Contains(got, "y") {
+		t.Errorf("%d bytes were written, %d events were lost", len(got), lost.of[pluginBuffered])
+	}
 }

@@ -40,6 +40,13 @@ const (
 type batch struct {
 	data []byte
 	ends []int // of the lines in data
+	sent *sent // nil in the mode batch
+}
+
+// sent is the outcome of a batch that requests wait for.
+type sent struct {
+	done chan struct{} // closed when the batch was written or lost
+	err  error         // set before done is closed
 }
 
 func (b *batch) add(line []byte) {
@@ -51,7 +58,7 @@ func (b *batch) reset() {
 	if cap(b.data) > 1<<20 {
 		b.data = nil
 	}
-	b.data, b.ends = b.data[:0], b.ends[:0]
+	b.data, b.ends, b.sent = b.data[:0], b.ends[:0], nil
 }
 
 var errBufferFull = errors.New("audit buffer queue blocked")
@@ -60,6 +67,7 @@ var errBufferFull = errors.New("audit buffer queue blocked")
 // batches of it. A webhook has several senders.
 type buffered struct {
 	c      BatchConfig
+	limit  time.Duration // for writing one batch; zero: none
 	name   string
 	out    output
 	fail   func(plugin string, events int, err error)
@@ -99,7 +107,13 @@ func newBuffered(c BatchConfig, out output, senders int, name string, fail func(
 }
 
 // put implements sink. It does not wait.
-func (b *buffered) put(line []byte) error {
+func (b *buffered) put(_ *Event, line []byte) error {
+	_, err := b.add(line, false)
+	return err
+}
+
+// add adds an event. If asked for, it returns the outcome of the batch.
+func (b *buffered) add(line []byte, outcome bool) (*sent, error) {
 	b.mu.Lock()
 	var err error
 	switch {
@@ -111,12 +125,16 @@ func (b *buffered) put(line []byte) error {
 	if err != nil {
 		b.mu.Unlock()
 		b.fail(pluginBuffered, 1, err)
-		return err
+		return nil, err
 	}
 	if len(b.open.ends) > 0 && int64(len(b.open.data)+len(line)) > b.c.maxBytes {
 		b.fill()
 	}
 	b.open.add(line)
+	if outcome && b.open.sent == nil {
+		b.open.sent = &sent{done: make(chan struct{})}
+	}
+	result := b.open.sent
 	b.events++
 	b.bytes += int64(len(line))
 	first := len(b.open.ends) == 1
@@ -131,7 +149,7 @@ func (b *buffered) put(line []byte) error {
 		default:
 		}
 	}
-	return nil
+	return result, nil
 }
 
 // fill ends the open batch. mu is held.
@@ -203,8 +221,19 @@ func (b *buffered) send(next *batch) {
 
 func (b *buffered) write(next *batch) {
 	defer func() { <-b.senders }()
-	if err := b.out.write(b.ctx, next); err != nil {
+	ctx := b.ctx
+	if b.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, b.limit)
+		defer cancel()
+	}
+	err := b.out.write(ctx, next)
+	if err != nil {
 		b.fail(b.name, len(next.ends), err)
+	}
+	if next.sent != nil {
+		next.sent.err = err
+		close(next.sent.done)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,8 +23,9 @@ type committer struct {
 	out  output
 	fail func(plugin string, events int, err error)
 
-	mu   sync.Mutex
-	open *group // takes events; guarded by mu
+	mu    sync.Mutex
+	open  *group // takes events; guarded by mu
+	laggy bool   // a goroutine is about to write the events that nobody waits for; guarded by mu
 
 	// turn is held to write. It is locked before mu.
 	turn   sync.Mutex
@@ -35,6 +36,7 @@ type committer struct {
 // group is a batch that is written at once.
 type group struct {
 	batch
+	later   int   // how many do not read err; guarded by mu until the group is written
 	written bool  // guarded by turn
 	err     error // guarded by turn
 	read    int   // how many have read err; guarded by turn
@@ -44,7 +46,10 @@ func newCommitter(out output, name string, fail func(string, int, error)) *commi
 	return &committer{name: name, out: out, fail: fail, open: &group{}, spare: &group{}}
 }
 
-func (c *committer) put(line []byte) error {
+func (c *committer) put(e *Event, line []byte) error {
+	if e.NoWait {
+		return c.putLater(line)
+	}
 	c.mu.Lock()
 	g := c.open
 	g.add(line)
@@ -55,8 +60,49 @@ func (c *committer) put(line []byte) error {
 	if !g.written {
 		c.write(g)
 	}
+	g.read++
+	return c.reuse(g)
+}
+
+// laterBytes bounds the group that an event joins whose request does not wait, for a log that hangs.
+const laterBytes = 1 << 20
+
+// putLater joins the open group, which a goroutine writes if no request does.
+func (c *committer) putLater(line []byte) error {
+	c.mu.Lock()
+	if len(c.open.data) > laterBytes {
+		c.mu.Unlock()
+		c.fail(pluginBuffered, 1, errBufferFull)
+		return errBufferFull
+	}
+	c.open.add(line)
+	c.open.later++
+	start := !c.laggy
+	c.laggy = true
+	c.mu.Unlock()
+	if start {
+		go c.writeLater()
+	}
+	return nil
+}
+
+func (c *committer) writeLater() {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.mu.Lock()
+	g := c.open
+	c.laggy = false
+	c.mu.Unlock()
+	if len(g.ends) > 0 {
+		c.write(g)
+		c.reuse(g)
+	}
+}
+
+// reuse keeps a group whose error everybody has read, and returns the error. turn is held.
+func (c *committer) reuse(g *group) error {
 	err := g.err
-	if g.read++; g.read == len(g.ends) && c.spare == nil {
+	if g.read+g.later == len(g.ends) && c.spare == nil {
 		g.reset()
 		*g = group{batch: g.batch}
 		c.spare = g
@@ -88,53 +134,69 @@ func (c *committer) close(context.Context) error {
 	if c.closed {
 		return nil
 	}
+	c.mu.Lock()
+	g := c.open
+	empty := len(g.ends) == 0
+	c.mu.Unlock()
+	if !empty {
+		c.write(g)
+	}
 	c.closed = true
 	return c.out.close()
 }
 
 const (
-	// directPatience bounds the sending of an event in the mode blocking, with all attempts.
-	directPatience = 30 * time.Second
-	// downPatience is the same after an event that could not be sent, until one is sent again. Otherwise a webhook that
-	// hangs would hold up each request for directPatience.
-	downPatience = 2 * time.Second
+	// sendPatience bounds the sending of a batch in the modes blocking, with all attempts.
+	sendPatience = 30 * time.Second
+	// requestPatience bounds how long a request waits for a webhook, with all its events.
+	requestPatience = 10 * time.Second
+	// downPatience is the same after a wait that ended without success, until a batch is sent again.
+	// Otherwise a webhook that hangs would hold up each request for requestPatience.
+	downPatience = time.Second
+	// waitingEvents bounds the events that wait to be sent.
+	waitingEvents = 10_000
 )
 
-// direct is the sink of a blocking webhook: put returns when the event is sent.
-type direct struct {
-	name string
-	out  output
-	fail func(plugin string, events int, err error)
-
-	ctx    context.Context // done when the server does not wait any longer
-	cancel context.CancelFunc
-	down   atomic.Bool // the last event could not be sent
+// waiting is the sink of a blocking webhook: put returns when the event is sent, or when the request has
+// waited long enough. Then the event is still sent, if that works later. Events that arrive while as many
+// batches as there are senders are under way are sent together, so that a webhook that hangs has no
+// connection for each request.
+type waiting struct {
+	*buffered
+	down atomic.Bool // the last event could not be sent in time
 }
 
-func newDirect(out output, name string, fail func(string, int, error)) *direct {
-	d := &direct{name: name, out: out, fail: fail}
-	d.ctx, d.cancel = context.WithCancel(context.Background())
-	return d
+func newWaiting(out output, senders int, name string, fail func(string, int, error)) *waiting {
+	c := BatchConfig{BufferSize: waitingEvents, MaxSize: 400, maxBytes: maxBatchBytes}
+	b := newBuffered(c, out, senders, name, fail)
+	b.limit = sendPatience
+	return &waiting{buffered: b}
 }
 
-func (d *direct) put(line []byte) error {
-	var b batch
-	b.add(line)
-	patience := directPatience
-	if d.down.Load() {
+var errNoTime = errors.New("the audit webhook did not respond in time")
+
+func (w *waiting) put(e *Event, line []byte) error {
+	result, err := w.add(line, true)
+	if err != nil || e.NoWait {
+		return err
+	}
+	patience := requestPatience
+	if w.down.Load() {
 		patience = downPatience
 	}
-	ctx, cancel := context.WithTimeout(d.ctx, patience)
-	defer cancel()
-	err := d.out.write(ctx, &b)
-	d.down.Store(err != nil)
-	if err != nil {
-		d.fail(d.name, 1, err)
+	began := time.Now()
+	timer := time.NewTimer(max(0, patience-e.waited))
+	defer timer.Stop()
+	select {
+	case <-result.done:
+		e.waited += time.Since(began)
+		w.down.Store(result.err != nil)
+		return result.err
+	case <-timer.C:
+		e.waited = requestPatience
+		w.down.Store(true)
+		return errNoTime
+	case <-e.Done:
+		return context.Canceled
 	}
-	return err
-}
-
-func (d *direct) close(context.Context) error {
-	d.cancel()
-	return d.out.close()
 }

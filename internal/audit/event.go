@@ -35,6 +35,12 @@ type Event struct {
 	// Received is when the server received the request.
 	Received    time.Time
 	Annotations Annotations
+	// NoWait: the request does not wait for a back end of a blocking mode. The event is written later.
+	NoWait bool
+	// Done is closed when the client has left, which ends a wait for a webhook; nil: it does not leave.
+	Done <-chan struct{}
+
+	waited time.Duration // for webhooks
 }
 
 // ObjectRef names the object of a request.

@@ -100,6 +100,7 @@ func (q *request) newAudited() *audited {
 	*a = audited{auditor: q.h.c.Audit, Event: audit.Event{
 		Decision: d, AuditID: q.auditID[0], RequestURI: q.uri(), Verb: q.info.Verb, User: q.info.User,
 		UserAgent: userAgent(q.r), Received: q.start, Annotations: a.Annotations[:0],
+		NoWait: isHealth(q.r.URL.Path), Done: q.r.Context().Done(),
 	}}
 	a.SourceIPs = sourceIPs(a.sources[:0], q.r)
 	if i := &q.info; i.IsResource {

@@ -271,3 +271,61 @@ func checkOwn(t *testing.T, id string, e *auditv1.Event) {
 		t.Errorf("%s: no objects", id)
 	}
 }
+
+// TestHangingAuditWebhook: while a webhook of the mode blocking-strict hangs, health checks and requests of the
+// level None are served without it, and a request whose client leaves ends. The server would have counted
+// the event as lost before the response, had it waited.
+func TestHangingAuditWebhook(t *testing.T) {
+	called, resume := make(chan struct{}, 100), make(chan struct{})
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		called <- struct{}{}
+		<-resume
+	}))
+	defer target.Close()
+	defer close(resume)
+	dir := t.TempDir()
+	policyFile, configFile := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "webhook.yaml")
+	for name, text := range map[string]string{
+		policyFile: "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None, nonResourceURLs: [/version]}, {level: Metadata}]\n",
+		configFile: fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: %q}}], users: [{name: u}]}`, target.URL),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	policy, err := audit.ReadPolicy(policyFile, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := audit.New(audit.Config{Policy: policy, Webhook: &audit.WebhookConfig{
+		ConfigFile: configFile, InitialBackoff: time.Millisecond, Backend: audit.Backend{Mode: audit.BlockingStrict},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Audit = a }})
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/api/v1/namespaces/default", nil)
+		if err == nil {
+			_, err = s.client.Do(r)
+		}
+		ended <- err
+	}()
+	<-called
+	for _, path := range []string{"/livez", "/readyz", "/healthz", "/readyz/ping", "/version"} {
+		if got := s.do(t, "GET", path, ""); got.code != 200 {
+			t.Errorf("%s: %d %s", path, got.code, got.body)
+		}
+	}
+	leave()
+	if err := <-ended; err == nil {
+		t.Error("the request of a client that left has a response")
+	}
+	if lost := a.Counters().Errors["webhook"]; lost > 0 {
+		t.Errorf("%d events were lost", lost)
+	}
+}

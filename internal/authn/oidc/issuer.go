@@ -194,6 +194,8 @@ func verifySignature(ctx context.Context, of *remote, token *jose.JSONWebSignatu
 func newTransport(authorities string) (http.RoundTripper, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 2
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetHTTP1(true) // a request after one that hangs has a connection of its own
 	t.MaxResponseHeaderBytes = maxDocumentBytes
 	if authorities != "" {
 		pool, err := certutil.NewPoolFromBytes([]byte(authorities))

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// fetchTimeout limits one request to the issuer. The first one for keys has firstPatience, and one after a failed one
-	// twice the time of that, so that a request that hangs does not delay the next one for long.
-	fetchTimeout  = 30 * time.Second
-	firstPatience = 4 * time.Second
+	// fetchTimeout limits one request to the issuer. While it has no response, another one begins every patience, so that
+	// a slow issuer has the whole time, and one that hung is used again soon after it is well.
+	fetchTimeout = 30 * time.Second
+	patience     = 4 * time.Second
 	// waitTimeout limits how long a token waits for newer keys.
 	waitTimeout = 10 * time.Second
 	// maxWaiting limits the tokens that wait for the newer keys of one issuer.
@@ -29,7 +29,7 @@ const (
 	minPause = time.Second
 	// firstRetry and lastRetry are the pauses between attempts to discover an issuer, which
 	// double.
-	firstRetry, lastRetry = time.Second, 10 * time.Second
+	firstRetry, lastRetry = time.Second, 4 * time.Second
 	// refreshEvery is how often the keys are fetched without being asked for, so that a key
 	// that the issuer removed is not accepted for ever.
 	refreshEvery = 10 * time.Minute
@@ -53,8 +53,6 @@ type remote struct {
 	ctx    context.Context // of the goroutine
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the goroutine has ended
-
-	patience time.Duration // of the next request for a document; used by the goroutine alone
 
 	wanted chan struct{} // capacity 1: a token needs newer keys
 
@@ -82,8 +80,7 @@ func discoverRemote(issuer, discovery string, client *http.Client, log *slog.Log
 	}
 	r := &remote{
 		issuer: issuer, discovery: discovery, client: client, log: log, fetched: fetched,
-		patience: firstPatience,
-		ready:    make(chan struct{}), ended: make(chan struct{}), wanted: make(chan struct{}, 1),
+		ready: make(chan struct{}), ended: make(chan struct{}), wanted: make(chan struct{}, 1),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	go r.run()
@@ -267,17 +264,31 @@ func (r *remote) ask() (*fetch, error) {
 	return r.next, nil
 }
 
-// get returns a document of the issuer.
+// get returns a document of the issuer: what the first of its requests to end returned.
 func (r *remote) get(url string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, r.patience)
+	ctx, cancel := context.WithTimeout(r.ctx, fetchTimeout)
 	defer cancel()
-	body, err := get(ctx, r.client, url, "")
-	if err != nil && ctx.Err() != nil { // a slow issuer gets more time
-		r.patience = min(2*r.patience, fetchTimeout)
-	} else {
-		r.patience = firstPatience
+	type result struct {
+		body []byte
+		err  error
 	}
-	return body, err
+	const most = int(fetchTimeout/patience) + 1
+	results := make(chan result, most)
+	again := time.NewTicker(patience)
+	defer again.Stop()
+	for n := 1; ; n++ {
+		if n <= most {
+			go func() {
+				body, err := get(ctx, r.client, url, "")
+				results <- result{body, err}
+			}()
+		}
+		select {
+		case one := <-results:
+			return one.body, one.err
+		case <-again.C:
+		}
+	}
 }
 
 // get returns the body of an answer 200. A bearer token is sent if it is not empty.
