@@ -42,6 +42,8 @@ type Handler struct {
 	// leaving is set when the server will stop, refusing when new requests are refused. Those of root count.
 	leaving, refusing atomic.Bool
 
+	turns *turns // of large events; those of root count
+
 	// waiting is how many requests wait in mostRecent. That of root counts.
 	waiting atomic.Int64
 
@@ -105,7 +107,7 @@ func New(c Config) *Handler {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	h := &Handler{c: c, started: c.Now(), impersonated: newImpersonationMetrics()}
+	h := &Handler{c: c, started: c.Now(), impersonated: newImpersonationMetrics(), turns: newTurns(sendTurns())}
 	h.root = h
 	h.gate, h.flows = newGate(&c)
 	h.drained, h.drain = context.WithCancel(context.Background())

@@ -235,9 +235,19 @@ func sizeOf(events []registry.Event) (size int) {
 	return size
 }
 
-// sendEvents writes events in pieces of about WriteBatchBytes.
+// sendEvents writes events in pieces of about WriteBatchBytes. Large ones wait for their turn, unless the
+// request has a seat, and are written from the bytes that all watches share.
 func (q *request) sendEvents(events []registry.Event) error {
-	room := q.h.buffer(sizeOf(events))
+	size := sizeOf(events)
+	if size > largeEvents && q.watch.Initialized() {
+		defer q.h.root.turns.take(q.ctx, q.info.User.Name)()
+	}
+	for i := range events {
+		if q.sendsShared(&events[i]) {
+			size -= events[i].Object.Len()
+		}
+	}
+	room := q.h.buffer(size)
 	buf := (*room)[:0]
 	var ends []int
 	if _, framed := q.to.(*socketStream); framed {
@@ -247,6 +257,12 @@ func (q *request) sendEvents(events []registry.Event) error {
 	for i := range events {
 		before := len(buf)
 		var err error
+		if q.sendsShared(&events[i]) {
+			if buf, err = q.sendShared(buf, &events[i]); err != nil {
+				return err
+			}
+			continue
+		}
 		if buf, err = q.appendEvent(buf, &events[i]); err != nil {
 			return err
 		}
@@ -268,6 +284,27 @@ func (q *request) sendEvents(events []registry.Event) error {
 	}
 	q.h.giveBack(room, buf)
 	return q.to.flush()
+}
+
+// sendsShared reports whether the object of an event is worth to be sent without a copy.
+func (q *request) sendsShared(e *registry.Event) bool {
+	_, plain := q.to.(*httpStream)
+	return plain && q.shape == nil && q.typ.Conversion == nil && e.Type != registry.Bookmark && e.Status == nil && e.Object.Len() > largeEvents
+}
+
+// sendShared sends what is in the buffer and the object of an event, and returns the buffer with the rest.
+func (q *request) sendShared(buf []byte, e *registry.Event) ([]byte, error) {
+	before := len(buf)
+	buf = wire.BeginEvent(buf, string(e.Type))
+	object := e.Object.Bytes()
+	q.route.sent(len(buf) - before + len(object) + len(wire.EventTail))
+	if err := q.to.send(buf, nil); err != nil {
+		return buf, err
+	}
+	if err := q.to.send(object, nil); err != nil {
+		return buf, err
+	}
+	return append(buf[:0], wire.EventTail...), nil
 }
 
 // appendEvent appends an event. Most watches are for whole objects in JSON, and have
