@@ -209,6 +209,30 @@ func TestEmptiedByApply(t *testing.T) {
 	}
 }
 
+// TestUnchangedApplyWarns checks that an apply that changes nothing has the warnings of the kind, each time.
+func TestUnchangedApplyWarns(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	const secret = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"type":"kubernetes.io/tls","data":{"tls.crt":"eA==","tls.key":"eA=="}}`
+	for i := range 3 {
+		code, header, _ := exchange(t, c, "APPLY", "/api/v1/namespaces/default/secrets/s?fieldManager=c", secret)
+		if got, want := header.Get("Warning"), `299 - "tls: failed to find any PEM data in certificate input"`; code/100 != 2 || got != want {
+			t.Errorf("apply %d: %d, warning %q, want %q", i, code, got, want)
+		}
+	}
+}
+
+// TestNumbersInApply checks that an apply sets an integer by every text of the number.
+func TestNumbersInApply(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	for text, want := range map[string]string{"-0.0": "0", "-0": "0", "1.0": "1", "1e3": "1000", "0.1e1": "1"} {
+		config := `{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"b"},"spec":{"minAvailable":` + text + `,"selector":{}}}`
+		code, _, body := exchange(t, c, "APPLY", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/b?fieldManager=c", config)
+		if got := pick(t, body, "spec.minAvailable"); code/100 != 2 || got != want {
+			t.Errorf("minAvailable: %s: %d, %s, want %s", text, code, body, want)
+		}
+	}
+}
+
 // TestNullBytes checks that a null in a map of bytes is stored as empty bytes.
 func TestNullBytes(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()

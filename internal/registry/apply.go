@@ -67,7 +67,9 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 				return w.unchanged(v) // plugins see an apply that changes nothing, too
 			}
 			if !changed {
-				if complaint == "" {
+				warnings := w.updateWarnings(v.object, v.object)
+				w.warnings = append(w.warnings, warnings...)
+				if complaint == "" && len(warnings) == 0 {
 					r.unchanged.Add(r.application(w, body, v.stored))
 				}
 				return nil, nil

@@ -267,12 +267,12 @@ func (r *Registry) prepareUpdate(ctx context.Context, a *Attributes, v currentOb
 		return err
 	}
 	errs := append(validateMetaUpdate(st, w.Subresource, meta, oldMeta), causes...)
-	check, warn := st.Strategy.ValidateUpdate, st.Strategy.Warnings
+	check := st.Strategy.ValidateUpdate
 	if own := w.Type.Strategy.ValidateUpdate; own != nil {
 		check = own
 	}
 	if s := w.subresource(); s != nil {
-		check, warn = s.Validate, s.Warnings
+		check = s.Validate
 	}
 	if check != nil && w.source != fromVirtual {
 		errs = append(errs, check(ctx, next, old)...)
@@ -286,10 +286,20 @@ func (r *Registry) prepareUpdate(ctx context.Context, a *Attributes, v currentOb
 	if err := invalid(st, meta, errs); err != nil {
 		return err
 	}
-	if warn != nil {
-		w.warnings = append(w.warnings, warn(next, old)...)
-	}
+	w.warnings = append(w.warnings, w.updateWarnings(next, old)...)
 	return nil
+}
+
+// updateWarnings returns the warnings of the kind, or of the subresource, for an update.
+func (w *write) updateWarnings(next, old runtime.Object) []string {
+	warn := w.stored().Strategy.Warnings
+	if s := w.subresource(); s != nil {
+		warn = s.Warnings
+	}
+	if warn == nil {
+		return nil
+	}
+	return warn(next, old)
 }
 
 // take prepares a decoded body for objectChange.next. It may use up the body.

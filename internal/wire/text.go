@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -213,7 +214,7 @@ func Configuration(m MediaType, body []byte) (config []byte, complaint string, e
 		return config, "", err
 	}
 	if jsontext.Value(body).IsValid() { // it has no duplicate key
-		return body, "", nil
+		return plainNumbers(body), "", nil
 	}
 	config, strict, err := fromYAML(body)
 	if err != nil {
@@ -222,7 +223,54 @@ func Configuration(m MediaType, body []byte) (config []byte, complaint string, e
 	if len(strict) > 0 {
 		complaint = convertingYAML + strict[0]
 	}
-	return config, complaint, nil
+	return plainNumbers(config), complaint, nil
+}
+
+// plainNumbers writes the numbers of a JSON text with fractions or exponents, and -0, as a YAML
+// reader that converts to JSON writes them: 1e3 as 1000, -0.0 as 0. An apply then sets an integer
+// by each of these texts, as in kube-apiserver. It returns the text itself if it has no such number.
+func plainNumbers(text []byte) []byte {
+	var plain []byte
+	done := 0 // what plain has of text
+	for i := 0; i < len(text); {
+		switch c := text[i]; {
+		case c == '"':
+			for i++; text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case c == '-' || '0' <= c && c <= '9':
+			from, integer := i, true
+			for ; i < len(text) && strings.IndexByte("+-.0123456789eE", text[i]) >= 0; i++ {
+				integer = integer && text[i] != '.' && text[i]|0x20 != 'e'
+			}
+			number := string(text[from:i])
+			if integer && number != "-0" {
+				continue
+			}
+			f, err := strconv.ParseFloat(number, 64)
+			if err != nil { // too large: the decoder reports it
+				continue
+			}
+			if f == 0 {
+				f = 0 // -0
+			}
+			made, err := json.Marshal(f)
+			if err != nil || string(made) == number {
+				continue
+			}
+			plain = append(append(plain, text[done:from]...), made...)
+			done = i
+		default:
+			i++
+		}
+	}
+	if done == 0 {
+		return text
+	}
+	return append(plain, text[done:]...)
 }
 
 const (

@@ -138,3 +138,19 @@ func TestManyAliases(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestConfigurationNumbers checks that an apply reads numbers as a conversion from YAML writes them.
+func TestConfigurationNumbers(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"a":-0.0,"b":[1e3,-0,1.0,0.1e1],"c":"1e3 \" -0.0","d":1.5,"e":-12}`: `{"a":0,"b":[1000,0,1,1],"c":"1e3 \" -0.0","d":1.5,"e":-12}`,
+		`{"a":9223372036854775808,"b":1e400,"c":1E20}`:                         `{"a":9223372036854775808,"b":1e400,"c":100000000000000000000}`,
+		"a: -0.0\nb: 1e3\n": `{"a":0,"b":1000}`,
+		`-0.0`:              `0`,
+		`"1e3"`:             `"1e3"`,
+	} {
+		got, _, err := Configuration(JSON, []byte(body))
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v\nwant %s", body, got, err, want)
+		}
+	}
+}

@@ -263,7 +263,7 @@ const strict = "strict decoding error: "
 var nulled = regexp.MustCompile(`must be of type [a-z]+: "null"`)
 
 // documented returns the row of docs/compatibility.md that describes why two responses differ, or nothing.
-func documented(r request, peer, own response) string {
+func documented(r request, peer, own response, differ []difference) string {
 	there, here := peer.said(), own.said()
 	i, j := strings.LastIndex(there, strict), strings.LastIndex(here, strict)
 	apply := r.media == applyPatch
@@ -274,24 +274,27 @@ func documented(r request, peer, own response) string {
 		return "S5"
 	case apply && peer.code == 422 && nulled.MatchString(there) && (own.code < 300 || own.code == 422):
 		return "S4, S5"
-	case peer.code == own.code && peer.code < 300 && lostManagers(peer) && withoutManagers(peer, own):
+	case peer.code != own.code || peer.code >= 300:
+		return ""
+	case lostManagers(peer) && only(differ, ".body.metadata.managedFields"):
 		return "G7"
+	case apply && strings.Contains(jsonText(r.body), "null") && only(differ, ".body.metadata.managedFields", ".body.metadata.generation"):
+		return "S5"
+	case r.accept == asTable && only(differ, ".body.rows[].object.metadata.annotations"):
+		return "C2"
 	}
 	return ""
+}
+
+// only reports whether all differences are below some paths.
+func only(differ []difference, paths ...string) bool {
+	return !slices.ContainsFunc(differ, func(d difference) bool {
+		return !slices.ContainsFunc(paths, func(path string) bool { return strings.HasPrefix(d.path, path) })
+	})
 }
 
 // lostManagers reports whether an object has no managed fields.
 func lostManagers(r response) bool {
 	metadata, ok := r.body["metadata"].(tree)
 	return ok && metadata["managedFields"] == nil
-}
-
-// withoutManagers reports whether two objects differ in managed fields only.
-func withoutManagers(peer, own response) bool {
-	for _, d := range compare(peer, own, false) {
-		if !strings.HasPrefix(d.path, ".body.metadata.managedFields") {
-			return false
-		}
-	}
-	return true
 }

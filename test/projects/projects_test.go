@@ -22,9 +22,10 @@ import (
 )
 
 var (
-	mutants = flag.Int("mutants", 12, "how many mutants of each object are sent")
-	perKind = flag.Int("perkind", 3, "how many objects of each kind of a project are compared; 0: all")
-	only    = flag.String("project", "", "compare only projects whose module contains this text")
+	mutants = flag.Int("mutants", 8, "how many mutants of each object are sent")
+	perKind = flag.Int("perkind", 1, "how many objects of each kind of a project are compared; 0: all")
+	chosen  = flag.String("project", "", "compare only projects whose module contains this text")
+	budget  = flag.Duration("budget", 6*time.Minute, "after this time no other project begins; 0: all projects")
 	out     = flag.String("report", "", "write the report to this file")
 )
 
@@ -44,14 +45,22 @@ func TestProjectsLikePeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	modules := strings.Fields(string(text))
+	if *budget > 0 { // each has its turn
+		testrand.New(t).Shuffle(len(modules), func(i, j int) { modules[i], modules[j] = modules[j], modules[i] })
+	}
 	var all []*findings
+	begin := time.Now()
 	servers.Peer(t, func(t *testing.T, s servers.Server) {
 		c := comparison{namespace: s.Namespace, servers: [2]sender{newSender(t, s.Config), own(t, s.Namespace)}}
-		for _, module := range strings.Fields(string(text)) {
-			if !strings.Contains(module, *only) {
+		for _, module := range modules {
+			if !strings.Contains(module, *chosen) {
 				continue
 			}
 			t.Run(module, func(t *testing.T) {
+				if *budget > 0 && time.Since(begin) > *budget {
+					t.Skipf("-budget=%v is used up", *budget)
+				}
 				c.found = &findings{project: module, documented: map[string]int{}, differences: map[string]*finding{}}
 				c.project(t, read(t, module))
 				all = append(all, c.found)

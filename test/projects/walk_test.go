@@ -53,7 +53,7 @@ func (w *walk) each(fault string, r [2]request) (agree, taken bool) {
 	if len(differ) == 0 {
 		return true, false
 	}
-	w.found.add(fault, r[0], documented(r[0], got[0], got[1]), differ)
+	w.found.add(fault, r[0], documented(r[0], got[0], got[1], differ), differ)
 	return false, got[0].code < 300 || got[1].code < 300
 }
 
