@@ -12,11 +12,16 @@ import (
 // Check reads the whole log and verifies that it is consistent: the current versions are
 // those that the head counts, every header follows from the one before it, every change
 // has its versions and its actor, times do not decrease, and there are no other versions and
-// actors. It takes time in proportion to the log, and memory for 16 bytes per replaced version and
+// actors. It also reads the tables whose records have been replaced. It takes time in proportion to the log, and memory for 16 bytes per replaced version and
 // per actor. Writes may go on, compactions wait.
 func (l *Log) Check(ctx context.Context) error {
 	l.compacting.Lock()
 	defer l.compacting.Unlock()
+	// A compaction also reads the tables, and the parts of them, that no read of a record needs, and damage there
+	// ends the server.
+	if err := l.db.CheckLevels(nil); err != nil {
+		return l.damaged("a table", err)
+	}
 	var h head
 	return l.read(ctx, l.head.Load().floor, func(v *view) error {
 		b, closer, err := v.snap.Get(headKey)
