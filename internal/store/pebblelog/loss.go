@@ -174,7 +174,7 @@ func (l *Log) lossError(losses []walLoss, w *witness, h head, peekErr error) err
 	if peekErr == nil {
 		what += fmt.Sprintf(", and what is left ends at revision %d", h.revision)
 	} else { // it may be the cause: an earlier start that failed may have used the file up
-		what += fmt.Sprintf("; what is left cannot be read: %v", peekErr)
+		what += "; what is left cannot be read: " + strings.TrimSuffix(peekErr.Error(), restoreHint)
 	}
 	e.Err = errors.New(what + acceptHint)
 	return e
