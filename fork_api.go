@@ -1,6 +1,7 @@
 package tidemark
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -222,7 +223,11 @@ func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
 	var asked forkapi.Request
 	body, err := io.ReadAll(q.Body)
 	if err == nil && len(body) > 0 {
-		err = json.Unmarshal(body, &asked)
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.DisallowUnknownFields() // a misspelt keep would make a fork that ends with the server
+		if err = d.Decode(&asked); err == nil && d.More() {
+			err = errors.New("it goes on after the object")
+		}
 	}
 	if err != nil {
 		fail(rw, http.StatusBadRequest, "the request for a fork cannot be read: "+err.Error())

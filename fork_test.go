@@ -474,6 +474,8 @@ func TestForkAPI(t *testing.T) {
 	must(t, c, http.StatusBadRequest, "POST", "/forks", `{"name":`)
 	must(t, c, http.StatusBadRequest, "POST", "/forks", `{"controllers":["nope"]}`)
 	must(t, c, http.StatusBadRequest, "POST", "/forks", `{"resourceVersion":"x"}`)
+	must(t, c, http.StatusBadRequest, "POST", "/forks", `{"kepe":true}`)
+	must(t, c, http.StatusBadRequest, "POST", "/forks", `{"name":"b"} {"name":"c"}`)
 	must(t, c, http.StatusGone, "POST", "/forks", `{"resourceVersion":"1"}`)
 	must(t, c, http.StatusRequestEntityTooLarge, "POST", "/forks", `{"name":"`+strings.Repeat("x", 16<<10)+`"}`)
 	must(t, c, http.StatusNotFound, "POST", "/forks", `{"from":"nope"}`)
