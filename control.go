@@ -141,6 +141,10 @@ func (c *controlled) Changes(ctx context.Context, after, upTo uint64) iter.Seq2[
 		if upTo == 0 {
 			upTo = uint64(head)
 		}
+		if after > uint64(head) {
+			yield(control.Change{}, controlError(&store.TooLargeError{Revision: store.Revision(after), Current: head}))
+			return
+		}
 		feed, err := c.store.Feed(store.Revision(after))
 		if err != nil {
 			yield(control.Change{}, controlError(err))

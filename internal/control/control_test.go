@@ -495,6 +495,7 @@ func TestErrors(t *testing.T) {
 		{"GET", "/control/v1/worlds/root/state?revision=1", "", 410, "1"},
 		{"GET", "/control/v1/worlds/root/state?revision=9000000000000000000", "", 404, "9000000000000000000"},
 		{"GET", "/control/v1/worlds/root/history?after=1", "", 410, "1"},
+		{"GET", "/control/v1/worlds/root/history?after=9000000000000000000", "", 404, "9000000000000000000"},
 		{"GET", "/control/v1/worlds/root/state?time=2026", "", 400, `"time" is unknown: want revision or format`},
 		{"GET", "/control/v1/worlds/root/state?Revision=9", "", 400, `"Revision" is unknown`},
 		{"GET", "/control/v1/worlds/root/state?revision=2&revision=3", "", 400, `"revision" more than once`},
