@@ -119,6 +119,7 @@ func (s *Server) openAudit(log *slog.Logger) (*audit.Auditor, error) {
 		c.Webhook = a.Webhook.config()
 	}
 	if c.Log == nil && c.Webhook == nil {
+		log.Warn("nothing is audited: there is an audit policy, and no file and no webhook to write events to")
 		return nil, nil
 	}
 	return audit.New(c)

@@ -2,6 +2,7 @@ package tidemark_test
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +12,22 @@ import (
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
+
+// TestMissingBackEnd: a policy of the audit log without a place for events is in the log of the server.
+func TestMissingBackEnd(t *testing.T) {
+	t.Parallel()
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	s := &tidemark.Server{Audit: tidemark.Audit{PolicyFile: policy}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	servertest.Start(t, s)
+	servertest.Stop(t, s)
+	if !strings.Contains(log.String(), "nothing is audited: there is an audit policy") {
+		t.Errorf("the log says %q", log.String())
+	}
+}
 
 // TestMissingWorlds: requests for forks and replicas that do not exist are authenticated, authorized and recorded
 // like those for other paths, and one that is not authenticated ends its connection.
