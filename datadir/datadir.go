@@ -180,7 +180,10 @@ func (d *Dir) prepare() error {
 	private := privatedir.Dir{Path: d.Path, GroupAccess: d.GroupAccess}
 	info, err := private.Stat()
 	if errors.Is(err, fs.ErrNotExist) && !d.ReadOnly {
-		return atomicfile.MakeDir(d.Path)
+		if err := atomicfile.MakeDir(d.Path); err != nil {
+			return fmt.Errorf("data directory %s: %w", d.Path, err)
+		}
+		return nil
 	}
 	if err != nil {
 		return err

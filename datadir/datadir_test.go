@@ -171,6 +171,15 @@ func TestForeignDirectory(t *testing.T) {
 	refused(t, file, "not a directory")
 }
 
+// TestCannotBeMade: the error for a directory that cannot be made names the directory.
+func TestCannotBeMade(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("nowhere", path); err != nil {
+		t.Skip(err)
+	}
+	refused(t, path, "data directory "+path+": ")
+}
+
 // TestInterrupted opens what a first start left that did not get far.
 func TestInterrupted(t *testing.T) {
 	path := t.TempDir()
