@@ -25,6 +25,16 @@ func arguments(names []string, hint string) cobra.PositionalArgs {
 	}
 }
 
+// atMostOne returns a check for a command with one argument that may be missing.
+func atMostOne(name string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("%q is one argument too many: %s %s", args[1], c.CommandPath(), name)
+		}
+		return nil
+	}
+}
+
 // shells makes the command for completion scripts refuse shells that it does not know.
 func shells(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()

@@ -84,7 +84,7 @@ func (f *backupFlags) run(ctx context.Context, path string, stdout, stderr io.Wr
 	}
 	out, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part") // a new file, which only its owner reads
 	if err != nil {
-		return err
+		return fmt.Errorf("a file in %s: %w", filepath.Dir(path), errors.Unwrap(err)) // not with the name of the part
 	}
 	contents, err := fetchBackup(ctx, config, out, stderr)
 	if err == nil {

@@ -55,7 +55,7 @@ func TestBackup(t *testing.T) {
 	if info, err := os.Stat(file("trap")); err != nil || info.Size() > 0 {
 		t.Errorf("the file that a link leads to: %v, %v", info, err)
 	}
-	want(exitFailed, []string{"backup", kubeconfig, file("none/b.tar")}, "no such file")
+	want(exitFailed, []string{"backup", kubeconfig, file("none/b.tar")}, "a file in "+file("none")+": no such file")
 	if out := want(exitOK, []string{"backup", kubeconfig, "-"}, "objects at resource version"); !strings.HasPrefix(out, "BACKUP\x00") {
 		t.Errorf("the standard output is %.20q", out)
 	}

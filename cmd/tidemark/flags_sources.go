@@ -77,7 +77,7 @@ func misspelt(flags *pflag.FlagSet, environ []string) (all []string) {
 			continue
 		}
 		if near := similarFlags(flags, rest); len(near) > 0 {
-			all = append(all, fmt.Sprintf("the environment variable %s is of no flag: did you mean %s?", name, variable(near[0])))
+			all = append(all, fmt.Sprintf("the environment variable %s belongs to no flag: did you mean %s?", name, variable(near[0])))
 		}
 	}
 	slices.Sort(all)
@@ -103,7 +103,7 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 	}
 	var content any
 	if err := yaml.UnmarshalStrict(text, &content, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }); err != nil {
-		return err
+		return plainYAMLError(err)
 	}
 	values, ok := content.(map[string]any)
 	if content != nil && !ok {
@@ -114,7 +114,9 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		one := flags.Lookup(name)
 		switch {
-		case one == nil || name == "help" || name == "config":
+		case name == "help" || name == "config":
+			errs = append(errs, fmt.Errorf("%s: there is no such flag for a file", name))
+		case one == nil:
 			errs = append(errs, fmt.Errorf("%s: there is no such flag%s", name, similar(flags, name)))
 		case open[one.Name] != nil:
 			if err := setTo(one.Value, values[name]); err != nil {
@@ -127,6 +129,14 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// plainYAMLError leaves out of an error what the reader of a file has no use for: that the YAML becomes JSON, and the
+// heading of a list.
+func plainYAMLError(err error) error {
+	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+	text = strings.TrimPrefix(text, "yaml: unmarshal errors:\n")
+	return errors.New(strings.ReplaceAll(strings.TrimSpace(strings.TrimPrefix(text, "yaml: ")), "\n  ", "; "))
 }
 
 // unnamed returns the flags that no source has named yet.

@@ -84,12 +84,13 @@ func TestWrongSources(t *testing.T) {
 	for file, want := range map[string]string{
 		"secureport: 1":      "secureport: there is no such flag: did you mean secure-port?",
 		"nothing: 1":         "nothing: there is no such flag",
-		"config: x":          "config: there is no such flag",
+		"config: x":          "config: there is no such flag for a file",
 		"just text":          "want YAML with the names of flags",
 		"secure-port: many":  "secure-port: ",
 		"secure-port: [[1]]": "secure-port: want a string, a number or a boolean",
 		"tls-san:":           "tls-san: there is no value",
-		"v: 1\nv: 2":         "already set",
+		"v: 1\nv: 2":         `.yaml: line 2: key "v" already set`,
+		"v: 1\n  w: [":       ".yaml: line 2: mapping values are not allowed",
 		"- v":                "want YAML with the names of flags",
 		"#" + strings.Repeat("x", maxConfigBytes): "the file has more than 1048576 bytes",
 	} {
@@ -119,7 +120,7 @@ func TestDryRun(t *testing.T) {
 		{file: "audit-policy-file: " + dir + "/policy.yaml\naudit-log-path: " + dir + "/none/audit.log", code: exitFailed, want: "--audit-log-path=" + dir + "/none/audit.log: there is no such directory"},
 		{file: "token-auth-file: " + dir + "/none.csv", code: exitFailed, want: "none.csv"},
 		{file: "advertise-address: 0.0.0.0", code: exitUsage, want: "the advertised address"},
-		{file: "history-retention: -1s", code: exitUsage, want: "the --history flags want values above zero"},
+		{file: "history-retention: -1s", code: exitUsage, want: "--history-retention=-1s: want a duration above zero"},
 	} {
 		if err := os.WriteFile(config, []byte(test.file), 0o600); err != nil {
 			t.Fatal(err)
@@ -249,7 +250,7 @@ func TestMisspelt(t *testing.T) {
 		"TIDEMARK_DATADIR=/x", "TIDEMARK_AUTHORISATION_MODE=RBAC", "TIDEMARK_DATA_DIR=/y", "TIDEMARK_EVENTTTL=", "TIDEMARK_PORT=tcp://10.0.0.1:443",
 		"TIDEMARK_SERVICE_HOST=10.0.0.1", "TIDEMARK_PORT_443_TCP_ADDR=10.0.0.1", "TIDEMARK_DUMP=x", "OTHER=1",
 	})
-	if len(got) != 2 || !strings.Contains(got[0], "TIDEMARK_AUTHORISATION_MODE is of no flag: did you mean TIDEMARK_AUTHORIZATION_MODE?") || !strings.Contains(got[1], "TIDEMARK_DATA_DIR?") {
+	if len(got) != 2 || !strings.Contains(got[0], "TIDEMARK_AUTHORISATION_MODE belongs to no flag: did you mean TIDEMARK_AUTHORIZATION_MODE?") || !strings.Contains(got[1], "TIDEMARK_DATA_DIR?") {
 		t.Errorf("%q", got)
 	}
 }

@@ -235,6 +235,8 @@ var wrongLines = map[string]string{
 	"fork foo":          `"foo": tidemark fork has no arguments: --name has the name of a new fork`,
 	"version x":         `"x": tidemark version has no arguments`,
 	"backup":            "FILE is missing: tidemark backup FILE",
+	"serve a b":         `"b" is one argument too many: tidemark serve [DIR]`,
+	"status a b":        `"b" is one argument too many: tidemark status [DIR]`,
 	"backup a b":        `"b" is one argument too many: tidemark backup FILE`,
 	"restore":           "FILE is missing: tidemark restore FILE DIR",
 	"restore a":         "DIR is missing: tidemark restore FILE DIR",

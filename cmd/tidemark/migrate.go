@@ -117,7 +117,7 @@ func parseEndpoint(flag, value string) (e endpoint, err error) {
 	file, isSnapshot := strings.CutPrefix(value, snapshotScheme)
 	switch {
 	case value == "":
-		return e, fmt.Errorf("--%s is missing: see 'tidemark migrate --help'", flag)
+		return e, fmt.Errorf("--%s is missing: name a data directory, the URLs of etcd, or for --to a file: %sFILE", flag, snapshotScheme)
 	case isSnapshot && file == "":
 		return e, fmt.Errorf("--%s=%s lacks the file: %sFILE", flag, value, snapshotScheme)
 	case isSnapshot:

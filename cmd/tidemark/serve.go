@@ -140,7 +140,7 @@ func newServeFor(f *serveFlags) *cobra.Command {
 		Short:   "Run the API server",
 		Long:    serveLong,
 		Example: serveExample,
-		Args:    cobra.MaximumNArgs(1),
+		Args:    atMostOne("[DIR]"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.takeDir(args, c.Flags()); err != nil {
 				return usageError{err}
@@ -361,8 +361,12 @@ func (f *serveFlags) checkData(changed func(string) bool) error {
 		return errors.New("--at and --accept-data-loss exclude each other: nothing is written to the directory")
 	case f.inMemory && f.acceptLoss:
 		return errors.New("--in-memory has no data to lose: --accept-data-loss is for a data directory")
-	case s.History.Retention <= 0 || f.maxMemory <= 0 || f.maxDisk <= 0:
-		return errors.New("the --history flags want values above zero")
+	case s.History.Retention <= 0:
+		return fmt.Errorf("--history-retention=%s: want a duration above zero", s.History.Retention)
+	case f.maxMemory <= 0:
+		return fmt.Errorf("--history-max-bytes=%s: want a size above zero", f.maxMemory.String())
+	case f.maxDisk <= 0:
+		return fmt.Errorf("--history-max-disk-bytes=%s: want a size above zero", f.maxDisk.String())
 	case f.maxStorage < 0 || changed("storage-max-bytes") && f.maxStorage == 0:
 		return fmt.Errorf("--storage-max-bytes=%s: must be greater than zero", f.maxStorage.String())
 	case f.representations < 0 || f.representations > f.maxMemory:

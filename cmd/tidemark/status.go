@@ -48,7 +48,7 @@ all of it.`,
 
   # A server that is stopped
   tidemark status ./data`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOne("[DIR]"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if !slices.Contains([]string{"", "json", "yaml"}, f.output) {
 				return usageError{fmt.Errorf("--output=%q is not known: want json or yaml, or nothing for a table", f.output)}
