@@ -193,19 +193,19 @@ func (d *Dir) prepare() error {
 	case err != nil:
 		return err
 	case !known && d.ReadOnly:
-		return fmt.Errorf("data directory %s: it has no %s: it is not a data directory", d.Path, formatFile)
+		return fmt.Errorf("data directory %s: it has no %s: it is not a data directory%s", d.Path, formatFile, d.hintOfEtcd("its objects are in etcd"))
 	case !known && !empty:
-		return fmt.Errorf("data directory %s: it holds other files and no %s: choose an empty or a new directory%s", d.Path, formatFile, d.hintOfEtcd())
+		return fmt.Errorf("data directory %s: it holds other files and no %s: choose an empty or a new directory%s", d.Path, formatFile, d.hintOfEtcd("name etcd with --etcd-servers"))
 	}
 	return private.Secure(info, empty)
 }
 
 // hintOfEtcd returns a hint for the error of a directory without a log that has the certificates of a server.
-func (d *Dir) hintOfEtcd() string {
+func (d *Dir) hintOfEtcd(then string) string {
 	if _, err := os.Stat(filepath.Join(d.Path, "pki")); err != nil {
 		return ""
 	}
-	return "; if it is that of a server on etcd, name etcd with --etcd-servers"
+	return "; if it is that of a server on etcd, " + then
 }
 
 // contents reports whether the directory has a FORMAT, and whether it is empty except for the

@@ -171,6 +171,19 @@ func TestForeignDirectory(t *testing.T) {
 	refused(t, file, "not a directory")
 }
 
+// TestDirOfServerOnEtcd: the certificates of a server on etcd are no data directory, and the errors say where its
+// objects are.
+func TestDirOfServerOnEtcd(t *testing.T) {
+	path := t.TempDir()
+	if err := os.Mkdir(filepath.Join(path, "pki"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, path, "name etcd with --etcd-servers")
+	if _, err := (&datadir.Dir{Path: path}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "its objects are in etcd") {
+		t.Errorf("check: %v", err)
+	}
+}
+
 // TestCannotBeMade: the error for a directory that cannot be made names the directory.
 func TestCannotBeMade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "link")
