@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -66,9 +67,9 @@ type usageError struct{ error }
 // not conform.
 type couldNotRun struct{ error }
 
-// oneLine puts joined errors on one line.
+// oneLine puts joined errors on one line, equal ones in a row once.
 func oneLine(err error) string {
-	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	return strings.Join(slices.Compact(strings.Split(strings.TrimSpace(err.Error()), "\n")), "; ")
 }
 
 // valueError says what a flag accepts that got a value which is no number, no duration, or no boolean.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -446,5 +447,12 @@ func TestShellQuote(t *testing.T) {
 		if got := shellQuote(word); got != want {
 			t.Errorf("%q: %s, want %s", word, got, want)
 		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	failed, other := errors.New("the log failed"), errors.New("the lock")
+	if got, want := oneLine(errors.Join(failed, failed, other)), "the log failed; the lock"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
