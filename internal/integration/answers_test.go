@@ -98,6 +98,7 @@ func TestRefusals(t *testing.T) {
 		{"POST " + deployment, `{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"b"}]}}}}`, 201, nil},
 	})
 	for body, why := range map[string]string{
+		`{"spec":{"replicas":"x","template":{"spec":{"volumes":[{"name":"v","emptyDir":{"medium":null}}]}}}}`: `"map[spec:map[replicas:x template:map[spec:map[volumes:[map[emptyDir:map[] name:v]]]]]]": unrecognized type: int32`,
 		`{"spec":{"replicas":"x"}}`:                             `"map[spec:map[replicas:x]]": unrecognized type: int32`,
 		`{"spec":{"replicas":1.5}}`:                             `"map[spec:map[replicas:1.5]]": cannot convert float64 to int32`,
 		`{"spec":{"template":"x"}}`:                             `"map[spec:map[template:x]]": cannot restore struct from: string`,

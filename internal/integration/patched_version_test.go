@@ -27,6 +27,17 @@ func TestPatchedVersion(t *testing.T) {
 		}},
 		{"MERGE " + v2 + "/h", `{"apiVersion":"autoscaling/v3"}`, 422, nil},
 		{"MERGE " + v2 + "/h", `{"apiVersion":"apps/v1","kind":"Deployment"}`, 422, nil},
+		{"MERGE " + v2 + "/h", `{"apiVersion":null,"kind":null}`, 400, nil},
+		{"MERGE " + v2 + "/h", `{"apiVersion":""}`, 400, nil},
+		{"MERGE " + v2 + "/h/status", `{"apiVersion":null}`, 400, nil},
+		{"JSON " + v2 + "/h", `[{"op":"remove","path":"/apiVersion"}]`, 400, map[string]string{
+			"message": `"the name of the object (h based on URL) was undeterminable: name must be provided"`,
+		}},
+		{"MERGE " + v2 + "/h", `{"kind":null}`, 200, nil},
+		{"PATCH " + v2 + "/h", `{"apiVersion":null,"kind":"Foo"}`, 200, nil},
+		{"PATCH " + v2 + "/h", `{"apiVersion":5}`, 422, map[string]string{
+			"message": `" \"\" is invalid: patch: Invalid value: \"map[apiVersion:5]\": cannot convert int64 to string"`,
+		}},
 		{"POST " + events, `{"metadata":{"name":"e"},"involvedObject":{"namespace":"default"},"message":"a"}`, 201, nil},
 		{"MERGE " + events + "/e", `{"apiVersion":"events.k8s.io/v1","note":"b"}`, 200, map[string]string{"apiVersion": `"v1"`, "message": `"b"`}},
 		{"MERGE " + newer + "/e", `{"apiVersion":"v1","note":null,"message":"b","metadata":{"labels":{"a":"b"}}}`, 200, map[string]string{

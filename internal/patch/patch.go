@@ -87,7 +87,7 @@ func Merge(document, patch []byte) (Patched, error) {
 }
 
 // Strategic applies a strategic merge patch to a document of a Go type, whose fields define
-// how lists are merged. like is a value of that type. Members kind and apiVersion of a
+// how lists are merged. like is a value of that type. Texts as kind and apiVersion of a
 // patch are ignored, as in kube-apiserver.
 func Strategic(document, patch []byte, like any) (Patched, error) {
 	var change map[string]any
@@ -115,14 +115,19 @@ func Strategic(document, patch []byte, like any) (Patched, error) {
 	if err != nil {
 		return Patched{}, strategicError(err)
 	}
-	merged["kind"], merged["apiVersion"] = kind, version
+	for name, was := range map[string]any{"kind": kind, "apiVersion": version} {
+		switch merged[name].(type) {
+		case string, nil:
+			merged[name] = was
+		} // others stay: the result cannot be decoded
+	}
 	// Sorted by name, which is the order of errors about the result.
 	out, err := fastjson.Marshal(merged, fastjson.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 	if err != nil {
 		return Patched{}, apierrors.NewBadRequest(err.Error())
 	}
 	p, err := patched(out, texts("", strict))
-	p.Shown = func() string { return shownChange(patch) }
+	p.Shown = func() string { return fmt.Sprintf("%+v", change) } // without what the library removed from it, as in kube-apiserver
 	return p, err
 }
 
@@ -156,16 +161,6 @@ func patched(document []byte, complaints []string) (Patched, error) {
 		return Patched{}, tooLarge()
 	}
 	return Patched{Document: document, Shown: func() string { return string(document) }, Complaints: complaints}, nil
-}
-
-// shownChange returns a strategic merge patch as an error names it. It is decoded again,
-// since the library removes members from the patch that it applies.
-func shownChange(patch []byte) string {
-	change := map[string]any{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &change); err != nil {
-		return string(patch) // cannot be: it was read before
-	}
-	return fmt.Sprintf("%+v", change)
 }
 
 func tooLarge() error {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -130,6 +131,11 @@ func (w *write) patchDocument(ctx context.Context, document []byte, p *Patch) (m
 			why = cmp.Or(strategicError(made.Document, t.New()), why)
 		}
 		return made, d, t, invalidPatch(&made, why)
+	}
+	if err == nil && p.Type != types.StrategicMergePatchType && t.Custom == nil && bytes.Contains(p.Bytes, []byte("apiVersion")) {
+		if head, headErr := wire.TypeMeta(made.Document); headErr == nil && head.APIVersion == "" { // kube-apiserver then reads no name
+			return made, d, t, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", w.Name))
+		}
 	}
 	d.Strict = append(made.Complaints, d.Strict...)
 	return made, d, t, err

@@ -274,6 +274,10 @@ func documented(r request, peer, own response, differ []difference) string {
 		return "S5"
 	case apply && peer.code == 422 && nulled.MatchString(there) && (own.code < 300 || own.code == 422):
 		return "S4, S5"
+	case peer.code == 500 && own.code == 422 && strings.HasPrefix(there, "duplicate nodePort"):
+		return "Service"
+	case peer.code == 422 && strings.Contains(there, "disallowed by cluster policy"):
+		return "Pods and workloads"
 	case peer.code != own.code || peer.code >= 300:
 		return ""
 	case lostManagers(peer) && only(differ, ".body.metadata.managedFields"):

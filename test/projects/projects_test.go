@@ -52,7 +52,8 @@ func TestProjectsLikePeer(t *testing.T) {
 	var all []*findings
 	begin := time.Now()
 	servers.Peer(t, func(t *testing.T, s servers.Server) {
-		c := comparison{namespace: s.Namespace, servers: [2]sender{newSender(t, s.Config), own(t, s.Namespace)}}
+		peer := newSender(t, s.Config)
+		c := comparison{namespace: s.Namespace, servers: [2]sender{peer, own(t, peer, s.Namespace)}}
 		for _, module := range modules {
 			if !strings.Contains(module, *chosen) {
 				continue
@@ -81,8 +82,8 @@ func TestProjectsLikePeer(t *testing.T) {
 	}
 }
 
-// own starts a Tidemark without controllers, as kube-apiserver is, with a namespace.
-func own(t *testing.T, namespace string) sender {
+// own starts a Tidemark without controllers, as kube-apiserver is, with a namespace. Its user is that of the peer.
+func own(t *testing.T, peer sender, namespace string) sender {
 	t.Helper()
 	s := &tidemark.Server{Controllers: []string{"-*"}, NoUnenforcedWarnings: true}
 	if err := s.Start(t.Context()); err != nil {
@@ -93,7 +94,13 @@ func own(t *testing.T, namespace string) sender {
 			t.Error(err)
 		}
 	})
-	made := newSender(t, servers.Quick(s.RESTConfig()))
+	config := servers.Quick(s.RESTConfig())
+	review := peer.send(request{method: "POST", path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", body: tree{}})
+	user := review.body["status"].(tree)["userInfo"].(tree)
+	config.Impersonate.UserName, _ = user["username"].(string)
+	config.Impersonate.UID, _ = user["uid"].(string)
+	config.Impersonate.Groups = []string{"system:masters"}
+	made := newSender(t, config)
 	made.send(request{method: "POST", path: "/api/v1/namespaces", body: tree{"metadata": tree{"name": namespace}}})
 	made.send(request{method: "POST", path: "/api/v1/namespaces/" + namespace + "/serviceaccounts", body: tree{"metadata": tree{"name": "default"}}})
 	return made

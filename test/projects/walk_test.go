@@ -73,14 +73,18 @@ func (w *walk) query(manager string, more ...string) string {
 func (w *walk) object(o tree) {
 	configured := clone(o)
 	annotate(configured, o)
-	_, taken := w.same("none", request{"create", "POST", w.collection + w.query("create", "fieldValidation=Strict"), "", "", configured})
+	agree, taken := w.same("none", request{"create", "POST", w.collection + w.query("create", "fieldValidation=Strict"), "", "", configured})
 	if !taken || w.dry {
 		for range w.mutants {
 			w.mutant(o, false)
 		}
 		return
 	}
-	defer w.both([2]request{{method: "DELETE", path: w.at + "?gracePeriodSeconds=0"}, {method: "DELETE", path: w.at + "?gracePeriodSeconds=0"}})
+	gone := request{method: "DELETE", path: w.at + "?gracePeriodSeconds=0"}
+	defer func() { w.both([2]request{gone, gone}) }()
+	if !agree {
+		return
+	}
 	steps := []func(o tree) bool{w.read, w.clientApply, w.serverApply, w.mutated, w.replace, w.status, w.read, w.remove}
 	for _, step := range steps {
 		if !step(o) {
