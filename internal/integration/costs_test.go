@@ -157,3 +157,67 @@ func TestHostilePatternsInRules(t *testing.T) {
 		}
 	}
 }
+
+// TestCostlyExpressions sends expressions that would take seconds to hours to check, wherever the API has one.
+func TestCostlyExpressions(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	const (
+		tooLong = "the expression takes too long to check"
+		policy  = `{"metadata":{"name":"z"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["*"],"operations":["CREATE"],"resources":["pods"]}]},%s}}`
+		hooks   = `{"metadata":{"name":"z"},"webhooks":[{"name":"z.example.com","clientConfig":{"url":"https://127.0.0.1:1"},"sideEffects":"None","admissionReviewVersions":["v1"],"matchConditions":[{"name":"a","expression":%s}]}]}`
+		claim   = `{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"x","selectors":[{"cel":{"expression":%s}}]}}]}}`
+		devices = "/apis/resource.k8s.io/v1"
+	)
+	validations := func(text string) string { return fmt.Sprintf(policy, text) }
+	places := []struct{ url, body, field string }{
+		{admissionPath + "/validatingadmissionpolicies", validations(`"validations":[{"expression":%s}]`), "spec.validations[0].expression"},
+		{admissionPath + "/validatingadmissionpolicies", validations(`"validations":[{"expression":"true"}],"variables":[{"name":"v","expression":%s}]`), "spec.variables[0].expression"},
+		{admissionPath + "/validatingadmissionpolicies", validations(`"validations":[{"expression":"true"}],"matchConditions":[{"name":"a","expression":%s}]`), "spec.matchConditions[0].expression"},
+		{admissionPath + "/validatingadmissionpolicies", validations(`"validations":[{"expression":"true","messageExpression":%s}]`), "spec.validations[0].messageExpression"},
+		{admissionPath + "/validatingadmissionpolicies", validations(`"auditAnnotations":[{"key":"k","valueExpression":%s}]`), "spec.auditAnnotations[0].valueExpression"},
+		{admissionPath + "/mutatingadmissionpolicies", validations(`"reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":%s}}]`), "spec.mutations[0].jsonPatch.expression"},
+		{admissionPath + "/validatingwebhookconfigurations", hooks, "webhooks[0].matchConditions[0].expression"},
+		{admissionPath + "/mutatingwebhookconfigurations", hooks, "webhooks[0].matchConditions[0].expression"},
+		{devices + "/namespaces/default/resourceclaims", `{"metadata":{"name":"z"},"spec":` + claim + `}`, "spec.devices.requests[0].exactly.selectors[0].cel.expression"},
+		{devices + "/namespaces/default/resourceclaimtemplates", `{"metadata":{"name":"z"},"spec":{"spec":` + claim + `}}`, "spec.spec.devices.requests[0].exactly.selectors[0].cel.expression"},
+		{devices + "/deviceclasses", `{"metadata":{"name":"z"},"spec":{"selectors":[{"cel":{"expression":%s}}]}}`, "spec.selectors[0].cel.expression"},
+		{definitions, strings.ReplaceAll(definition(`"x":{"type":"array","items":{"type":"string","x-kubernetes-validations":[{"rule":"RULE"}]}}`), `"RULE"`, "%s"), "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[x].items.x-kubernetes-validations[0].rule"},
+		{definitions, strings.ReplaceAll(definition(`"x":{"type":"string","x-kubernetes-validations":[{"rule":"true","messageExpression":"RULE"}]}`), `"RULE"`, "%s"), "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[x].x-kubernetes-validations[0].messageExpression"},
+	}
+	for name, expression := range map[string]string{
+		"nested lists": "size(" + nested(240) + ") == 0",
+		"macros":       "[1]" + strings.Repeat(".map(a, {a: a})", 40) + " == []",
+		"comparisons":  strings.TrimSuffix(strings.Repeat("1==1&&", 850), "&&"),
+	} {
+		quoted, err := json.Marshal(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range places {
+			code, text := post(t, c, p.url, strings.Replace(p.body, "%s", string(quoted), 1))
+			var s struct {
+				Details struct {
+					Causes []struct{ Reason, Message, Field string }
+				}
+			}
+			if err := json.Unmarshal(text, &s); err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			for _, cause := range s.Details.Causes {
+				found = found || cause.Field == p.field && cause.Reason == "FieldValueInvalid" && strings.Contains(cause.Message, tooLong)
+			}
+			if code != 422 || !found {
+				t.Errorf("%s in %s of %s: %d %.600s", name, p.field, p.url, code, text)
+			}
+		}
+	}
+	// The expressions of an object are bounded together.
+	texts := make([]string, 20)
+	for i := range texts {
+		texts[i] = fmt.Sprintf(`{"expression":"%s == %d"}`, strings.Repeat("1==1&&", 700)+"1", i)
+	}
+	if code, text := post(t, c, places[0].url, validations(`"validations":[`+strings.Join(texts, ",")+`]`)); code != 422 || !strings.Contains(string(text), "the expressions of the object take too long to check together") {
+		t.Errorf("20 expressions: %d %.600s", code, text)
+	}
+}
