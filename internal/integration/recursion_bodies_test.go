@@ -12,7 +12,11 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/tidemark-dev/tidemark/internal/tier"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 const (
@@ -36,19 +40,53 @@ func inFields(b []byte, fields ...protowire.Number) []byte {
 	return b
 }
 
-// deepMessage returns a message that contains itself, depth times. The lengths come first, so it is made from the inside,
-// backwards.
-func deepMessage(depth int, fields ...protowire.Number) []byte {
-	var backwards []byte
+// deepMessage returns a message that contains itself, depth times, in fields, the innermost one first. Each has the bytes of
+// with in addition, and the innermost those of last. The lengths come first, so it is made from the inside, backwards.
+func deepMessage(depth int, last, with []byte, fields ...protowire.Number) []byte {
+	backwards, with := reversed(last), reversed(with)
 	for range depth {
 		for _, f := range fields {
 			head := protowire.AppendVarint(protowire.AppendTag(nil, f, protowire.BytesType), uint64(len(backwards)))
 			slices.Reverse(head)
 			backwards = append(backwards, head...)
 		}
+		backwards = append(backwards, with...)
 	}
 	slices.Reverse(backwards)
 	return backwards
+}
+
+// deepProperties returns the schema of an object with the property x, depth times.
+func deepProperties(depth int, last, with []byte) []byte {
+	// The key comes before the value in an entry of the map.
+	backwards, with := reversed(last), reversed(with)
+	head := func(f protowire.Number) {
+		b := protowire.AppendVarint(protowire.AppendTag(nil, f, protowire.BytesType), uint64(len(backwards)))
+		backwards = append(backwards, reversed(b)...)
+	}
+	for range depth {
+		head(2)
+		backwards = append(backwards, reversed([]byte("\x0a\x01x"))...)
+		head(29)
+		backwards = append(backwards, with...)
+	}
+	return reversed(backwards)
+}
+
+func reversed(b []byte) []byte {
+	b = slices.Clone(b)
+	slices.Reverse(b)
+	return b
+}
+
+// protobufOf returns the body of a request with an object in protobuf, which more is appended to.
+func protobufOf(t *testing.T, apiVersion, kind string, o interface{ Marshal() ([]byte, error) }, more []byte) string {
+	t.Helper()
+	b, err := o.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return protobufBody(apiVersion, kind, append(b, more...))
 }
 
 // cborThing returns a Thing in CBOR, with a value in its spec.
@@ -83,15 +121,29 @@ func deepBodies(t *testing.T, depth int) map[string]call {
 		}
 		return string(b)
 	}
-	n, literals := min(depth, 5_000), min(depth/2, 5_000) // types of nested literals take the cube of their depth
-	if depth < 1_000 && !tier.IsFull(t) {
-		literals = 50
-	}
+	n, literals := min(depth, 5_000), min(depth/8, 5_000)
+	levels := depth/2 - 8 // each takes two of the 512 levels of a body
 	lists, objects := strings.Repeat("\x81", depth)+"\x80", strings.Repeat("\xa1\x61x", depth)+"\xa0"
 	groups := append(bytes.Repeat([]byte{15<<3 | 3}, depth), bytes.Repeat([]byte{15<<3 | 4}, depth)...)
-	// versions[0].schema.openAPIV3Schema.items.schema.items.schema...
-	schema := func(fields ...protowire.Number) string {
-		return protobufBody(definition, "CustomResourceDefinition", inFields(deepMessage(depth, fields...), 1, 4, 7, 2))
+	type object = metav1.ObjectMeta
+	named := object{Name: "z", Namespace: "default"}
+	isString, isArray, isObject := []byte("\x2a\x06string"), []byte("\x2a\x05array"), []byte("\x2a\x06object")
+	// schema has s as spec.versions[0].schema.openAPIV3Schema.properties[x].
+	schema := func(s []byte) string {
+		others := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: object{Name: "others.example.com"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: "Namespaced", Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "others", Kind: "Other"},
+		}}
+		entry := append([]byte("\x0a\x01x"), inFields(s, 2)...)
+		version := append([]byte("\x0a\x02v1\x10\x01\x18\x01"), inFields(append(slices.Clone(isObject), inFields(entry, 29)...), 1, 4)...)
+		return protobufOf(t, definition, "CustomResourceDefinition", others, inFields(version, 7, 2))
+	}
+	fields := []byte(strings.Repeat(`{"f:a":`, depth) + "{}" + strings.Repeat("}", depth))
+	managed := &corev1.ConfigMap{ObjectMeta: object{Name: "z", Namespace: "default", ManagedFields: []metav1.ManagedFieldsEntry{{
+		Manager: "m", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: fields},
+	}}}}
+	revision := &appsv1.ControllerRevision{ObjectMeta: named, Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"a":` + nested(depth) + "}")}}
+	configMap := func(more []byte) string {
+		return protobufOf(t, "v1", "ConfigMap", &corev1.ConfigMap{ObjectMeta: named}, more)
 	}
 	token := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","x":` + nested(min(depth, 100_000)) + `}`))
 	all := map[string]call{
@@ -102,13 +154,15 @@ func deepBodies(t *testing.T, depth int) map[string]call {
 		"keys in CBOR":                  {"POST", things + dry, asCBOR, cborThing(strings.Repeat("\xa1", depth) + "\x01")},
 		"an apply in CBOR":              {"PATCH", things + "/z" + dry + "&fieldManager=m", "application/apply-patch+cbor", cborThing(objects)},
 		"options in CBOR":               {"DELETE", things + "/none", asCBOR, lists},
-		"items in protobuf":             {"POST", definitions + dry, asProtobuf, schema(1, 17)},
-		"negations in protobuf":         {"POST", definitions + dry, asProtobuf, schema(24)},
-		"lists in JSON in protobuf":     {"POST", definitions + dry, asProtobuf, protobufBody(definition, "CustomResourceDefinition", inFields([]byte(nested(depth)), 1, 8, 1, 4, 7, 2))},
-		"owners in protobuf":            {"POST", configMaps + dry, asProtobuf, protobufBody("v1", "ConfigMap", inFields([]byte(strings.Repeat(`{"f:a":`, depth)+"{}"+strings.Repeat("}", depth)), 1, 7, 17, 1))},
-		"groups in protobuf":            {"POST", configMaps + dry, asProtobuf, protobufBody("v1", "ConfigMap", groups)},
-		"groups without end":            {"POST", configMaps + dry, asProtobuf, protobufBody("v1", "ConfigMap", groups[:depth])},
-		"unknown messages in protobuf":  {"POST", configMaps + dry, asProtobuf, protobufBody("v1", "ConfigMap", deepMessage(depth, 15))},
+		"items in protobuf":             {"POST", definitions + dry, asProtobuf, schema(deepMessage(levels, isString, isArray, 1, 24))},
+		"properties in protobuf":        {"POST", definitions + dry, asProtobuf, schema(deepProperties(levels, isString, isObject))},
+		"negations in protobuf":         {"POST", definitions + dry, asProtobuf, schema(append(slices.Clone(isString), deepMessage(levels, nil, nil, 28)...))},
+		"lists in JSON in protobuf":     {"POST", definitions + dry, asProtobuf, schema(append([]byte("\x2a\x06object\xb0\x02\x01"), inFields([]byte(`{"a":`+nested(depth)+"}"), 1, 8)...))},
+		"data in protobuf":              {"POST", "/apis/apps/v1/namespaces/default/controllerrevisions" + dry, asProtobuf, protobufOf(t, "apps/v1", "ControllerRevision", revision, nil)},
+		"managed fields in protobuf":    {"POST", configMaps + dry, asProtobuf, protobufOf(t, "v1", "ConfigMap", managed, nil)},
+		"groups in protobuf":            {"POST", configMaps + dry, asProtobuf, configMap(groups)},
+		"groups without end":            {"POST", configMaps + dry, asProtobuf, configMap(groups[:depth])},
+		"unknown messages in protobuf":  {"POST", configMaps + dry, asProtobuf, configMap(deepMessage(depth, nil, nil, 15))},
 		"groups in the envelope":        {"POST", configMaps + dry, asProtobuf, "k8s\x00" + string(groups)},
 		"options in protobuf":           {"DELETE", configMaps + "/none", asProtobuf, protobufBody("v1", "DeleteOptions", groups)},
 		"sequences in YAML":             {"POST", things + dry, "application/yaml", "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: z}\nspec:\n  x:\n    " + strings.Repeat("- ", depth) + "1\n"},

@@ -116,7 +116,10 @@ func TestDeepestInputs(t *testing.T) {
 		}
 		exchange(t, c, "DELETE", things, "")
 	}
-	for _, name := range []string{"objects in CBOR", "an apply in CBOR", "managed fields", "an apply", "a schema"} {
+	for _, name := range []string{
+		"objects in CBOR", "an apply in CBOR", "managed fields", "an apply", "a schema", "items in protobuf", "properties in protobuf", "data in protobuf",
+		"managed fields in protobuf", "lists in JSON in protobuf", "unknown messages in protobuf", "a policy with lists", "a claim with maps", "a definition with lists",
+	} {
 		if !accepted[name] {
 			t.Errorf("%s was never accepted", name)
 		}
