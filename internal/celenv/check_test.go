@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/ext"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/celenv"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
@@ -147,6 +149,38 @@ func TestCostlyChecks(t *testing.T) {
 	// The types of variables count, too.
 	if _, _, issues := celenv.Compile(env, joined("d2.a == d2.a", " && ", 10), 1000); issues == nil || !strings.Contains(issues.Err().Error(), "takes too long to check") {
 		t.Errorf("a deep variable: %v", issues.Err())
+	}
+}
+
+// TestCostlyRules looks at the rules of a schema that is stored already. A rule that takes too long does not compile.
+func TestCostlyRules(t *testing.T) {
+	const usual = "self.all(x, x > 0)"
+	costly := checkShapes["lists"](240)
+	rules := apiextensionsv1.ValidationRules{{Rule: costly, MessageExpression: costly}, {Rule: usual, MessageExpression: "'a' + 'b'"}}
+	s := &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"x": {
+		Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{AllOf: []apiextensionsv1.JSONSchemaProps{{XValidations: rules}}}},
+	}}}
+	work := 0
+	errs := celenv.CheckRules(s, field.NewPath("s"), &work)
+	if len(errs) != 2 || errs[0].Field != "s.properties[x].items.allOf[0].x-kubernetes-validations[0].rule" || errs[1].Field != "s.properties[x].items.allOf[0].x-kubernetes-validations[0].messageExpression" {
+		t.Errorf("got %v", errs)
+	}
+	celenv.DisableCostlyRules(s)
+	env := checkEnvironment(t)
+	if _, issues := env.Compile(rules[0].Rule); issues.Err() == nil || rules[0].Rule == costly || rules[0].MessageExpression == costly {
+		t.Errorf("the rule is %q, its message %q", rules[0].Rule, rules[0].MessageExpression)
+	}
+	if rules[1].Rule != usual || rules[1].MessageExpression != "'a' + 'b'" {
+		t.Errorf("the usual rule is %q, its message %q", rules[1].Rule, rules[1].MessageExpression)
+	}
+	// Arrays in arrays make deep types of the value.
+	deep := &apiextensionsv1.JSONSchemaProps{Type: "string"}
+	for range 200 {
+		deep = &apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: deep}}
+	}
+	deep.XValidations = apiextensionsv1.ValidationRules{{Rule: joined("self == self", " && ", 10)}}
+	if errs := celenv.CheckRules(deep, nil, &work); len(errs) != 1 {
+		t.Errorf("deep arrays: %v", errs)
 	}
 }
 

@@ -29,8 +29,8 @@ import (
 // So weigh computes an upper bound of the work from the parsed expression. Types are known only after the check, but
 // their sizes can be bounded: by the literals, the declared types, and the parameters of the overloads.
 
-// MaxWork is the maximum work to check an expression. It takes about a third of a second. A comparison such as
-// `a == 1` in a chain of n terms has about 1.5 n.
+// MaxWork is the maximum work to check an expression. It takes about a third of a second. A chain of n
+// comparisons such as `a == 1` has about 1.5 n².
 const MaxWork = 1_000_000
 
 // MaxWorkOfAll is the maximum work to check all expressions of an object.

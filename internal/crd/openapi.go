@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	openapiv2 "k8s.io/apiextensions-apiserver/pkg/controller/openapi/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,7 +69,7 @@ func (v *version) structural() (*structuralschema.Structural, error) {
 	if c := v.compiled.Load(); c != nil {
 		return c.valid(), nil
 	}
-	props, err := v.props()
+	props, err := v.props(func(*apiextensionsv1.JSONSchemaProps) {})
 	if err != nil || props == nil {
 		return nil, err
 	}

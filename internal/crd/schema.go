@@ -79,8 +79,8 @@ func (v *version) schemaText() []byte { return v.of.stored.Bytes()[v.Schema.from
 // bytes returns the length of schemaText.
 func (v *version) bytes() int64 { return v.Schema.to - v.Schema.from }
 
-// props decodes the schema, nil if there is none.
-func (v *version) props() (*apiextensions.JSONSchemaProps, error) {
+// props decodes the schema, nil if there is none, and calls prepare with it before it is converted.
+func (v *version) props(prepare func(*apiextensionsv1.JSONSchemaProps)) (*apiextensions.JSONSchemaProps, error) {
 	if v.bytes() == 0 {
 		return nil, nil
 	}
@@ -88,7 +88,7 @@ func (v *version) props() (*apiextensions.JSONSchemaProps, error) {
 	if err := json.Unmarshal(v.schemaText(), &sent); err != nil {
 		return nil, err
 	}
-	celenv.DisableCostlyRules(sent.OpenAPIV3Schema)
+	prepare(sent.OpenAPIV3Schema)
 	var internal apiextensions.CustomResourceValidation
 	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(&sent, &internal, nil); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (v *version) props() (*apiextensions.JSONSchemaProps, error) {
 }
 
 func (v *version) compile() (*compiled, error) {
-	props, err := v.props()
+	props, err := v.props(celenv.DisableCostlyRules)
 	if err != nil {
 		return nil, err
 	}
