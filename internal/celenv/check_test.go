@@ -127,6 +127,7 @@ func TestUsualExpressions(t *testing.T) {
 		`d.spec.containers.map(c, c.volumeMounts.map(m, {'a': m.name, 'b': dyn([m.path, m.x])})).exists(x, x[0].a == 'b')`,
 		`[[[[[[[[1]]]]]]]].map(x, x.map(y, y.map(z, z.map(a, a)))) != [] && [{'a': [{'b': [{'c': {'d': [{}]}}]}]}].map(x, x.a).map(y, [y[0].b]) != []`,
 		`cel.bind(a, d.x.map(x, x.y), cel.bind(b, d.y.filter(x, x in a), cel.bind(c, b.map(x, [x, x]), cel.bind(e, {'a': c}, e.a.size() > 0 && c.exists(q, q[0] in b)))))`,
+		`d.labels.transformMap(k, v, v + 'x').transformMap(k, v, {'a': v}).transformMap(k, v, [v.a]).all(k, v, v[0] != k)`,
 		`cel.bind(a, [], cel.bind(b, [a], cel.bind(c, {'a': b}, c.a == b && b == [a])))`,
 	} {
 		if _, work, issues := celenv.Compile(env, text, 1); issues != nil {

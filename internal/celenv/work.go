@@ -429,6 +429,7 @@ func (w *weigher) result(o *decls.OverloadDecl, args []typed) typed {
 	}
 	made := typed{size: w.sizeOf(t)}
 	made.exact, made.kind = sameOfAll(o, args)
+	same := slices.ContainsFunc(o.ArgTypes(), t.IsExactType) // the result repeats nothing
 	largest, grown := 0.0, typed{}
 	for _, name := range o.TypeParams() {
 		n := occurrences(t, name)
@@ -451,13 +452,13 @@ func (w *weigher) result(o *decls.OverloadDecl, args []typed) typed {
 		made.size += float64(n) * (bound.size - 1)
 		made.open, made.shared = made.open || bound.open, made.shared || bound.shared
 		for range n {
-			if grown.shared && bound.shared {
+			if grown.shared && bound.shared && !same {
 				w.doubles++
 			}
 			grown.shared = grown.shared || bound.shared
 		}
 	}
-	if made.shared && made.size > largest {
+	if made.shared && made.size > largest && !same {
 		w.adds++
 	}
 	if made.open {
