@@ -47,6 +47,12 @@ const (
 	Stored = environment.StoredExpressions
 )
 
+// MaxWorkOfAll bounds the sum of Work of the programs of an object.
+const MaxWorkOfAll = celenv.MaxWorkOfAll
+
+// ErrWorkOfAll is the error of an object whose programs take more than that.
+var ErrWorkOfAll = celenv.ErrWorkOfAll
+
 // Variables are declared in addition to object, oldObject, request and namespaceObject.
 type Variables struct {
 	// Params declares params, of any type.

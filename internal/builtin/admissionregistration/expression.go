@@ -10,7 +10,6 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
-	"github.com/tidemark-dev/tidemark/internal/celenv"
 	"github.com/tidemark-dev/tidemark/internal/expression"
 )
 
@@ -34,7 +33,7 @@ func mode(text string, stored []string) environment.Type {
 
 // check compiles an expression, and reports the error with the text as value.
 func (e *expressions) check(text, value string, v expression.Variables, m environment.Type, path *field.Path, returns ...*cel.Type) field.ErrorList {
-	if e.work > celenv.MaxWorkOfAll {
+	if e.work > expression.MaxWorkOfAll {
 		return tooMuchWork(value, path)
 	}
 	p, err := expression.Compile(text, v, m, returns...)
@@ -43,7 +42,7 @@ func (e *expressions) check(text, value string, v expression.Variables, m enviro
 }
 
 func tooMuchWork(value string, path *field.Path) field.ErrorList {
-	return field.ErrorList{field.Invalid(path, value, "compilation failed: "+celenv.ErrWorkOfAll.Error())}
+	return field.ErrorList{field.Invalid(path, value, "compilation failed: "+expression.ErrWorkOfAll.Error())}
 }
 
 func compileError(err *apiservercel.Error, value string, path *field.Path) field.ErrorList {
@@ -68,7 +67,7 @@ func (e *expressions) condition(text string, path *field.Path) field.ErrorList {
 
 // compose adds a variable to those that later expressions see.
 func (e *expressions) compose(v *admissionregistrationv1.Variable, path *field.Path) field.ErrorList {
-	if e.work > celenv.MaxWorkOfAll {
+	if e.work > expression.MaxWorkOfAll {
 		return tooMuchWork(v.Expression, path)
 	}
 	next, err := e.vars.Composited.With(v.Name, v.Expression, e.vars, mode(v.Expression, e.validations))
