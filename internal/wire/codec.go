@@ -12,6 +12,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	goyaml "go.yaml.in/yaml/v2" // what sigs.k8s.io/yaml reads with
 	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,6 +123,9 @@ func StrictError(t *resource.Type, complaints []string) *apierrors.StatusError {
 	return notHandled(t, head, "strict decoding error: "+strings.Join(complaints, ", ")).StatusError
 }
 
+// maxDuplicates limits the duplicate keys of a YAML body. Each is a line of a complaint, twenty times as long as the key.
+const maxDuplicates = 1_000
+
 // fromYAML converts YAML to JSON. A duplicate key is a strict error.
 func fromYAML(body []byte) (data []byte, strict []string, err error) {
 	if err := checkYAML(body); err != nil {
@@ -129,6 +133,10 @@ func fromYAML(body []byte) (data []byte, strict []string, err error) {
 	}
 	if data, err = yaml.YAMLToJSONStrict(body); err == nil {
 		return data, nil, nil
+	}
+	var wrong *goyaml.TypeError
+	if errors.As(err, &wrong) && len(wrong.Errors) > maxDuplicates {
+		return nil, nil, fmt.Errorf("it has more than %d duplicate keys", maxDuplicates)
 	}
 	complaint := err.Error()
 	if data, err = yaml.YAMLToJSON(body); err != nil {

@@ -120,6 +120,17 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestManyDuplicates refuses more duplicate keys in YAML than an author overlooks: the complaints would be megabytes.
+func TestManyDuplicates(t *testing.T) {
+	text := func(n int) []byte { return []byte("a: {k: v" + strings.Repeat(",k", n) + "}\n") }
+	if _, strict, err := fromYAML(text(10)); err != nil || len(strict) != 1 || strings.Count(strict[0], "already set") != 10 {
+		t.Errorf("10 duplicates: %q, %v", strict, err)
+	}
+	if _, strict, err := fromYAML(text(maxDuplicates + 1)); err == nil || err.Error() != "it has more than 1000 duplicate keys" {
+		t.Errorf("too many: %.100q, %v", strict, err)
+	}
+}
+
 // TestManyAliases refuses aliases that are short but many, before the parser sees them.
 func TestManyAliases(t *testing.T) {
 	for _, before := range []string{"", " ", "\n", "\u0085", "\u2028", "\u2029"} {
