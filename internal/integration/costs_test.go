@@ -46,6 +46,17 @@ func TestHostileColumns(t *testing.T) {
 	})
 }
 
+// TestUnsupportedSchemas creates definitions with members of a schema that are not supported, beside selectable fields.
+func TestUnsupportedSchemas(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	for _, member := range []string{"id", "$ref", "$schema"} {
+		body := strings.NewReplacer(`"storage":true,`, `"storage":true,"selectableFields":[{"jsonPath":".spec.x"}],`, `"openAPIV3Schema":{`, `"openAPIV3Schema":{"`+member+`":"a",`).Replace(definition(`"x":{"type":"string"}`))
+		if code, text := post(t, c, definitions, body); code != 422 || !strings.Contains(string(text), "not supported") {
+			t.Errorf("%s: %d %.300s", member, code, text)
+		}
+	}
+}
+
 // TestTableOfSmallObjects lists many small objects as a table, with columns that print the same string again and again: a row
 // is not much larger than its object.
 func TestTableOfSmallObjects(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	metavalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,6 +78,7 @@ func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d, made, nil); err != nil {
 		return nil, err
 	}
+	dropUnusable(&made.Spec)
 	made.ObjectMeta = metav1.ObjectMeta{Name: d.Name, ResourceVersion: "1"}
 	for _, name := range []string{apiextensionsv1.KubeAPIApprovedAnnotation} {
 		if text, ok := d.Annotations[name]; ok {
@@ -84,6 +86,26 @@ func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
 		}
 	}
 	return made, nil
+}
+
+// dropUnusable drops the selectable fields of versions whose schema has unsupported members, such as "id". The library
+// refuses such a schema, but looks the fields up in it, and panics.
+func dropUnusable(spec *apiextensions.CustomResourceDefinitionSpec) {
+	unusable := func(v *apiextensions.CustomResourceValidation) bool {
+		if v == nil || v.OpenAPIV3Schema == nil {
+			return false
+		}
+		_, err := structuralschema.NewStructural(v.OpenAPIV3Schema)
+		return err != nil
+	}
+	if len(spec.SelectableFields) > 0 && unusable(spec.Validation) {
+		spec.SelectableFields = nil
+	}
+	for i := range spec.Versions {
+		if v := &spec.Versions[i]; len(v.SelectableFields) > 0 && (unusable(v.Schema) || v.Schema == nil && unusable(spec.Validation)) {
+			v.SelectableFields = nil
+		}
+	}
 }
 
 func failed(err error) field.ErrorList { return field.ErrorList{field.InternalError(nil, err)} }
