@@ -54,6 +54,7 @@
 //	seats_test.go                  what clients hold before they are known, and while they send
 //	secrets_test.go                nothing secret is logged; similar names are not mixed up
 //	storage_quota_test.go          StorageMaxBytes
+//	string_costs_test.go           long strings in every place that takes one: their CPU time grows as they do
 //	stored_tokens_test.go          tokens in Secrets of the type kubernetes.io/service-account-token
 //	subresources_test.go           scale, binding, eviction, resize, approval, connections
 //	terminating_namespace_test.go  creates in a namespace that is being removed
