@@ -68,7 +68,7 @@ var importRules = []importRule{
 	{"backups", "internal/atomicfile internal/dirlock", "a folder keeps files"},
 	{"backups/s3", "backups", "a bucket is a place; only programs that import it link its client"},
 	{"internal/cron", "", "a schedule depends on no other package"},
-	{"internal/builtin/admissionregistration", "internal/builtin/check internal/celenv internal/expression", "what a kind does is a function of its objects, whose expressions are compiled"},
+	{"internal/builtin/admissionregistration", "internal/builtin/check internal/expression", "what a kind does is a function of its objects, whose expressions are compiled"},
 	{"internal/builtin/apiextensions", "internal/celenv internal/regex", "what a kind does is a function of its objects"},
 	{"internal/builtin/apiregistration", "", "what a kind does is a function of its objects"},
 	{"internal/builtin/certificates", "internal/builtin/check", "what a kind does is a function of its objects"},
