@@ -107,7 +107,9 @@ type failures struct {
 	texts []string
 }
 
-func (f *failures) Errorf(format string, a ...any) { f.texts = append(f.texts, fmt.Sprintf(format, a...)) }
+func (f *failures) Errorf(format string, a ...any) {
+	f.texts = append(f.texts, fmt.Sprintf(format, a...))
+}
 
 // TestStoreSearch: searches find that a controller forgets what it has created in a fake.
 func TestStoreSearch(t *testing.T) {
