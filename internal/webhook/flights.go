@@ -16,7 +16,8 @@ type Key [sha256.Size]byte
 //
 // The number of requests that wait is bounded. A group of requests, such as those of one user, may have as many as there
 // is room left for others: one group alone gets half of the room, two get a third each. So no group takes the room of
-// another. A call that goes on although its context has ended counts as a request that waits.
+// another. A large request counts as several: one more for each 64 KiB that it sends. A call that goes on although its
+// context has ended counts as a request that waits.
 type Flights[V any] struct {
 	// Most bounds the requests that wait.
 	Most int
@@ -29,12 +30,18 @@ type Flights[V any] struct {
 	total   int            // the sum of load
 }
 
+// placeBytes is how many bytes a request may send until it counts as one more. With 1,200 requests, what waits is bounded
+// by 75 MiB: the names in a request may be of 1 MiB, which JSON can write with six times as many bytes.
+const placeBytes = 64 << 10
+
 // flight is a call for all requests with its key.
 type flight[V any] struct {
 	waiting  int
 	returned bool
-	// last is the group of the last request, which has left before the call returned. It is valid if abandoned is set.
+	// last is the group of the last request, which has left before the call returned, and kept what it counts as. They are
+	// valid if abandoned is set.
 	last      string
+	kept      int
 	abandoned bool
 
 	cancel context.CancelFunc
@@ -43,15 +50,16 @@ type flight[V any] struct {
 	err    error
 }
 
-// Join waits for the call for k, and begins it if there is none. It returns ErrBusy if too many requests of the group
-// wait.
-func (f *Flights[V]) Join(ctx context.Context, k Key, group string, call func(context.Context) (V, error)) (v V, err error) {
+// Join waits for the call for k, which sends a number of bytes, and begins it if there is none. It returns ErrBusy if too
+// many requests of the group wait.
+func (f *Flights[V]) Join(ctx context.Context, k Key, group string, bytes int, call func(context.Context) (V, error)) (v V, err error) {
+	places := 1 + bytes/placeBytes
 	f.mu.Lock()
-	if f.load[group] >= f.Most-f.total {
+	if f.load[group]+2*places-1 > f.Most-f.total { // it would have more than it leaves
 		f.mu.Unlock()
 		return v, ErrBusy
 	}
-	f.charge(group, 1)
+	f.charge(group, places)
 	one := f.running[k]
 	if one == nil {
 		one = f.begin(ctx, k, call)
@@ -64,11 +72,11 @@ func (f *Flights[V]) Join(ctx context.Context, k Key, group string, call func(co
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	f.leave(k, one, group)
+	f.leave(k, one, group, places)
 	return v, err
 }
 
-// Waiting returns the number of requests that wait.
+// Waiting returns the number of requests that wait. Large ones count several times.
 func (f *Flights[V]) Waiting() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,15 +117,15 @@ func (f *Flights[V]) begin(ctx context.Context, k Key, call func(context.Context
 }
 
 // leave ends the waiting of a request, and the call if no other request waits for it.
-func (f *Flights[V]) leave(k Key, one *flight[V], group string) {
+func (f *Flights[V]) leave(k Key, one *flight[V], group string, places int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one.waiting--
 	if one.waiting > 0 || one.returned {
-		f.charge(group, -1)
+		f.charge(group, -places)
 		return
 	}
-	one.last, one.abandoned = group, true
+	one.last, one.kept, one.abandoned = group, places, true
 	f.remove(k, one)
 	one.cancel()
 }
@@ -129,7 +137,7 @@ func (f *Flights[V]) end(k Key, one *flight[V]) {
 	one.returned = true
 	f.remove(k, one)
 	if one.abandoned {
-		f.charge(one.last, -1)
+		f.charge(one.last, -one.kept)
 	}
 }
 

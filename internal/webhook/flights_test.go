@@ -21,7 +21,7 @@ func TestFlights(t *testing.T) {
 		ask := func(ctx context.Context, group string, key byte) chan error {
 			got := make(chan error, 1)
 			go func() {
-				_, err := f.Join(ctx, Key{key}, group, func(ctx context.Context) (int, error) {
+				_, err := f.Join(ctx, Key{key}, group, 0, func(ctx context.Context) (int, error) {
 					calls.Add(1)
 					<-ctx.Done()
 					ended.Add(1)
@@ -75,9 +75,55 @@ func TestFlights(t *testing.T) {
 		if n := f.Waiting(); n != 0 || ended.Load() != 11 || len(f.load)+len(f.running) > 0 {
 			t.Errorf("%d requests wait after the last one, %d calls ended, %v", n, ended.Load(), f.load)
 		}
-		_, err := f.Join(t.Context(), Key{}, "", func(context.Context) (int, error) { panic("oh") })
+		_, err := f.Join(t.Context(), Key{}, "", 0, func(context.Context) (int, error) { panic("oh") })
 		if want := "the call of the webhook panicked: oh"; err == nil || err.Error() != want {
 			t.Errorf("a panic: %v", err)
+		}
+	})
+}
+
+// TestLargeFlights: a request that sends much takes the room of several, until its call has returned.
+func TestLargeFlights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &Flights[int]{Most: 40, Limit: time.Minute}
+		stuck := make(chan struct{})
+		ctx, leave := context.WithCancel(t.Context())
+		join := func(group string, key byte, bytes int) chan error {
+			got := make(chan error, 1)
+			go func() {
+				_, err := f.Join(ctx, Key{key}, group, bytes, func(context.Context) (int, error) {
+					<-stuck
+					return 0, nil
+				})
+				got <- err
+			}()
+			synctest.Wait()
+			return got
+		}
+		large := join("a", 1, 10*placeBytes)
+		if n := f.Waiting(); n != 11 {
+			t.Errorf("a large request counts as %d", n)
+		}
+		if err := <-join("a", 2, 10*placeBytes); !errors.Is(err, ErrBusy) {
+			t.Errorf("another one of the group, which has half of the room: %v", err)
+		}
+		small, other := join("a", 3, placeBytes-1), join("b", 4, 10*placeBytes)
+		if n := f.Waiting(); n != 23 || len(small) > 0 || len(other) > 0 {
+			t.Errorf("%d wait", n)
+		}
+		leave()
+		for _, one := range []chan error{large, small, other} {
+			if err := <-one; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		if n := f.Waiting(); n != 23 {
+			t.Errorf("%d count while their calls go on", n)
+		}
+		close(stuck)
+		synctest.Wait()
+		if n := f.Waiting(); n != 0 {
+			t.Errorf("%d are left", n)
 		}
 	})
 }

@@ -129,7 +129,7 @@ func (p *plugin) get(ctx context.Context) (*credentials, error) {
 	if last != nil && (last.expires.IsZero() || time.Now().Before(last.expires)) {
 		return last, nil
 	}
-	next, err := p.runs.Join(ctx, Key{}, "", p.run)
+	next, err := p.runs.Join(ctx, Key{}, "", 0, p.run)
 	if err != nil {
 		return nil, fmt.Errorf("getting credentials: exec plugin %s: %w", p.name, err)
 	}

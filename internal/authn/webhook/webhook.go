@@ -29,6 +29,8 @@ const (
 	callLimit = 30 * time.Second
 	// maxWaiting bounds the requests that wait for the service. Those of one client address are at most half of them.
 	maxWaiting = 1000
+	// mostEscaped is how many bytes JSON has at most for a byte of a token.
+	mostEscaped = 6
 )
 
 // Config configures a Tokens.
@@ -93,7 +95,7 @@ func (w *Tokens) AuthenticateToken(ctx context.Context, t authn.Token, audiences
 		return a.get()
 	}
 	w.c.Metrics.asked("miss")
-	a, err := w.flights.Join(ctx, k, t.Client(), func(ctx context.Context) (*answer, error) {
+	a, err := w.flights.Join(ctx, k, t.Client(), mostEscaped*len(t.Text), func(ctx context.Context) (*answer, error) {
 		if a := w.answers.get(k); a != nil { // meanwhile
 			return a, nil
 		}

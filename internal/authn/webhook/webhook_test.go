@@ -293,6 +293,19 @@ func TestHangingService(t *testing.T) {
 	for w.Waiting() != 0 { // the calls end, although the service hangs
 		runtime.Gosched()
 	}
+
+	w.SetMost(40)
+	ctx, leave = context.WithCancel(t.Context())
+	defer leave()
+	wg.Go(func() { _ = from(strings.Repeat("<", 200<<10), "192.0.2.1:5") }) // 1,200 KiB of JSON
+	for w.Waiting() == 0 {
+		runtime.Gosched()
+	}
+	if err := from(strings.Repeat(">", 200<<10), "192.0.2.1:5"); !errors.Is(err, authn.ErrBusy) {
+		t.Errorf("a second token of 200 KiB: %v", err)
+	}
+	leave()
+	wg.Wait()
 }
 
 func TestBadConfig(t *testing.T) {

@@ -160,14 +160,15 @@ type status = authorizationv1.SubjectAccessReviewStatus
 
 // decide returns the service's answer, perhaps an earlier one.
 func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authorizationv1.SubjectAccessReviewSpec) (status, error) {
-	if w.c.AuthorizedTTL <= 0 && w.c.UnauthorizedTTL <= 0 {
-		var k webhook.Key
-		binary.BigEndian.PutUint64(k[:], w.single.Add(1))
-		return w.join(ctx, k, a, func(ctx context.Context) (status, error) { return w.call(ctx, spec) })
-	}
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return status{}, err
+	}
+	size := len(text)
+	if w.c.AuthorizedTTL <= 0 && w.c.UnauthorizedTTL <= 0 {
+		var k webhook.Key
+		binary.BigEndian.PutUint64(k[:], w.single.Add(1))
+		return w.join(ctx, k, a, size, func(ctx context.Context) (status, error) { return w.call(ctx, spec) })
 	}
 	k := webhook.Key(sha256.Sum256(text))
 	for _, c := range [...]*cache{w.allowed, w.refused} {
@@ -175,7 +176,7 @@ func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authori
 			return s, nil
 		}
 	}
-	return w.join(ctx, k, a, func(ctx context.Context) (status, error) {
+	return w.join(ctx, k, a, size, func(ctx context.Context) (status, error) {
 		s, err := w.call(ctx, spec)
 		s.EvaluationError = "" // no decision has it, and it may be long
 		if err == nil && attributeBytes(a) < cachedAttributeBytes && len(s.Reason) <= cachedReasonBytes {
@@ -190,12 +191,12 @@ func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authori
 }
 
 // join waits for a call, of which requests with the same key share one.
-func (w *Webhook) join(ctx context.Context, k webhook.Key, a *authz.Attributes, call func(context.Context) (status, error)) (status, error) {
+func (w *Webhook) join(ctx context.Context, k webhook.Key, a *authz.Attributes, size int, call func(context.Context) (status, error)) (status, error) {
 	user := ""
 	if a.User != nil {
 		user = a.User.Name
 	}
-	s, err := w.flights.Join(ctx, k, user, call)
+	s, err := w.flights.Join(ctx, k, user, size, call)
 	if errors.Is(err, webhook.ErrBusy) {
 		err = authz.ErrBusy
 	}

@@ -402,6 +402,28 @@ func TestBusy(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
+	long := func(c string) *authz.Attributes {
+		return &authz.Attributes{User: &authn.User{Name: "mallory"}, Verb: "get", Path: "/" + strings.Repeat(c, 100<<10)}
+	}
+	for _, ttl := range []time.Duration{0, time.Minute} {
+		w := s.webhook(t, Config{OnError: authz.NoOpinion, AuthorizedTTL: ttl})
+		w.flights.Most = 20
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { ask(ctx, w, long("<")) }) // 600 KiB of JSON
+		<-hung
+		if d, _, err := w.Authorize(ctx, long(">")); d != authz.Deny || !errors.Is(err, authz.ErrBusy) {
+			t.Errorf("TTL %v: a second request with a long path: %v, %v", ttl, d, err)
+		}
+		if got := ask(t.Context(), w, pods("ann")); got.d != authz.Allow {
+			t.Errorf("TTL %v: another user: %+v", ttl, got)
+		}
+		leave()
+		all.Wait()
+		for w.flights.Waiting() != 0 { // the call ends
+			runtime.Gosched()
+		}
+	}
 	w := s.webhook(t, Config{OnError: authz.NoOpinion})
 	w.health = 0
 	a := &authz.Attributes{User: &authn.User{Name: "ann"}, Verb: "get", Path: "/readyz"}
