@@ -35,6 +35,9 @@ const (
 	// unauthenticatedHeaderBytes bounds the headers of all running requests of such a client: enough
 	// for 100 requests with a token of some KiB.
 	unauthenticatedHeaderBytes = 2 << 20
+	// fieldBytes is the memory of a header field beyond its name, its value and 32 bytes: the map and the slices of
+	// http.Header. A field can be one byte on the wire.
+	fieldBytes = 96
 	// overBudgetSendBytes is sendBytes while the server is over its budget.
 	overBudgetSendBytes = 16 << 10
 	// waits is how long an authenticated client may let the server wait before its connection

@@ -118,6 +118,30 @@ func TestBudgetOfHeaders(t *testing.T) {
 	})
 }
 
+// TestBudgetOfFields: the headers of a request count as the memory that they take, which is more than their bytes if there
+// are many short ones.
+func TestBudgetOfFields(t *testing.T) {
+	config := start(t, nil, http.NotFoundHandler()).TLS
+	synctest.Test(t, func(t *testing.T) {
+		s := server(io.Discard)
+		s.HeaderBytes, s.TransportBytes = 1<<20, 64<<20
+		l := newPool(t, s, config, newHold())
+		p, _ := l.dial(true)
+		const fields, least = 10_000, 120 // bytes of each
+		p.askMany(1, true, "/hold", numbered(fields)...)
+		p.until("the answer", func(f h2.Frame) bool { return f.Header().Type == h2.FrameHeaders })
+		if used := s.TransportUsed(); used < least*fields {
+			t.Errorf("%d fields count as %d bytes, want %d at least", fields, used, least*fields)
+		}
+		p.c.NetConn().Close()
+		l.wg.Wait()
+		s.Shutdown()
+		if used := s.TransportUsed(); used != 0 {
+			t.Errorf("%d bytes are held in the end", used)
+		}
+	})
+}
+
 // TestBudgetCost: ending connections costs in proportion to how many there are. The server
 // asks of a connection whether its client has authenticated each time it looks at it.
 func TestBudgetCost(t *testing.T) {

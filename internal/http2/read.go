@@ -47,6 +47,9 @@ func (r *reader) newFramer(c *conn) {
 	r.framer.SetReuseFrames()
 }
 
+// memory returns the memory that the fields take while a handler has them.
+func (r *reader) memory() int { return r.size + fieldBytes*len(r.fields) }
+
 // forgetFields clears the fields. The connection keeps a buffer of the size that most
 // requests need.
 func (r *reader) forgetFields() {
@@ -220,7 +223,7 @@ func (c *conn) takeHeaders() error {
 	}
 	c.streams[c.id] = s
 	c.running++
-	s.headerBytes = c.size
+	s.headerBytes = c.memory()
 	c.keep(s.headerBytes)
 	c.s.workers.run(job{s, handler})
 	return c.bounded()
@@ -247,7 +250,7 @@ func (c *conn) accept() (s *stream, is bool, err error) {
 	}
 	c.lastID = c.id
 	// The handlers of streams that were reset may still run.
-	if len(c.streams) >= c.s.MaxStreams || c.running >= 2*c.s.MaxStreams || !c.hasRoom(c.size) {
+	if len(c.streams) >= c.s.MaxStreams || c.running >= 2*c.s.MaxStreams || !c.hasRoom(c.memory()) {
 		return nil, false, h2.StreamError{StreamID: c.id, Code: h2.ErrCodeRefusedStream}
 	}
 	return newStream(c, c.id, c.end), false, nil
