@@ -10,7 +10,9 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,6 +151,7 @@ func (s *Server) serve(r *running) error {
 		Listeners: r.listeners, Handler: http.HandlerFunc(r.route), Drain: r.root.handler.Drain, Refuse: refuse, GetCertificate: certificate,
 		MinVersion: s.TLS.minVersion(), CipherSuites: s.TLS.CipherSuites,
 		Limits:          connectionLimits(httpapi.DefaultLimits),
+		Memory:          processMemory(debug.SetMemoryLimit(-1), os.ReadFile),
 		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: s.logOf(logConnections),
 	})
 	r.serving.Start()

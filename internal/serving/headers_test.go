@@ -15,9 +15,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/serving"
 )
 
-// littleMemory makes 1 MiB the limit for headers. No connection is closed because of time.
+// littleMemory makes 16 MiB the limit for headers, which is 1 MiB while they are read: each byte counts 16 times. No
+// connection is closed because of time.
 func littleMemory(c *serving.Config) {
-	c.Limits.TransportBytes = 4 << 20
+	c.Limits.TransportBytes = 32 << 20
 	c.Limits.ReadHeaderTimeout, c.Limits.IdleTimeout = time.Hour, time.Hour
 }
 
@@ -37,7 +38,7 @@ func TestHeadersOfHTTP1(t *testing.T) {
 		return nil
 	}
 	var open []net.Conn
-	for range 20 { // of 300 KiB: three fit into a quarter of the budget
+	for range 20 { // of 300 KiB: three fit
 		c, err := f.dialTLS("http/1.1")
 		if err != nil {
 			t.Fatal(err)
@@ -119,5 +120,40 @@ func TestHeadersOfStrangers(t *testing.T) {
 	}
 	if err := request("X: " + strings.Repeat("x", 400<<10) + "\r\n"); err != nil {
 		t.Errorf("an authenticated client with 400 KiB of headers: %v", err)
+	}
+}
+
+// TestReadHeadersOfHTTP1: headers that were read count as the memory that they take: few long ones about as their bytes,
+// many short ones as many times their bytes.
+func TestReadHeadersOfHTTP1(t *testing.T) {
+	f := start(t, littleMemory)
+	ask := func(header string, times int) (answered int) {
+		var open []net.Conn
+		for range times {
+			c, err := f.dialTLS("http/1.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			open = append(open, c)
+			io.WriteString(c, "GET /watch HTTP/1.1\r\nHost: localhost\r\n"+header+"\r\n")
+			if _, err := bufio.NewReader(c).ReadString('\n'); err == nil {
+				answered++
+			}
+		}
+		for _, c := range open {
+			c.Close()
+		}
+		return answered
+	}
+	if n := ask("X: "+strings.Repeat("x", 300<<10)+"\r\n", 10); n != 10 { // 3 MiB of 8, and 5 MiB while it is read
+		t.Errorf("%d of 10 requests with a header of 300 KiB were answered", n)
+	}
+	var many strings.Builder
+	for i := range 20_000 { // 200 KiB, and 2 MiB in memory
+		fmt.Fprintf(&many, "%05d: \r\n", i)
+	}
+	if n := ask(many.String(), 20); n < 1 || n > 4 {
+		t.Errorf("%d of 20 requests with 20,000 headers were answered, want 4 at most", n)
 	}
 }

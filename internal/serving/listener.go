@@ -1,7 +1,9 @@
 package serving
 
 import (
+	"cmp"
 	"container/list"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -39,6 +41,7 @@ type connection struct {
 	peer  *peer         // of its address; guarded by listener.mu
 	queue *list.List    // the list of peer that it is in; nil once authenticated or closed; guarded by listener.mu
 	place *list.Element // in queue; guarded by listener.mu
+	age   *list.Element // in unauthenticated.all, as long as queue is set; guarded by listener.mu
 
 	headers headers
 
@@ -58,8 +61,9 @@ const (
 
 // listenerLimits are the limits of a listener.
 type listenerLimits struct {
-	connections    int   // at once
-	transportBytes int64 // see Limits
+	connections     int   // at once
+	unauthenticated int   // of them, after their grace; zero: all
+	transportBytes  int64 // see Limits
 }
 
 func newListener(all []net.Listener, limits listenerLimits) *listener {
@@ -70,7 +74,7 @@ func newListener(all []net.Listener, limits listenerLimits) *listener {
 		open:    map[*connection]struct{}{},
 		headers: newHeaderBudget(limits.transportBytes),
 
-		unauthenticated: newUnauthenticated(limits.connections),
+		unauthenticated: newUnauthenticated(limits.connections, cmp.Or(limits.unauthenticated, math.MaxInt)),
 	}
 }
 

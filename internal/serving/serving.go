@@ -49,8 +49,10 @@ type Config struct {
 	// Limits are the limits of connections.
 	Limits Limits
 	// Connections is how many connections may be open at once; further ones wait to be
-	// accepted. Zero: MaxConnections().
+	// accepted. Zero: MaxConnections(Memory).
 	Connections int
+	// Memory is how many bytes of memory the process may use. It bounds the connections. Zero: it is not known.
+	Memory int64
 	// HandshakeFailed is called for each TLS handshake that fails; it may be nil.
 	HandshakeFailed func()
 	// Log gets errors of connections.
@@ -88,15 +90,17 @@ type Server struct {
 // New makes a server. It accepts no connection yet.
 func New(c Config) *Server {
 	if c.Connections == 0 {
-		c.Connections = MaxConnections()
+		c.Connections = MaxConnections(c.Memory)
 	}
 	s := &Server{
-		listener: newListener(c.Listeners, listenerLimits{connections: c.Connections, transportBytes: c.Limits.TransportBytes}),
-		drain:    c.Drain,
-		refuse:   c.Refuse,
-		served:   make(chan struct{}),
-		busy:     busy{idle: make(chan struct{}, 1)},
-		log:      c.Log,
+		listener: newListener(c.Listeners, listenerLimits{
+			connections: c.Connections, unauthenticated: unauthenticatedConnections(c.Connections, c.Memory), transportBytes: c.Limits.TransportBytes,
+		}),
+		drain:  c.Drain,
+		refuse: c.Refuse,
+		served: make(chan struct{}),
+		busy:   busy{idle: make(chan struct{}, 1)},
+		log:    c.Log,
 	}
 	s.http2 = &http2.Server{
 		MaxStreams:     c.Limits.Streams,

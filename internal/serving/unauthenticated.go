@@ -27,9 +27,12 @@ const (
 //
 // An address is an IPv4 address, or an IPv6 network of 64 bits, which one client may own. Its
 // share is half of the limit. A new connection beyond the share closes old ones of the same
-// address, unless they are within their grace.
+// address, unless they are within their grace. A new connection beyond what the memory allows for
+// all addresses together closes one that is not within its grace, too.
 type unauthenticated struct {
 	share int                          // of an address
+	most  int                          // of all
+	all   list.List                    // of *connection, oldest first
 	grace [authenticated]time.Duration // by stage, from when the connection was accepted
 	peers map[netip.Prefix]*peer
 	order byCount
@@ -42,10 +45,11 @@ type peer struct {
 	at      int                      // in order
 }
 
-func newUnauthenticated(connections int) unauthenticated {
+func newUnauthenticated(connections, most int) unauthenticated {
 	short := min(authGrace, max(firstByteGrace, time.Duration(connections)*time.Second/acceptRate))
 	return unauthenticated{
 		share: max(1, connections/2),
+		most:  most,
 		grace: [authenticated]time.Duration{connected: firstByteGrace, handshaking: short, anonymous: short},
 		peers: map[netip.Prefix]*peer{},
 	}
@@ -78,9 +82,32 @@ func (u *unauthenticated) victimOf(p *peer, now time.Time) (*connection, time.Du
 	return nil, again
 }
 
+// surplus returns the connection to close because there are too many; nil if all are within their
+// grace. A client with many connections pays first. If all of its connections are new, it does not
+// protect the old ones of others.
+func (u *unauthenticated) surplus(now time.Time) *connection {
+	if victim, _ := u.victim(now); victim != nil {
+		return victim
+	}
+	if e := u.all.Front(); e != nil {
+		if c := e.Value.(*connection); now.Sub(c.since) >= u.grace[c.stage.Load()] {
+			return c
+		}
+	}
+	return nil
+}
+
 // add adds a new connection. It removes and returns the connections beyond the share of the
-// address, except those within their grace. The caller closes them.
+// address, and beyond the limit of all, except those within their grace. The caller closes them.
 func (u *unauthenticated) add(c *connection, now time.Time) (victims []*connection) {
+	for u.all.Len() >= u.most {
+		victim := u.surplus(now)
+		if victim == nil {
+			break
+		}
+		victims = append(victims, victim)
+		u.remove(victim)
+	}
 	address := addressOf(c.RemoteAddr())
 	p := u.peers[address]
 	if p == nil {
@@ -94,9 +121,10 @@ func (u *unauthenticated) add(c *connection, now time.Time) (victims []*connecti
 			break
 		}
 		victims = append(victims, victim)
-		victim.dequeue()
+		u.take(victim)
 	}
 	c.peer = p
+	c.age = u.all.PushBack(c)
 	c.enqueue(connected)
 	heap.Fix(&u.order, p.at)
 	return victims
@@ -113,6 +141,15 @@ func (c *connection) dequeue() {
 	if c.queue != nil {
 		c.queue.Remove(c.place)
 		c.queue, c.place = nil, nil
+	}
+}
+
+// take takes the connection out of all lists. It is a no-op if the connection is in none.
+func (u *unauthenticated) take(c *connection) {
+	c.dequeue()
+	if c.age != nil {
+		u.all.Remove(c.age)
+		c.age = nil
 	}
 }
 
@@ -136,7 +173,7 @@ func (u *unauthenticated) remove(c *connection) {
 	if p == nil || c.queue == nil {
 		return
 	}
-	c.dequeue()
+	u.take(c)
 	if p.count() > 0 {
 		heap.Fix(&u.order, p.at)
 		return

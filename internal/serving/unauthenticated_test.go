@@ -1,7 +1,9 @@
 package serving
 
 import (
+	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"time"
 )
@@ -125,4 +127,44 @@ func TestShare(t *testing.T) {
 			t.Errorf("with %d places: %v, want %v", places, got, want)
 		}
 	}
+}
+
+// TestMost: all addresses together have no more unauthenticated connections than the memory allows, but for those within
+// their grace. The address with the most pays first, and cannot protect the old ones of others by new ones of its own.
+func TestMost(t *testing.T) {
+	now := time.Now()
+	l := newListener(nil, listenerLimits{connections: 1000, unauthenticated: 10})
+	add := func(ip string, age time.Duration) (out []string) {
+		for _, c := range l.unauthenticated.add(&connection{Conn: from{ip: ip}, l: l, since: now.Add(-age)}, now) {
+			out = append(out, c.RemoteAddr().String())
+			l.unauthenticated.remove(c) // as Close does
+		}
+		return out
+	}
+	want := func(got []string, want ...string) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("closed: %v, want %v", got, want)
+		}
+	}
+	for i := range 4 {
+		want(add(fmt.Sprint("10.0.0.", i), time.Minute))
+	}
+	for range 6 {
+		want(add("10.0.1.1", time.Second))
+	}
+	want(add("10.0.0.9", 0), "10.0.1.1:1")
+	for range 5 {
+		want(add("10.0.1.1", 0), "10.0.1.1:1")
+	}
+	want(add("10.0.1.1", 0), "10.0.0.0:1") // all of the largest are new
+	want(add("10.0.0.9", 0), "10.0.0.1:1")
+	want(add("10.0.0.9", 0), "10.0.0.2:1")
+	want(add("10.0.0.9", 0), "10.0.0.3:1")
+	want(add("10.0.0.9", 0)) // all are within their grace
+	if n := l.unauthenticated.all.Len(); n != 11 {
+		t.Errorf("there are %d", n)
+	}
+	now = now.Add(time.Second)
+	want(add("10.0.0.9", 0), "10.0.1.1:1", "10.0.1.1:1")
 }
