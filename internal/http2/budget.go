@@ -8,7 +8,8 @@ import (
 
 // The memory that waits for clients is charged to one budget of the server: send buffers and
 // writes under way, bodies that handlers have not read, incomplete header blocks, headers of
-// running requests, and the ends of answers whose handlers have returned. Each connection
+// running requests, handlers that wait for clients without credentials, and the ends of answers
+// whose handlers have returned. Each connection
 // counts its own memory under its lock and charges the server in steps, so that a small answer
 // does not touch shared state.
 //
@@ -38,6 +39,8 @@ const (
 	// fieldBytes is the memory of a header field beyond its name, its value and 32 bytes: the map and the slices of
 	// http.Header. A field can be one byte on the wire.
 	fieldBytes = 96
+	// waitingBytes is the memory of a handler that waits for such a client: its stack, its request and its buffers.
+	waitingBytes = 48 << 10
 	// overBudgetSendBytes is sendBytes while the server is over its budget.
 	overBudgetSendBytes = 16 << 10
 	// waits is how long an authenticated client may let the server wait before its connection

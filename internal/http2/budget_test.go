@@ -142,6 +142,51 @@ func TestBudgetOfFields(t *testing.T) {
 	})
 }
 
+// TestBudgetOfWaiting: a handler that waits for an unauthenticated client counts with its stack and its buffers. So clients
+// that ask much and read nothing lose their connections, and one that is authenticated does not.
+func TestBudgetOfWaiting(t *testing.T) {
+	config := start(t, nil, http.NotFoundHandler()).TLS
+	synctest.Test(t, func(t *testing.T) {
+		s := server(io.Discard)
+		s.TransportBytes = 8 << 20
+		l := newPool(t, s, config, newHold())
+		const requests, least = 20, 40 << 10 // bytes of each
+		ask := func(known bool) (done chan struct{}) {
+			p, done := l.dial(known)
+			for i := range uint32(requests) {
+				p.ask(2*i+1, true, "GET", "/flood")
+			}
+			synctest.Wait()
+			return done
+		}
+		ask(false)
+		if used := s.TransportUsed(); used < requests*least {
+			t.Errorf("%d handlers that wait count as %d bytes, want %d at least", requests, used, requests*least)
+		}
+		known := ask(true)
+		var ends []chan struct{}
+		for range 20 {
+			ends = append(ends, ask(false))
+		}
+		time.Sleep(200 * time.Millisecond)
+		left := 0
+		for _, done := range ends {
+			if isOpen(done) {
+				left++
+			}
+		}
+		if used := s.TransportUsed(); used > s.TransportBytes || left > 8 || !isOpen(known) {
+			t.Errorf("%d bytes of %d are held; of 20 connections %d are left; the authenticated one: %v", used, s.TransportBytes, left, isOpen(known))
+		}
+		time.Sleep(time.Minute)
+		l.wg.Wait()
+		s.Shutdown()
+		if used := s.TransportUsed(); used != 0 {
+			t.Errorf("%d bytes are held in the end", used)
+		}
+	})
+}
+
 // TestBudgetCost: ending connections costs in proportion to how many there are. The server
 // asks of a connection whether its client has authenticated each time it looks at it.
 func TestBudgetCost(t *testing.T) {

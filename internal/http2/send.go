@@ -173,10 +173,15 @@ func (s *sender) reserve(st *stream, want int) (int, error) {
 			return 0, nil
 		}
 		st.stall.begin(&s.c.mu, st)
-		s.c.account()
+		holds := 0
+		if !s.c.isAuthenticated() { // otherwise its memory is that of a waiting request of its user
+			holds = waitingBytes
+		}
+		s.c.keep(holds)
 		st.waiters++
 		st.wait(&st.writable)
 		st.waiters--
+		s.c.keep(-holds)
 	}
 	s.leave(slices.Index(s.queue, st))
 	s.next()
