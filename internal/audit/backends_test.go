@@ -586,7 +586,7 @@ func TestHangingLog(t *testing.T) {
 		_ = c.put(&Event{NoWait: true}, line) // does not return if it waits
 	}
 	// One group may be under way, and one waits.
-	if room := 2 * (laterBytes/len(line) + 1); lost.of[pluginBuffered] < n-room {
+	if room := 2 * (groupBytes/len(line) + 1); lost.of[pluginBuffered] < n-room {
 		t.Errorf("%d of %d events were lost", lost.of[pluginBuffered], n)
 	}
 	close(out.stalled)

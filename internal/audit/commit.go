@@ -33,6 +33,10 @@ type committer struct {
 	spare  *group // guarded by turn
 }
 
+// groupBytes is from which size on a group takes no more events. Without it a flood of requests would make one group of all
+// their events, and copy it again and again as it grows.
+const groupBytes = 1 << 20
+
 // group is a batch that is written at once.
 type group struct {
 	batch
@@ -50,11 +54,7 @@ func (c *committer) put(e *Event, line []byte) error {
 	if e.NoWait {
 		return c.putLater(line)
 	}
-	c.mu.Lock()
-	g := c.open
-	g.add(line)
-	c.mu.Unlock()
-
+	g := c.join(line)
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	if !g.written {
@@ -64,13 +64,11 @@ func (c *committer) put(e *Event, line []byte) error {
 	return c.reuse(g)
 }
 
-// laterBytes bounds the group that an event joins whose request does not wait, for a log that hangs.
-const laterBytes = 1 << 20
-
-// putLater joins the open group, which a goroutine writes if no request does.
+// putLater joins the open group, which a goroutine writes if no request does. It refuses the event if the group is full, as while
+// the log hangs.
 func (c *committer) putLater(line []byte) error {
 	c.mu.Lock()
-	if len(c.open.data) > laterBytes {
+	if len(c.open.data) >= groupBytes {
 		c.mu.Unlock()
 		c.fail(pluginBuffered, 1, errBufferFull)
 		return errBufferFull
@@ -108,6 +106,34 @@ func (c *committer) reuse(g *group) error {
 		c.spare = g
 	}
 	return err
+}
+
+// join adds an event to the open group, and returns the group. If that is full, join waits for the turn and writes it.
+func (c *committer) join(line []byte) *group {
+	for {
+		c.mu.Lock()
+		g := c.open
+		if len(g.data) < groupBytes {
+			g.add(line)
+			c.mu.Unlock()
+			return g
+		}
+		c.mu.Unlock()
+		c.writeFull(g)
+	}
+}
+
+// writeFull writes a full group, unless it has been written meanwhile: then another one is open, or the same one is in use
+// again.
+func (c *committer) writeFull(g *group) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.mu.Lock()
+	full := c.open == g && len(g.data) >= groupBytes
+	c.mu.Unlock()
+	if full {
+		c.write(g)
+	}
 }
 
 // write writes a group. turn is held.
