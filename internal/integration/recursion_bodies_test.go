@@ -139,7 +139,7 @@ func deepBodies(t *testing.T, depth int) map[string]call {
 	}
 	fields := []byte(strings.Repeat(`{"f:a":`, depth) + "{}" + strings.Repeat("}", depth))
 	managed := &corev1.ConfigMap{ObjectMeta: object{Name: "z", Namespace: "default", ManagedFields: []metav1.ManagedFieldsEntry{{
-		Manager: "m", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: fields},
+		Manager: "m", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(fields)),
 	}}}}
 	revision := &appsv1.ControllerRevision{ObjectMeta: named, Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"a":` + nested(depth) + "}")}}
 	configMap := func(more []byte) string {

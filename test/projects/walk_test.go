@@ -29,7 +29,6 @@ type walk struct {
 
 	collection, at string
 	name           string
-	custom         bool
 	dry            bool // the object would disturb others: dry-run only
 }
 
