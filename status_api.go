@@ -128,7 +128,7 @@ func (r *running) storageStatus(ctx context.Context, u store.Usage) statusapi.St
 	case s.follows():
 		out.Kind, out.Path = statusapi.Directory, s.Shared.Dir()
 	case s.Shared != nil:
-		out.Kind, out.Path = statusapi.Etcd, s.Shared.Dir()
+		out.Kind = statusapi.Etcd
 	case s.Storage != nil && s.At == 0:
 		out.Kind, out.Path = statusapi.Directory, s.Storage.Dir()
 	}

@@ -120,6 +120,14 @@ func stoppedStatus(ctx context.Context, d *datadir.Dir) (statusapi.Status, error
 		Storage: statusapi.Storage{Kind: statusapi.Directory, Path: path},
 		Forks:   []statusapi.Fork{},
 	}
+	if s.MovedTo, err = d.MovedTo(); err != nil {
+		return statusapi.Status{}, err
+	}
+	if of, err := d.CopyOf(); err != nil {
+		return statusapi.Status{}, err
+	} else if of != "" {
+		s.Follows = &statusapi.Follows{URL: of}
+	}
 	err = filepath.WalkDir(filepath.Join(path, "log"), func(_ string, e os.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
@@ -171,7 +179,12 @@ func statusRows(s *statusapi.Status, now time.Time) (rows [][2]string) {
 		add("version", "%s, serving the API of Kubernetes %s, since %s", s.Version, s.Kubernetes, moment(s.Started, now))
 	}
 	add("role", "%s", s.Role)
-	if l := s.Follows; l != nil {
+	if s.MovedTo != "" {
+		add("moved", "to %s; servers refuse the directory", s.MovedTo)
+	}
+	if l := s.Follows; l != nil && s.Role == statusapi.Stopped {
+		add("copy of", "%s", l.URL)
+	} else if l != nil {
 		state := "connected"
 		if !l.Connected {
 			state = "not connected"

@@ -44,6 +44,11 @@ func TestStatusTable(t *testing.T) {
 		}
 	}
 	text.Reset()
+	if err := new(statusFlags).print(&text, &statusapi.Status{Role: statusapi.Stopped, MovedTo: "https://etcd:2379", Follows: &statusapi.Follows{URL: "https://other:6443"}}); err != nil ||
+		!strings.Contains(text.String(), "moved      to https://etcd:2379; servers refuse the directory\ncopy of    https://other:6443\n") {
+		t.Errorf("%v: a stopped directory:\n%s", err, &text)
+	}
+	text.Reset()
 	if err := (&statusFlags{output: "json"}).print(&text, s); err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,8 @@ type Status struct {
 	History History  `json:"history"`
 	Storage Storage  `json:"storage"`
 	Follows *Follows `json:"follows,omitempty"`
+	// MovedTo is where the objects of a stopped directory were moved to. Servers refuse the directory.
+	MovedTo string   `json:"movedTo,omitempty"`
 	Servers []Server `json:"servers,omitempty"`
 	Backups *Backups `json:"backups,omitempty"`
 	Forks   []Fork   `json:"forks"`
