@@ -1,13 +1,14 @@
 package tidemark
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/replication"
@@ -37,28 +38,29 @@ func checkTransaction(t *store.Txn) error {
 // checkReadable returns an error unless a value can be read as an object of its collection. The kinds of custom resources
 // may not be known yet, and their objects are read without a schema.
 func checkReadable(collection string, value []byte) error {
-	var o struct {
-		metav1.TypeMeta
-		Metadata metav1.ObjectMeta `json:"metadata"`
+	typ := builtinTypes()[collection]
+	create := func() runtime.Object { return new(metav1.PartialObjectMetadata) }
+	if typ != nil {
+		create = typ.New
 	}
-	if err := json.Unmarshal(value, &o); err != nil {
+	if err := wire.CheckQuantities(value, reflect.TypeOf(create())); err != nil {
 		return err
 	}
-	typ := builtinTypes()[collection]
-	if typ == nil {
-		if strings.Contains(collection, ".") && (o.Kind == "" || o.APIVersion == "") {
-			return fmt.Errorf("the value has no kind or apiVersion")
-		}
+	o, err := wire.Unmarshal(value, create)
+	if err != nil {
+		return err
+	}
+	is := o.GetObjectKind().(*metav1.TypeMeta) // the built-in kinds have it, too
+	switch {
+	case typ == nil && strings.Contains(collection, ".") && (is.Kind == "" || is.APIVersion == ""):
+		return errors.New("the value has no kind or apiVersion")
+	case typ == nil:
 		return nil
 	}
-	if version := strings.TrimPrefix(typ.Group+"/"+typ.Version, "/"); o.Kind != typ.Kind || o.APIVersion != version {
-		return fmt.Errorf("the value is a %s of %s: want a %s of %s", o.Kind, o.APIVersion, typ.Kind, version)
+	if version := strings.TrimPrefix(typ.Group+"/"+typ.Version, "/"); is.Kind != typ.Kind || is.APIVersion != version {
+		return fmt.Errorf("the value is a %s of %s: want a %s of %s", is.Kind, is.APIVersion, typ.Kind, version)
 	}
-	if err := wire.CheckQuantities(value, reflect.TypeOf(typ.New())); err != nil {
-		return err
-	}
-	_, err := wire.Unmarshal(value, typ.New)
-	return err
+	return nil
 }
 
 // builtinTypes returns the stored versions of the built-in kinds by their collections.

@@ -71,8 +71,10 @@ func TestGarbage(t *testing.T) {
 		"clusterrolebindings.rbac.authorization.k8s.io":                  `"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1"`,
 		"runtimeclasses.node.k8s.io":                                     `"kind":"RuntimeClass","apiVersion":"node.k8s.io/v1beta1","handler":"a"`,
 		"storageclasses.storage.k8s.io":                                  `"provisioner":"a"`,
+		"csidrivers.storage.k8s.io":                                      `"Kind":"CSIDriver","apiVersion":"storage.k8s.io/v1","spec":{}`,
 		"../../etc":                                                      `"a":1`,
 		"widgets.example.com":                                            `"spec":{}`,
+		"gadgets.example.com":                                            `"Kind":"Gadget","APIVersion":"example.com/v1"`,
 	} {
 		send(400, collection, "bad", `{"metadata":{"name":"bad","resourceVersion":""},`+rest+`}`)
 	}
