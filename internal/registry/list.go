@@ -246,7 +246,8 @@ func first(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.Object, error] 
 }
 
 // ReadAll yields the decoded objects of a namespace, or of a kind without namespaces, in their
-// stored version and at the most recent revision.
+// stored version and at the most recent revision. The request becomes as wide as the objects
+// are large: decoding them can take seconds, however short the request is.
 func (r *Registry) ReadAll(ctx context.Context, t Target) iter.Seq2[runtime.Object, error] {
 	return func(yield func(runtime.Object, error) bool) {
 		state, err := r.Store.MostRecent(ctx)
@@ -255,8 +256,21 @@ func (r *Registry) ReadAll(ctx context.Context, t Target) iter.Seq2[runtime.Obje
 			return
 		}
 		t.Name = ""
-		for o := range state.Snapshot(t.Type.Collection).Scan(t.key(), "") {
-			if err := unreadable(o); err != nil {
+		all := state.Snapshot(t.Type.Collection).Scan(t.key(), "")
+		size := 0
+		for o := range all {
+			size += o.Len()
+		}
+		if err := fairness.Widen(ctx, size); err != nil {
+			yield(nil, err)
+			return
+		}
+		for o := range all {
+			err := fairness.Yield(ctx)
+			if err == nil {
+				err = unreadable(o)
+			}
+			if err != nil {
 				yield(nil, err)
 				return
 			}

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,6 +75,57 @@ func TestManyValues(t *testing.T) {
 				}
 				other.Release()
 				<-done // some are refused
+				own.Release()
+			})
+		})
+	}
+}
+
+// TestReadAllWork: reading all objects of a namespace is as large as they are, and ends with its context.
+func TestReadAllWork(t *testing.T) {
+	for name, size := range map[string]int{"small": 1 << 10, "large": fairness.SeatBytes} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t, store.Options{})
+				s.create("namespaces", "", `{"metadata":{"name":"other"}}`)
+				for _, name := range []string{"a", "b", "c"} {
+					s.create("configmaps", "default", configMap(name, "", strings.Repeat("x", size)))
+				}
+				s.create("configmaps", "other", configMap("a", "", strings.Repeat("x", fairness.SeatBytes)))
+				g := fairness.New(fairness.Config{Bytes: 64 << 20, Watches: 10, Large: 1})
+				g.Configure([]fairness.Level{{Name: "l", Shares: 1, Queues: 16, HandSize: 1, QueueLength: 50}}, 100)
+				other, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Flow: 1, Large: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				own, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Flow: 2, Write: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(fairness.WithSeat(t.Context(), own))
+				defer cancel()
+				read := 0
+				done := make(chan error, 1)
+				go func() {
+					for _, err := range s.ReadAll(ctx, s.target("configmaps", "default", "")) {
+						if err != nil {
+							done <- err
+							return
+						}
+						if read++; read == 2 {
+							cancel()
+						}
+					}
+					done <- nil
+				}()
+				synctest.Wait()
+				if waits := len(done) == 0; waits != (name == "large") {
+					t.Errorf("it waits for another large request: %t", waits)
+				}
+				other.Release()
+				if err := <-done; !errors.Is(err, context.Canceled) || read != 2 {
+					t.Errorf("%d objects were read, error %v; want 2 and %v", read, err, context.Canceled)
+				}
 				own.Release()
 			})
 		})

@@ -127,7 +127,7 @@ func (e *evicting) allowed(p *corev1.Pod) (unlimited bool, err error) {
 	return false, err
 }
 
-// budgets returns the budgets that select the Pod.
+// budgets returns the budgets that select the Pod, at most two.
 func (e *evicting) budgets(p *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
 	var all []*policyv1.PodDisruptionBudget
 	for o, err := range e.registry.ReadAll(e.ctx, e.budget(p.Namespace, "")) {
@@ -135,12 +135,46 @@ func (e *evicting) budgets(p *corev1.Pod) ([]*policyv1.PodDisruptionBudget, erro
 			return nil, err
 		}
 		b := o.(*policyv1.PodDisruptionBudget)
+		if !mayMatch(b.Spec.Selector, p.Labels) {
+			continue
+		}
 		s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err == nil && s.Matches(labels.Set(p.Labels)) { // an invalid selector selects nothing
-			all = append(all, b)
+			if all = append(all, b); len(all) == 2 {
+				break
+			}
 		}
 	}
 	return all, nil
+}
+
+// mayMatch reports whether a selector matches labels if it is valid. LabelSelectorAsSelector
+// validates each value, which takes much longer for the long selectors of other Pods.
+func mayMatch(s *metav1.LabelSelector, of map[string]string) bool {
+	if s == nil {
+		return false
+	}
+	for key, value := range s.MatchLabels {
+		if has, ok := of[key]; !ok || has != value {
+			return false
+		}
+	}
+	for i := range s.MatchExpressions {
+		r := &s.MatchExpressions[i]
+		value, ok := of[r.Key]
+		switch r.Operator {
+		case metav1.LabelSelectorOpIn:
+			ok = ok && slices.Contains(r.Values, value)
+		case metav1.LabelSelectorOpNotIn:
+			ok = !ok || !slices.Contains(r.Values, value)
+		case metav1.LabelSelectorOpDoesNotExist:
+			ok = !ok
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
 }
 
 func isReady(p *corev1.Pod) bool {
