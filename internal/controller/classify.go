@@ -28,6 +28,7 @@ type ownerStates struct {
 // exist.
 func (g *garbage) classify(ctx context.Context, s *store.State, d dependent, references []metav1.OwnerReference) (*ownerStates, error) {
 	var f ownerStates
+	searches := mostSearches
 	served := g.l.served()
 	dependentType := served.byCollection[d.name.collection]
 	if dependentType == nil {
@@ -44,7 +45,7 @@ func (g *garbage) classify(ctx context.Context, s *store.State, d dependent, ref
 			return nil, nil
 		}
 		if t.Namespaced && !dependentType.Namespaced {
-			return nil, g.reportElsewhere(ctx, s, d, ownerType{t, r})
+			return nil, g.reportElsewhere(ctx, s, d, ownerType{t, r}, &searches)
 		}
 		owner := s.Get(t.Collection, ownerKey(t, d.name.key, r.Name))
 		if owner.Unreadable() != "" {
@@ -53,7 +54,7 @@ func (g *garbage) classify(ctx context.Context, s *store.State, d dependent, ref
 		m := registry.MetadataOf(owner)
 		switch {
 		case string(m.UID) != string(r.UID):
-			if err := g.reportElsewhere(ctx, s, d, ownerType{t, r}); err != nil {
+			if err := g.reportElsewhere(ctx, s, d, ownerType{t, r}, &searches); err != nil {
 				return nil, err
 			}
 			f.dangling = append(f.dangling, r.UID)
@@ -89,16 +90,22 @@ type ownerType struct {
 	reference metav1.OwnerReference
 }
 
+// mostSearches bounds the references of one dependent for which all namespaces are searched: an
+// object can have tens of thousands, and a server thousands of namespaces.
+const mostSearches = 64
+
 // reportElsewhere creates an event when the owner exists in another namespace: references
 // do not cross namespaces, and users may wonder why the dependent is deleted. Owners are
-// looked up by the name in the reference.
-func (g *garbage) reportElsewhere(ctx context.Context, s *store.State, d dependent, t ownerType) error {
+// looked up by the name in the reference. searches is how many more references of the
+// dependent are looked up.
+func (g *garbage) reportElsewhere(ctx context.Context, s *store.State, d dependent, t ownerType, searches *int) error {
 	g.mu.Lock()
 	known := g.nowhere.has(t.identity())
 	g.mu.Unlock()
-	if known || !t.Namespaced {
+	if known || !t.Namespaced || *searches == 0 {
 		return nil
 	}
+	*searches--
 	for namespace := range s.Snapshot(namespaceCollection).Scan("", "") {
 		o := s.Get(t.Collection, namespace.Key+"/"+t.reference.Name)
 		if o != nil && string(registry.MetadataOf(o).UID) == string(t.reference.UID) {

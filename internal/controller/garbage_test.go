@@ -280,6 +280,24 @@ func TestOtherNamespaces(t *testing.T) {
 	}
 }
 
+// TestManyOtherNamespaces: for an object with very many absent owners, all namespaces are searched for
+// some of them. The others are as absent.
+func TestManyOtherNamespaces(t *testing.T) {
+	const owners, most = 200, 64
+	w := newWorld(t)
+	var references []string
+	for i := range owners {
+		name := fmt.Sprint("owner-", i)
+		references = append(references, reference("ConfigMap", name, w.owned("default", name)))
+	}
+	w.owned("n", "dependent", references...)
+	w.settle()
+	w.want("configmaps", "n/dependent", false)
+	if events := w.keys("events", "n/"); len(events) != most {
+		t.Errorf("%d owners in another namespace are reported, want %d", len(events), most)
+	}
+}
+
 // TestKindsComeAndGo: what names an owner of a kind that is not served stays until
 // the kind is served; what an owner left that went with its kind goes.
 func TestKindsComeAndGo(t *testing.T) {
