@@ -57,6 +57,35 @@ func TestUnsupportedSchemas(t *testing.T) {
 	}
 }
 
+// TestLongPaths creates definitions with paths that are longer than the buffer of the library's parser.
+func TestLongPaths(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	rule := func(path string) string {
+		return definition(`"x":{"type":"object","properties":{"a":{"type":"string"}},"x-kubernetes-validations":[{"rule":"true","fieldPath":"` + path + `"}]}`)
+	}
+	selectable := func(path string) string {
+		return strings.Replace(definition(`"x":{"type":"string"}`), `"storage":true,`, `"storage":true,"selectableFields":[{"jsonPath":"`+path+`"}],`, 1)
+	}
+	for _, head := range []string{"", ".spec.x", ".spec.'a'"} {
+		for _, n := range []int{1 << 10, 64<<10 - 1, 64 << 10, 128 << 10} {
+			long := head + strings.Repeat("9", n)
+			for _, one := range [][2]string{
+				{selectable(long), "selectableFields[0].jsonPath: "},
+				{rule(long), "properties[x].x-kubernetes-validations[0].fieldPath: "},
+			} {
+				if code, text := post(t, c, definitions, one[0]); code != 422 || !strings.Contains(string(text), one[1]) {
+					t.Errorf("%.10s and %d bytes: %d %.300s", long, n, code, text)
+				}
+			}
+		}
+	}
+	for _, body := range []string{selectable(".spec.x"), rule(".a")} {
+		if code, text := post(t, c, definitions+"?dryRun=All", body); code != 201 {
+			t.Errorf("%d %.300s", code, text)
+		}
+	}
+}
+
 // TestTableOfSmallObjects lists many small objects as a table, with columns that print the same string again and again: a row
 // is not much larger than its object.
 func TestTableOfSmallObjects(t *testing.T) {

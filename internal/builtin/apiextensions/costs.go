@@ -14,7 +14,8 @@ import (
 const (
 	// MaxColumns is the maximum number of printer columns of a version. Others are not shown.
 	MaxColumns = 256
-	// MaxPathBytes is the maximum length of the JSONPath of a column.
+	// MaxPathBytes is the maximum length of a JSONPath: of a column, a selectable field or the field of a rule. The library
+	// ignores the rest of a path from a name of 64 KiB on, and panics if that is the whole path.
 	MaxPathBytes = 1024
 	// maxDefaultWork bounds the largest pattern times the bytes of all defaults, which it may be matched
 	// with.
@@ -29,6 +30,9 @@ func checkCosts(d *Definition) field.ErrorList {
 	for i := range d.Spec.Versions {
 		path := field.NewPath("spec", "versions").Index(i)
 		errs = append(errs, checkColumns(d.Spec.Versions[i].AdditionalPrinterColumns, path.Child("additionalPrinterColumns"))...)
+		for j, f := range d.Spec.Versions[i].SelectableFields {
+			errs = append(errs, checkPath(f.JSONPath, path.Child("selectableFields").Index(j).Child("jsonPath"))...)
+		}
 		if s := d.Spec.Versions[i].Schema; s != nil && s.OpenAPIV3Schema != nil {
 			c := schemaCosts{}
 			c.add(s.OpenAPIV3Schema, path.Child("schema", "openAPIV3Schema"))
@@ -63,6 +67,9 @@ func (c *schemaCosts) add(s *apiextensionsv1.JSONSchemaProps, path *field.Path) 
 			c.errs = append(c.errs, field.Invalid(path.Child("pattern"), s.Pattern, fmt.Sprintf("must have at most %d instructions when it is compiled, but has %d", regex.MaxSize, size)))
 		}
 	}
+	for i, r := range s.XValidations {
+		c.errs = append(c.errs, checkPath(r.FieldPath, path.Child("x-kubernetes-validations").Index(i).Child("fieldPath"))...)
+	}
 	if s.Default != nil {
 		c.defaults += len(s.Default.Raw)
 	}
@@ -93,9 +100,14 @@ func checkColumns(columns []apiextensionsv1.CustomResourceColumnDefinition, path
 	}
 	var errs field.ErrorList
 	for i := range columns {
-		if n := len(columns[i].JSONPath); n > MaxPathBytes {
-			errs = append(errs, field.TooLong(path.Index(i).Child("jsonPath"), "", MaxPathBytes))
-		}
+		errs = append(errs, checkPath(columns[i].JSONPath, path.Index(i).Child("jsonPath"))...)
 	}
 	return errs
+}
+
+func checkPath(text string, path *field.Path) field.ErrorList {
+	if len(text) > MaxPathBytes {
+		return field.ErrorList{field.TooLong(path, "", MaxPathBytes)}
+	}
+	return nil
 }
