@@ -404,7 +404,7 @@ func (g *garbage) unblock(ctx context.Context, d dependent) (*store.Object, erro
 
 // finish removes the finalizer of an owner that no dependent blocks.
 func (g *garbage) finish(ctx context.Context, s *store.State, name object, m registry.Metadata) error {
-	if g.blocked(s, name, m) {
+	if g.blocked(s, m) {
 		return nil // each of them is in the queue, or its end will be seen
 	}
 	return g.l.removeFinalizer(ctx, name, types.UID(m.UID), metav1.FinalizerDeleteDependents)
@@ -412,58 +412,71 @@ func (g *garbage) finish(ctx context.Context, s *store.State, name object, m reg
 
 // blocked reports whether a dependent blocks an owner's deletion. A dependent that waits
 // for the owner in turn, in a cycle, does not count: both would wait forever.
-func (g *garbage) blocked(s *store.State, name object, m registry.Metadata) bool {
-	if g.index.any(hashUID(m.UID), func(d object) bool {
-		is, waits := blocker(s, d, m)
-		return is && !waits
+func (g *garbage) blocked(s *store.State, m registry.Metadata) bool {
+	var waiting []object
+	if g.index.any(hashUID(m.UID), func(o object) bool {
+		d := registry.MetadataOf(s.Get(o.collection, o.key))
+		if waitsForDependents(d) {
+			waiting = append(waiting, o)
+			return false
+		}
+		return blocksOwner(d, m)
 	}) {
 		return true // as nearly always
 	}
-	for _, d := range g.blockers(s, m) {
-		if !g.waitsFor(s, d, name) {
-			return true
-		}
+	if len(waiting) == 0 {
+		return false
 	}
-	return false
-}
-
-// blocker reports whether an object blocks the deletion of an owner, and whether it waits
-// for dependents of its own.
-func blocker(s *store.State, d object, owner registry.Metadata) (is, waits bool) {
-	m := registry.MetadataOf(s.Get(d.collection, d.key))
-	is = slices.ContainsFunc(owning(m), func(r metav1.OwnerReference) bool { return string(r.UID) == string(owner.UID) && blocks(r) })
-	return is, waitsForDependents(m)
-}
-
-// blockers returns the dependents that block an owner and wait themselves.
-func (g *garbage) blockers(s *store.State, owner registry.Metadata) []object {
-	return slices.DeleteFunc(g.index.dependents(hashUID(owner.UID)), func(d object) bool {
-		is, waits := blocker(s, d, owner)
-		return !is || !waits
+	cycles := g.waitingFor(s, m)
+	return slices.ContainsFunc(waiting, func(o object) bool {
+		return !cycles[o] && blocksOwner(registry.MetadataOf(s.Get(o.collection, o.key)), m)
 	})
 }
 
-// longestCycle bounds the search for cycles, in objects.
-const longestCycle = 1000
+// blocksOwner reports whether an object blocks the deletion of an owner.
+func blocksOwner(m, owner registry.Metadata) bool {
+	return slices.ContainsFunc(owning(m), func(r metav1.OwnerReference) bool { return string(r.UID) == string(owner.UID) && blocks(r) })
+}
 
-// waitsFor reports whether an object that waits for its dependents waits for another one,
-// directly or through others.
-func (g *garbage) waitsFor(s *store.State, from, to object) bool {
-	seen := map[object]bool{from: true}
-	for next := []object{from}; len(next) > 0 && len(seen) < longestCycle; {
-		o := next[len(next)-1]
+// The search for cycles ends at this many objects, or bytes of owner references. Dependents that it has not found block
+// their owner.
+const (
+	longestCycle   = 1000
+	mostReferences = 8 << 20
+)
+
+// waitingFor returns the objects that wait for an object that is being deleted, directly or through others: the owners that it
+// blocks, those that these block, and so on. It reads the references of each object once.
+func (g *garbage) waitingFor(s *store.State, m registry.Metadata) map[object]bool {
+	found := map[object]bool{}
+	read := 0
+	for next := []registry.Metadata{m}; len(next) > 0 && len(found) < longestCycle && read < mostReferences; {
+		m = next[len(next)-1]
 		next = next[:len(next)-1]
-		if o == to {
-			return true
-		}
-		for _, d := range g.blockers(s, registry.MetadataOf(s.Get(o.collection, o.key))) {
-			if !seen[d] {
-				seen[d] = true
-				next = append(next, d)
+		read += len(m.OwnerReferences)
+		for _, r := range owning(m) {
+			if !blocks(r) {
+				continue
+			}
+			if o, owner, ok := g.waitingOwner(s, r.UID); ok && !found[o] {
+				found[o] = true
+				next = append(next, owner)
 			}
 		}
 	}
-	return false
+	return found
+}
+
+// waitingOwner returns the object with a UID if it waits for its dependents.
+func (g *garbage) waitingOwner(s *store.State, uid types.UID) (o object, m registry.Metadata, ok bool) {
+	g.mu.Lock()
+	o, ok = g.waiting[hashUID(string(uid))]
+	g.mu.Unlock()
+	if !ok {
+		return o, m, false
+	}
+	m = registry.MetadataOf(s.Get(o.collection, o.key))
+	return o, m, string(m.UID) == string(uid) && waitsForDependents(m)
 }
 
 // orphanWidth is how many dependents of one owner are edited at once.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/testkinds"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 const (
@@ -162,6 +165,57 @@ func TestForegroundKnots(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "held"} {
 		w.want("configmaps", "n/"+name, false)
 	}
+}
+
+// clique deletes n objects in the foreground that all block each other, and returns the CPU time until all are gone.
+func clique(t *testing.T, n int) time.Duration {
+	t.Helper()
+	w := newWorld(t)
+	yes := true
+	var all []metav1.OwnerReference
+	for i := range n {
+		name := fmt.Sprint("o", i)
+		uid := w.make("configmaps", "n", fmt.Sprintf(`{"metadata":{"name":%q,"finalizers":["a.b/c"]}}`, name))
+		all = append(all, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: types.UID(uid), BlockOwnerDeletion: &yes})
+	}
+	for _, r := range all {
+		w.change("configmaps", "n/"+r.Name, "", func(o metav1.Object) { o.SetOwnerReferences(all) })
+	}
+	w.settle()
+	begin := testkinds.CPUTime()
+	for _, r := range all {
+		w.erase("configmaps", "n/"+r.Name, foreground)
+	}
+	w.settle()
+	for _, r := range all {
+		w.change("configmaps", "n/"+r.Name, "", func(o metav1.Object) {
+			o.SetFinalizers(slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { return f == "a.b/c" }))
+		})
+	}
+	w.settle()
+	for _, r := range all {
+		w.want("configmaps", "n/"+r.Name, false)
+	}
+	return testkinds.CPUTime() - begin
+}
+
+// TestForegroundClique: those that all block each other go.
+func TestForegroundClique(t *testing.T) {
+	clique(t, 12)
+}
+
+// TestForegroundCliqueTime: an object of a clique takes time in proportion to the references in the clique.
+func TestForegroundCliqueTime(t *testing.T) {
+	tier.Full(t)
+	const n, most = 20, 256 // four times the objects have 64 times as many references to read in all
+	for range 3 {
+		few, many := clique(t, n), clique(t, 4*n)
+		t.Logf("%d objects: %v, %d objects: %v", n, few, 4*n, many)
+		if many < most*few {
+			return
+		}
+	}
+	t.Errorf("four times as many objects take over %d times as long", most)
 }
 
 func TestOrphan(t *testing.T) {
