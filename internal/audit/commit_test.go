@@ -3,9 +3,10 @@ package audit
 import (
 	"bytes"
 	"context"
-	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/await"
 )
 
 // slowOutput writes when it is released, and notes the sizes.
@@ -48,11 +49,11 @@ func TestGroupsAreBounded(t *testing.T) {
 			}
 		})
 	}
-	for waiting := 0; waiting < groupBytes; runtime.Gosched() {
+	await.True(t, "a full group that waits", func() bool {
 		c.mu.Lock()
-		waiting = len(c.open.data)
-		c.mu.Unlock()
-	}
+		defer c.mu.Unlock()
+		return len(c.open.data) >= groupBytes
+	})
 	close(out.release)
 	all.Wait()
 	if out.events != events {
