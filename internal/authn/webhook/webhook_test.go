@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/webhook"
+	"github.com/tidemark-dev/tidemark/internal/await"
 )
 
 // service is a service that reviews tokens.
@@ -235,9 +235,7 @@ func TestShared(t *testing.T) {
 			}
 		})
 	}
-	for w.Waiting() != 6 {
-		runtime.Gosched()
-	}
+	await.True(t, "the calls under way", func() bool { return w.Waiting() == 6 })
 	cancel()
 	<-left
 	if got := ask(w, "fast", "api"); !strings.HasPrefix(got, "{ann ") {
@@ -279,9 +277,7 @@ func TestHangingService(t *testing.T) {
 			}
 		})
 	}
-	for w.Waiting() != 3 {
-		runtime.Gosched()
-	}
+	await.True(t, "the calls under way", func() bool { return w.Waiting() == 3 })
 	if err := from("more", "[2001:db8::1:2]:3"); !errors.Is(err, authn.ErrBusy) {
 		t.Errorf("a fourth token of the network: %v", err)
 	}
@@ -290,17 +286,13 @@ func TestHangingService(t *testing.T) {
 	}
 	leave()
 	wg.Wait()
-	for w.Waiting() != 0 { // the calls end, although the service hangs
-		runtime.Gosched()
-	}
+	await.True(t, "the calls under way", func() bool { return w.Waiting() == 0 }) // the calls end, although the service hangs
 
 	w.SetMost(40)
 	ctx, leave = context.WithCancel(t.Context())
 	defer leave()
 	wg.Go(func() { _ = from(strings.Repeat("<", 200<<10), "192.0.2.1:5") }) // 1,200 KiB of JSON
-	for w.Waiting() == 0 {
-		runtime.Gosched()
-	}
+	await.True(t, "the calls under way", func() bool { return w.Waiting() != 0 })
 	if err := from(strings.Repeat(">", 200<<10), "192.0.2.1:5"); !errors.Is(err, authn.ErrBusy) {
 		t.Errorf("a second token of 200 KiB: %v", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
@@ -258,9 +258,7 @@ func TestShared(t *testing.T) {
 	}
 	s.answer.Store(&slow)
 	waiting := func(n int) {
-		for w.flights.Waiting() != n {
-			runtime.Gosched()
-		}
+		await.True(t, "the calls under way", func() bool { return w.flights.Waiting() == n })
 	}
 	const clients = 20
 	var all sync.WaitGroup
@@ -286,9 +284,7 @@ func TestShared(t *testing.T) {
 	}
 	ctx, leave = context.WithCancel(t.Context())
 	all.Go(func() { ask(ctx, w, pods("gone")) })
-	for s.calls.Load() < 3 {
-		runtime.Gosched()
-	}
+	await.True(t, "the calls under way", func() bool { return s.calls.Load() >= 3 })
 	leave()
 	<-given
 	close(release)
@@ -383,9 +379,7 @@ func TestBusy(t *testing.T) {
 		for range 2 {
 			all.Go(func() { ask(ctx, w, pods("mallory")) })
 		}
-		for w.flights.Waiting() != 2 {
-			runtime.Gosched()
-		}
+		await.True(t, "the calls under way", func() bool { return w.flights.Waiting() == 2 })
 		<-hung
 		if ttl == 0 { // the requests share no call
 			<-hung
@@ -398,9 +392,7 @@ func TestBusy(t *testing.T) {
 		}
 		leave()
 		all.Wait()
-		for w.flights.Waiting() != 0 { // the calls end
-			runtime.Gosched()
-		}
+		await.True(t, "the calls under way", func() bool { return w.flights.Waiting() == 0 }) // the calls end
 	}
 	long := func(c string) *authz.Attributes {
 		return &authz.Attributes{User: &authn.User{Name: "mallory"}, Verb: "get", Path: "/" + strings.Repeat(c, 100<<10)}
@@ -420,9 +412,7 @@ func TestBusy(t *testing.T) {
 		}
 		leave()
 		all.Wait()
-		for w.flights.Waiting() != 0 { // the call ends
-			runtime.Gosched()
-		}
+		await.True(t, "the calls under way", func() bool { return w.flights.Waiting() == 0 }) // the call ends
 	}
 	w := s.webhook(t, Config{OnError: authz.NoOpinion})
 	w.health = 0
