@@ -23,6 +23,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/await"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 // fakeOutput keeps batches. It fails while err is set, and waits while stalled is not closed.
@@ -521,6 +522,9 @@ func (*hanging) close() error { return nil }
 // webhook has a limited number of connections. What it does not get is counted, and what waits is sent
 // when it is well.
 func TestHangingSink(t *testing.T) {
+	if tier.Detector {
+		t.Skip("the race detector of Go 1.26 crashes while contexts with a timeout end in this bubble; .ci/run runs the test without it")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		var lost lostEvents
 		out := &hanging{}
@@ -547,13 +551,13 @@ func TestHangingSink(t *testing.T) {
 		defer leave()
 		request(&Event{Done: gone.Done()}, downPatience/2, context.Canceled)
 
-		const requests = 100 // the race detector of Go 1.26 fails with a thousand goroutines that end at once
+		const requests = 1000
 		var all sync.WaitGroup
 		for range requests {
 			all.Go(func() { request(&Event{}, downPatience, errNoTime) })
 		}
 		all.Wait()
-		if n := out.most.Load(); n > webhookSenders {
+		if n := out.most.Load(); n != webhookSenders {
 			t.Errorf("%d calls at once", n)
 		}
 		time.Sleep(2 * sendPatience)

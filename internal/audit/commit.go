@@ -89,9 +89,10 @@ func (c *committer) writeLater() {
 	defer c.turn.Unlock()
 	c.mu.Lock()
 	g := c.open
+	empty := len(g.ends) == 0
 	c.laggy = false
 	c.mu.Unlock()
-	if len(g.ends) > 0 {
+	if !empty {
 		c.write(g)
 		c.reuse(g)
 	}

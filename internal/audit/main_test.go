@@ -7,4 +7,4 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-func TestMain(m *testing.M) { os.Exit(tier.Race(m)) }
+func TestMain(m *testing.M) { os.Exit(tier.Race(m, "TestHangingSink")) }
