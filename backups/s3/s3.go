@@ -1,7 +1,7 @@
 // Package s3 keeps backups in a bucket of S3, or of another service with its protocol.
 //
-// A backup that fits into one part is uploaded by one request. A larger one is uploaded in parts, one of which is in memory
-// at a time. The service shows the object only after the last request has succeeded. Each request is signed with the
+// One request uploads a backup that fits into one part. Larger backups are uploaded part by part, with one part in memory.
+// The service shows the object only after the last request has succeeded. Each request is signed with the
 // SHA-256 of its body, which the service verifies.
 package s3
 

@@ -24,7 +24,7 @@ func (d Dir) Stat() (fs.FileInfo, error) {
 	info, err := os.Stat(d.Path)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, fmt.Errorf("data directory %s: %w", d.Path, err)
 	case !info.IsDir():
 		return nil, fmt.Errorf("data directory %s: it is not a directory", d.Path)
 	case !d.GroupAccess:
