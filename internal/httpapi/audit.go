@@ -46,7 +46,11 @@ type audited struct {
 
 const (
 	userAgentBytes = 1024 // of a user agent; the rest is cut off
-	cutOff         = "...TRUNCATED"
+	// strangerBytes bounds the URI and each part of it in the event of a request without a user or of an anonymous one.
+	// A blocking log writes one event after the other: otherwise requests of 1 MB that nobody authenticated delay those
+	// of all users.
+	strangerBytes = 1024
+	cutOff        = "...TRUNCATED"
 	// maxSourceIPs bounds the addresses that a client can write into an event.
 	maxSourceIPs = 100
 	// auditObjectBytes bounds the list that an event contains. Other objects have the limits
@@ -109,6 +113,12 @@ func (q *request) newAudited() *audited {
 		}
 		a.Object = &a.object
 	}
+	if u := q.info.User; u == nil || u.IsAnonymous() {
+		o := &a.object
+		for _, text := range []*string{&a.RequestURI, &o.Resource, &o.Namespace, &o.Name, &o.APIGroup, &o.APIVersion, &o.Subresource} {
+			*text = cut(*text, strangerBytes)
+		}
+	}
 	a.long = q.longRunning()
 	q.audited = a
 	return a
@@ -140,12 +150,14 @@ func (q *request) longRunning() bool {
 	return false
 }
 
-func userAgent(r *http.Request) string {
-	agent := r.UserAgent()
-	if len(agent) > userAgentBytes {
-		return agent[:userAgentBytes] + cutOff
+func userAgent(r *http.Request) string { return cut(r.UserAgent(), userAgentBytes) }
+
+// cut returns a text, or that many bytes of it and a mark.
+func cut(text string, to int) string {
+	if len(text) > to {
+		return text[:to] + cutOff
 	}
-	return agent
+	return text
 }
 
 // sourceIPs appends where a request comes from: the addresses that proxies have written into

@@ -136,6 +136,36 @@ func stages(events []auditv1.Event) string {
 	return strings.Join(all, " ")
 }
 
+// TestAuditOfStrangers: the events of requests that are not authenticated, or anonymous, have no long texts of the client. Those of
+// a user have the whole URI.
+func TestAuditOfStrangers(t *testing.T) {
+	s, events := startAudited(t, wiring{})
+	long := strings.Repeat("x", 100_000)
+	for _, path := range []string{"/" + long, "/api/v1/namespaces/" + long + "/" + long + "/" + long + "?x=" + long, "/apis/" + long + "/" + long + "/x"} {
+		for auth, code := range map[string]int{"Bearer wrong": 401, "none": 403, "Bearer bob": 403} {
+			if a := s.do(t, "GET", path, "", "Authorization: "+auth, "User-Agent: "+long); a.code != code {
+				t.Fatalf("%s: %d %s", auth, a.code, a.body)
+			}
+		}
+	}
+	largest := map[string]int{}
+	for _, all := range events()[0] {
+		for _, e := range all {
+			text, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			largest[e.User.Username] = max(largest[e.User.Username], len(text))
+			if whole := strings.HasSuffix(e.RequestURI, "x"); whole != (e.User.Username == "bob") {
+				t.Errorf("%q: a URI of %d bytes", e.User.Username, len(e.RequestURI))
+			}
+		}
+	}
+	if len(largest) != 3 || largest[""] > 20_000 || largest["system:anonymous"] > 20_000 || largest["bob"] < 300_000 {
+		t.Errorf("bytes of the largest event of each user: %v", largest)
+	}
+}
+
 // TestAuditPanic: a request that panics has the stage Panic instead of ResponseComplete, also if
 // its answer has begun.
 func TestAuditPanic(t *testing.T) {
