@@ -293,7 +293,8 @@ func newBenchRatios() *cobra.Command {
 writes the CPU time of each operation on both servers and the ratio, as SVG or as a
 Markdown table. The first line of the list has a title and the names of the two servers,
 separated by tabs. Each other line has the file of a result, relative to the list, the
-name of a row in it, and a label. Lines that begin with # are comments.`,
+name of a row in it, and a label. A fourth field compares something else than CPU time:
+p50, p99, rss or anon. Lines that begin with # are comments.`,
 		Example: `  printf 'CPU time\tnew\told\nboth.json\tget\tGET of a pod\n' > list.tsv
   tidemark bench ratios list.tsv > ratios.svg`,
 		Args: cobra.ExactArgs(1),

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -50,29 +49,41 @@ func reference(t *testing.T, page, text string) {
 
 // TestReferenceRatios: the picture and the table in README.md are drawn from the results.
 func TestReferenceRatios(t *testing.T) {
-	b, err := bench.ReadBars("../../bench/results/ratios.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var picture, table strings.Builder
-	if err := errors.Join(b.WriteSVG(&picture), b.WriteMarkdown(&table)); err != nil {
+	var picture strings.Builder
+	if err := bars(t, "ratios.tsv").WriteSVG(&picture); err != nil {
 		t.Fatal(err)
 	}
 	reference(t, "ratios.svg", picture.String())
-	readme, err := os.ReadFile("../../README.md")
+	place := regexp.MustCompile(`(?s)(<!-- ratios: [^>]*?([a-z]+\.tsv)[^>]*-->\n\n).*?(\n<!-- /ratios -->)`)
+	for page, tables := range map[string]int{"../README.md": 1} {
+		text, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		reference(t, page, place.ReplaceAllStringFunc(string(text), func(found string) string {
+			n++
+			m := place.FindStringSubmatch(found)
+			var table strings.Builder
+			if err := bars(t, m[2]).WriteMarkdown(&table); err != nil {
+				t.Fatal(err)
+			}
+			return m[1] + table.String() + m[3]
+		}))
+		if n != tables {
+			t.Errorf("%s has %d places for tables, want %d", page, n, tables)
+		}
+	}
+}
+
+// bars reads a list of operations.
+func bars(t *testing.T, list string) *bench.Bars {
+	t.Helper()
+	b, err := bench.ReadBars("../../bench/results/" + list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin, rest, ok := strings.Cut(string(readme), "<!-- ratios: ")
-	if !ok {
-		t.Fatal("README.md has no place for the ratios")
-	}
-	comment, rest, _ := strings.Cut(rest, "\n\n")
-	_, end, ok := strings.Cut(rest, "<!-- /ratios -->")
-	if !ok {
-		t.Fatal("README.md has no end of the ratios")
-	}
-	reference(t, "../README.md", begin+"<!-- ratios: "+comment+"\n\n"+table.String()+"\n<!-- /ratios -->"+end)
+	return b
 }
 
 // cell escapes text for a cell of a Markdown table.

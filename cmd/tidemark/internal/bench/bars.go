@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 	"strings"
 )
 
-// Bars compares the CPU time of two servers for some operations.
+// Bars compares two servers for some operations.
 type Bars struct {
 	Title string
 	// A and B are the names of the servers; B is the baseline.
@@ -21,15 +22,23 @@ type Bars struct {
 	Rows []Bar
 }
 
-// Bar is an operation: the CPU of the server and of the baseline in µs, and their ratio, the median of the rounds.
+// Bar is an operation: what it costs the server and the baseline, and the ratio, the median of the rounds.
 type Bar struct {
 	Label       string
 	A, B, Ratio float64
+	// Memory: A and B are in MiB, and otherwise in µs.
+	Memory bool
 }
 
+// barMetrics are what a line of a list can compare, and the factors that make microseconds of times.
+var barMetrics = map[string]struct {
+	metric
+	micros float64 // zero: memory in MiB
+}{"cpu": {cpuPerOp, 1}, "p50": {p50, 1000}, "p99": {p99, 1000}, "rss": {rss, 0}, "anon": {anon, 0}}
+
 // ReadBars reads a list of operations. The first line has the title and the names of the two servers. Each other line has the file
-// of a report with both servers, relative to the list, the name of a row of it, and a label. Tabs separate the fields.
-// Lines that begin with # are comments.
+// of a report with both servers, relative to the list, the name of a row of it, a label, and, if it compares no CPU time, one of
+// p50, p99, rss and anon. Tabs separate the fields. Lines that begin with # are comments.
 func ReadBars(path string) (*Bars, error) {
 	list, err := os.Open(path)
 	if err != nil {
@@ -44,8 +53,8 @@ func ReadBars(path string) (*Bars, error) {
 			continue
 		}
 		fields := strings.Split(lines.Text(), "\t")
-		if len(fields) != 3 {
-			return nil, fmt.Errorf("%s:%d: %d fields: want 3, with tabs between them", path, n, len(fields))
+		if len(fields) != 3 && (len(fields) != 4 || b == nil) {
+			return nil, fmt.Errorf("%s:%d: %d fields: want 3, or 4 with a metric, with tabs between them", path, n, len(fields))
 		}
 		if b == nil {
 			b = &Bars{Title: fields[0], A: fields[1], B: fields[2]}
@@ -58,7 +67,11 @@ func ReadBars(path string) (*Bars, error) {
 			}
 			comparisons[fields[0]] = c
 		}
-		row, err := c.bar(fields[1], fields[2])
+		name := "cpu"
+		if len(fields) == 4 {
+			name = fields[3]
+		}
+		row, err := c.bar(fields[1], fields[2], name)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %s: %w", path, n, fields[0], err)
 		}
@@ -81,19 +94,27 @@ func compareFile(path string) (*Comparison, error) {
 	return Compare(r, nil)
 }
 
-// bar returns a row of a comparison that has the CPU time of both servers.
-func (c *Comparison) bar(name, label string) (Bar, error) {
+// bar returns a row of a comparison that has a metric of both servers.
+func (c *Comparison) bar(name, label, by string) (Bar, error) {
+	m, ok := barMetrics[by]
+	if !ok {
+		return Bar{}, fmt.Errorf("there is no metric %q: want %s", by, strings.Join(slices.Sorted(maps.Keys(barMetrics)), ", "))
+	}
 	i := slices.IndexFunc(c.Rows, func(r ComparedRow) bool { return r.Name == name })
 	if i < 0 {
 		return Bar{}, fmt.Errorf("there is no row %q of both servers", name)
 	}
 	row := c.Rows[i]
-	a, okA := row.a.median(cpuPerOp)
-	b, okB := row.b.median(cpuPerOp)
-	if !okA || !okB || a <= 0 || b <= 0 || row.CPUPerOp == nil {
-		return Bar{}, fmt.Errorf("the row %q has no CPU time of both servers", name)
+	a, okA := row.a.median(m.metric)
+	b, okB := row.b.median(m.metric)
+	ratio, okRatio := ratios(m.metric, row.a, row.b)
+	if !okA || !okB || !okRatio || a <= 0 || b <= 0 {
+		return Bar{}, fmt.Errorf("the row %q has no %s of both servers", name, m.name)
 	}
-	return Bar{Label: label, A: a, B: b, Ratio: row.CPUPerOp.Median}, nil
+	if m.micros == 0 {
+		return Bar{Label: label, A: a, B: b, Ratio: ratio.Median, Memory: true}, nil
+	}
+	return Bar{Label: label, A: a * m.micros, B: b * m.micros, Ratio: ratio.Median}, nil
 }
 
 // WriteMarkdown writes the operations as a table.
@@ -112,6 +133,8 @@ func (b *Bars) WriteMarkdown(w io.Writer) error {
 func (r Bar) values() (a, b string) {
 	unit, by := "µs", 1.0
 	switch {
+	case r.Memory:
+		unit = "MiB"
 	case r.A >= 1e6:
 		unit, by = "s", 1e6
 	case r.A >= 1e3:

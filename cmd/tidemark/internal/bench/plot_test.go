@@ -22,7 +22,7 @@ func serverReport(name string, watchers int, rows map[string]float64) bench.Serv
 	s := bench.ServerReport{Name: name}
 	for name, cpu := range rows {
 		s.Results = append(s.Results, bench.Result{Name: name, Rounds: []bench.Measurements{
-			{Ops: 1, ServerCPU: &cpu, Extra: map[string]float64{"watchers": float64(watchers)}},
+			{Ops: 1, ServerCPU: &cpu, Memory: &bench.Memory{RSS: int64(cpu * 1e6) << 20}, Extra: map[string]float64{"watchers": float64(watchers)}},
 		}})
 	}
 	return s
@@ -137,7 +137,7 @@ func TestBars(t *testing.T) {
 	}
 	write("both.json", report.String())
 	const head = "# a comment\nCPU time\tA & Co\tB\n"
-	bars, err := bench.ReadBars(write("rows.tsv", head+"both.json\tget\tGET of <one> pod\nboth.json\tlist\tLIST\n"))
+	bars, err := bench.ReadBars(write("rows.tsv", head+"both.json\tget\tGET of <one> pod\nboth.json\tlist\tLIST\nboth.json\tget\tmemory\trss\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestBars(t *testing.T) {
 	if err := errors.Join(bars.WriteMarkdown(&table), bars.WriteSVG(&picture)); err != nil {
 		t.Fatal(err)
 	}
-	if want := "| operation | A & Co | B | ratio |\n|---|---|---|---|\n| GET of <one> pod | 47 µs | 760 µs | 16 |\n| LIST | 3.4 ms | 6,070 ms | 1,785 |\n"; table.String() != want {
+	if want := "| operation | A & Co | B | ratio |\n|---|---|---|---|\n| GET of <one> pod | 47 µs | 760 µs | 16 |\n| LIST | 3.4 ms | 6,070 ms | 1,785 |\n| memory | 47 MiB | 760 MiB | 16 |\n"; table.String() != want {
 		t.Errorf("%s\nwant\n%s", &table, want)
 	}
 	wellFormed(t, picture.String())
@@ -160,6 +160,8 @@ func TestBars(t *testing.T) {
 		head + "both.json\tget\n":        ":3: 2 fields",
 		head + "none.json\tget\tx\n":     ":3: ",
 		head + "both.json\tput\tx\n":     `no row "put"`,
+		head + "both.json\tget\tx\tjoy\n": `no metric "joy": want anon, cpu, p50, p99, rss`,
+		head + "both.json\tget\tx\tp50\n": `no p50 ms`,
 		head + "both.json\talone\tx\n":   `no row "alone"`,
 		head + "\nboth.json\tput\tx\n":   ":4: ",
 		"CPU time\tA\tB\nx.json\ta\tb\n": "x.json",
