@@ -272,21 +272,26 @@ func (q *request) contentType() string {
 	return lines[0]
 }
 
-// isApply reports whether a patch is an applied configuration.
+// isApply reports whether a patch is an applied configuration, whatever it is for.
 func (q *request) isApply() bool {
-	p, err := q.patchType()
-	return err == nil && wire.AppliedMedium(p) != ""
+	p, ok := q.h.c.Media.Patch(q.patchMedium())
+	return ok && wire.AppliedMedium(p) != ""
+}
+
+// patchMedium returns the media type of a patch. As in kube-apiserver, it ends at the first semicolon that is not its first byte. What
+// follows is not parsed, and spaces are not cut off.
+func (q *request) patchMedium() string {
+	name := q.contentType()
+	if i := strings.IndexByte(name, ';'); i > 0 {
+		return name[:i]
+	}
+	return name
 }
 
 // patchType returns the type of a patch, by the media type of its body. The kind has to
 // support it. The messages are those of kube-apiserver.
 func (q *request) patchType() (types.PatchType, error) {
-	// As in kube-apiserver, the type ends at the first semicolon that is not its first byte. What
-	// follows is not parsed, and spaces are not cut off.
-	name := q.contentType()
-	if i := strings.IndexByte(name, ';'); i > 0 {
-		name = name[:i]
-	}
+	name := q.patchMedium()
 	p, ok := q.h.c.Media.Patch(name)
 	custom := q.typ.Custom != nil
 	if ok && !(custom && p == types.StrategicMergePatchType) {

@@ -283,3 +283,23 @@ func TestBusy(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryMethodEverywhere: each method has a response at each kind of path, by both protocols.
+func TestEveryMethodEverywhere(t *testing.T) {
+	for _, http1 := range []bool{false, true} {
+		s := start(t, wiring{http1: http1})
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "patch", "APPLY"} {
+			for _, path := range []string{
+				"/", "/healthz", "/version", "/metrics", "/apis", "/apis/apps", "/apis/apps/v1", "/openapi/v3", "/nope", "/api/v1/nopes",
+				"/apis/nope.example.com/v1/namespaces/x/nopes/x/scale", maps, maps + "/x", maps + "/x/status", "/api/v1/namespaces/x", "/api/v1/nodes/x",
+			} {
+				for _, media := range []string{"", "application/merge-patch+json", "application/apply-patch+yaml"} {
+					for _, auth := range []string{"Bearer admin", "none"} {
+						s.do(t, method, path, "{}", "Authorization: "+auth, "Content-Type: "+media)
+						<-s.ended
+					}
+				}
+			}
+		}
+	}
+}

@@ -16,6 +16,7 @@ type errorLog struct {
 var (
 	handshake = []byte("http: TLS handshake error")
 	accept    = []byte("http: Accept error")
+	panicked  = []byte("http: panic serving")
 )
 
 // Write implements io.Writer for a log.Logger without prefix and flags.
@@ -28,6 +29,8 @@ func (l *errorLog) Write(line []byte) (int, error) {
 		}
 	case bytes.HasPrefix(line, accept): // no file descriptors left, mostly
 		level = slog.LevelWarn
+	case bytes.HasPrefix(line, panicked):
+		level = slog.LevelError
 	}
 	l.log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
 	return len(line), nil
