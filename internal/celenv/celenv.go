@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -32,6 +33,7 @@ var base = sync.OnceValue(func() *environment.EnvSet {
 	if err != nil {
 		panic(err)
 	}
+	bindings := map[string]*functions.Overload{}
 	bounded, err := set.Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
 		EnvOptions: []cel.EnvOption{
@@ -40,14 +42,34 @@ var base = sync.OnceValue(func() *environment.EnvSet {
 			cel.Function("format", cel.MemberOverload("string_format", []*cel.Type{cel.StringType, cel.ListType(cel.DynType)}, cel.StringType, cel.FunctionBinding(format))),
 			copyingMacros(set.StoredExpressionsEnv()),
 		},
-		ProgramOptions: regexOptions(),
+		ProgramOptions: append(regexOptions(), limitOptions(bindings)...),
 	})
+	if err == nil {
+		err = bind(bounded.StoredExpressionsEnv(), bindings)
+	}
 	if err != nil {
 		panic(err) // the overloads are those of the library
 	}
 	*set = *bounded
 	return set
 })
+
+// bind adds the functions of an environment that have a limit, by name and overload.
+func bind(env *cel.Env, to map[string]*functions.Overload) error {
+	for name, f := range env.Functions() {
+		if pairs[name] == nil && checks[name] == nil {
+			continue
+		}
+		bindings, err := f.Bindings()
+		if err != nil {
+			return err
+		}
+		for _, b := range bindings {
+			to[b.Operator] = b
+		}
+	}
+	return nil
+}
 
 func toQuantity(arg ref.Val) ref.Val {
 	text, ok := arg.Value().(string)

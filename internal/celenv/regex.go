@@ -53,7 +53,7 @@ type overload struct {
 	free         bool // the libraries charge a cost of 1 for it
 }
 
-var overloads = []overload{
+var patternOverloads = []overload{
 	{function: "matches", id: "matches", args: 2, free: true},
 	{function: "matches", id: "matches_string", member: true, args: 2},
 	{function: "find", id: "string_find_string", member: true, args: 2},
@@ -71,7 +71,7 @@ func constantPattern(call ast.CallExpr) (at ast.Expr, text string) {
 	if call.IsMemberFunction() {
 		args = append([]ast.Expr{call.Target()}, args...)
 	}
-	known := slices.ContainsFunc(overloads, func(o overload) bool {
+	known := slices.ContainsFunc(patternOverloads, func(o overload) bool {
 		return o.function == call.FunctionName() && o.member == call.IsMemberFunction() && o.args == len(args)
 	})
 	if !known || args[1].Kind() != ast.LiteralKind {
@@ -88,7 +88,7 @@ func constantPattern(call ast.CallExpr) (at ast.Expr, text string) {
 func regexOptions() []cel.ProgramOption {
 	var constants []*interpreter.RegexOptimization
 	var costs []interpreter.CostTrackerOption
-	for _, o := range overloads {
+	for _, o := range patternOverloads {
 		constants = append(constants, &interpreter.RegexOptimization{
 			Function: o.function, OverloadID: o.id, // cel-go and the library have none, so this one is preferred
 			RegexIndex: 1,
@@ -115,8 +115,8 @@ func computedPattern(i interpreter.Interpretable) (interpreter.Interpretable, er
 	if !ok {
 		return i, nil
 	}
-	n := slices.IndexFunc(overloads, func(o overload) bool { return o.id == call.OverloadID() && o.function == call.Function() })
-	if n < 0 || len(call.Args()) != overloads[n].args {
+	n := slices.IndexFunc(patternOverloads, func(o overload) bool { return o.id == call.OverloadID() && o.function == call.Function() })
+	if n < 0 || len(call.Args()) != patternOverloads[n].args {
 		return i, nil
 	}
 	if c, ok := call.Args()[1].(interpreter.InterpretableConst); ok && c.Value().Type() == types.StringType {
@@ -134,7 +134,7 @@ func computedPattern(i interpreter.Interpretable) (interpreter.Interpretable, er
 		if err != nil {
 			return types.WrapErr(err)
 		}
-		return p.call(overloads[n], args)
+		return p.call(patternOverloads[n], args)
 	}), nil
 }
 

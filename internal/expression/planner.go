@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -21,7 +20,7 @@ import (
 //
 // This reads fields of cel-go that are not exported. A program that embeds the server may have a
 // version of cel-go with other fields, and then gets a cel.Program. Its results are the same, but it
-// is slower, and calls have no limits but their costs.
+// is slower.
 
 // planner plans the programs of an environment. It is immutable, and safe for concurrent use.
 type planner struct {
@@ -123,7 +122,7 @@ func ownPlanner(env *cel.Env) (*planner, error) {
 	return p, nil
 }
 
-// newDispatcher returns the functions of an environment, each with its limit.
+// newDispatcher returns the functions of an environment.
 func newDispatcher(env *cel.Env) (interpreter.Dispatcher, error) {
 	dispatcher := interpreter.NewDispatcher()
 	for _, f := range env.Functions() {
@@ -131,11 +130,7 @@ func newDispatcher(env *cel.Env) (interpreter.Dispatcher, error) {
 		if err != nil {
 			return nil, err
 		}
-		limited := make([]*functions.Overload, len(bindings))
-		for i, b := range bindings {
-			limited[i] = limit(b)
-		}
-		if err := dispatcher.Add(limited...); err != nil {
+		if err := dispatcher.Add(bindings...); err != nil {
 			return nil, err
 		}
 	}

@@ -61,6 +61,7 @@
 //	typechecking_test.go           warnings in the status of ValidatingAdmissionPolicies
 //	undecided_test.go              rights that the authorizers cannot decide
 //	unenforced_test.go             warnings about objects that have no effect yet
+//	values_test.go                 CEL expressions whose values are larger than their costs
 //	webhooks_test.go               admission webhooks: what they are sent and what clients get, as kube-apiserver recorded it,
 //	webhooks_cases_test.go         and the recorded cases
 //	webhooks_convert_test.go       webhooks of kinds that are converted, and webhooks beside mutating policies

@@ -1,0 +1,124 @@
+package celenv
+
+import (
+	"reflect"
+	"unsafe"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apiserver/pkg/cel/mutation"
+	objects "k8s.io/apiserver/pkg/cel/mutation/dynamic"
+)
+
+// The lists and maps that an expression makes can have one value many times: [x, x], of which x is [y, y],
+// and so on. Such a value takes little memory and cost, but whatever reads all of it takes twice as long
+// for each level. This file measures a value before something reads it.
+
+// partBytes is what each part of a value counts, in bytes of text.
+const partBytes = 20
+
+// Fits reports whether a value has at most 10 MB of text, of which each value in it counts 20 bytes. A value
+// counts as often as it can be reached. Fits takes a time that does not depend on larger values. Whoever
+// converts the result of an expression calls it first.
+func Fits(v ref.Val) bool {
+	room := maxMade
+	return fits(v, &room)
+}
+
+// parts returns what a value counts, in parts, if it fits.
+func parts(v ref.Val) uint64 {
+	room := maxMade
+	fits(v, &room)
+	return uint64(maxMade-room) / partBytes
+}
+
+// fits subtracts what a value counts from *room, and reports whether that was enough.
+func fits(v ref.Val, room *int) bool {
+	if *room -= partBytes; *room < 0 {
+		return false
+	}
+	switch v := v.(type) {
+	case types.String:
+		*room -= len(v)
+	case types.Bytes:
+		*room -= len(v)
+	case *types.Optional:
+		return !v.HasValue() || fits(v.GetValue(), room)
+	case *mutation.JSONPatchVal:
+		*room -= len(v.Path) + len(v.From)
+		return *room >= 0 && (v.Val == nil || fits(v.Val, room))
+	case *objects.ObjectVal:
+		for name, value := range fieldsOf(v) {
+			if *room -= len(name); *room < 0 || !fits(value, room) {
+				return false
+			}
+		}
+	case traits.Mapper:
+		for i := v.Iterator(); i.HasNext() == types.True; {
+			name := i.Next()
+			if !fits(name, room) || !fits(v.Get(name), room) {
+				return false
+			}
+		}
+	case traits.Lister:
+		for i := v.Iterator(); i.HasNext() == types.True; {
+			if !fits(i.Next(), room) {
+				return false
+			}
+		}
+	}
+	return *room >= 0
+}
+
+// objectFields is the field of an ObjectVal with its fields; false for a version of the library that has none.
+var objectFields, hasObjectFields = reflect.TypeFor[objects.ObjectVal]().FieldByName("fields")
+
+// fieldsOf returns the fields of an object that an expression made. The library does not export them, and
+// its conversions read all that is in them.
+func fieldsOf(v *objects.ObjectVal) map[string]ref.Val {
+	if !hasObjectFields || objectFields.Type != reflect.TypeFor[map[string]ref.Val]() {
+		return nil
+	}
+	return *(*map[string]ref.Val)(unsafe.Add(unsafe.Pointer(v), objectFields.Offset))
+}
+
+// Types of lists and maps. Those of baseList and baseMap are of the input, unless their values are of CEL.
+var (
+	baseList   = reflect.TypeOf(types.NewRefValList(types.DefaultTypeAdapter, nil))
+	baseMap    = reflect.TypeOf(types.NewRefValMap(types.DefaultTypeAdapter, nil))
+	concatList = reflect.TypeOf(types.NewStringList(types.DefaultTypeAdapter, []string{""}).(traits.Adder).Add(types.NewStringList(types.DefaultTypeAdapter, []string{""})))
+)
+
+// isMade reports whether the expression made a value that has others.
+func isMade(v ref.Val) bool {
+	switch v := v.(type) {
+	case types.String, types.Int, types.Bool, types.Null:
+		return false
+	case *sumOfLists, *objects.ObjectVal, *mutation.JSONPatchVal:
+		return true
+	case *types.Optional:
+		return v.HasValue() && isMade(v.GetValue())
+	}
+	switch reflect.TypeOf(v) {
+	case baseList, baseMap:
+		switch v.Value().(type) {
+		case []ref.Val, map[ref.Val]ref.Val:
+			return true
+		}
+	case concatList:
+		return true
+	}
+	return false
+}
+
+// isContainer reports whether a value has others.
+func isContainer(v ref.Val) bool {
+	switch v.(type) {
+	case types.String, types.Int, types.Bool:
+		return false
+	case traits.Lister, traits.Mapper, *types.Optional, *objects.ObjectVal, *mutation.JSONPatchVal:
+		return true
+	}
+	return false
+}
