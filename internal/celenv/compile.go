@@ -2,6 +2,7 @@ package celenv
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
@@ -27,6 +28,41 @@ func Compile(env *cel.Env, text string, deepest int) (made *cel.Ast, work int, i
 		return nil, work, issues
 	}
 	return checked, work, nil
+}
+
+const (
+	// maxText bounds the text of errors that is returned as it is.
+	maxText = 4 << 10
+	// maxErrors is how many errors a longer text has, without the line of the expression, and maxError how long each is.
+	maxErrors = 5
+	maxError  = 512
+)
+
+// Text returns the text of errors. Each error quotes the line that it is in: an expression of one line of 16 KB with a
+// hundred errors has 1.6 MB of them.
+func Text(issues *cel.Issues) string { return Shorten(issues.String()) }
+
+// Shorten returns the text of errors of a compilation. A long one has the first errors, without what they quote.
+func Shorten(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	const begin = "ERROR: "
+	head, rest, _ := strings.Cut(text, begin)
+	errs := strings.Split(rest, "\n"+begin)
+	var b strings.Builder
+	b.WriteString(head[:min(len(head), maxError)])
+	for i, e := range errs[:min(len(errs), maxErrors)] {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		e, _, _ = strings.Cut(e, "\n")
+		b.WriteString(begin + strings.ToValidUTF8(e[:min(len(e), maxError)], ""))
+	}
+	if len(errs) > maxErrors {
+		fmt.Fprintf(&b, "\n%d more errors", len(errs)-maxErrors)
+	}
+	return b.String()
 }
 
 // Work returns the work to check an expression, and the error with which Compile refuses one that takes too long. It is

@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/ref"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -52,6 +53,9 @@ const MaxWorkOfAll = celenv.MaxWorkOfAll
 
 // ErrWorkOfAll is the error of an object whose programs take more than that.
 var ErrWorkOfAll = celenv.ErrWorkOfAll
+
+// Fits reports whether the result of a program is small enough to be converted: see celenv.Fits.
+func Fits(v ref.Val) bool { return celenv.Fits(v) }
 
 // Variables are declared in addition to object, oldObject, request and namespaceObject.
 type Variables struct {
@@ -117,7 +121,7 @@ func compile(key environmentKey, composited *Composition, text string, returns [
 	var issues *cel.Issues
 	ast, work, issues = celenv.Compile(env.Env, text, max(env.deepest, composited.largest()))
 	if issues != nil {
-		return failed(apiservercel.ErrorTypeInvalid, apiservercel.NewCompilationError(issues), "compilation failed: %s", issues.String())
+		return failed(apiservercel.ErrorTypeInvalid, apiservercel.NewCompilationError(issues), "compilation failed: %s", celenv.Text(issues))
 	}
 	if !oneOf(ast.OutputType(), returns) {
 		want := fmt.Sprintf("one of %v", returns)

@@ -94,7 +94,7 @@ func (t *TypeChecker) Variable(name, text string) {
 // Check returns what is wrong with an expression; empty: nothing.
 func (t *TypeChecker) Check(text string) string {
 	if _, _, issues := celenv.Compile(t.env, text, t.deepest); issues != nil {
-		return issues.String()
+		return celenv.Text(issues)
 	}
 	return ""
 }

@@ -252,7 +252,28 @@ func TestCostlyExpressions(t *testing.T) {
 			}
 		}
 	}
+	// The errors do not quote each line of an expression with many errors.
+	many, err := json.Marshal(strings.TrimSuffix(strings.Repeat("missing || ", 400), "|| "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range places {
+		code, text := post(t, c, p.url, strings.Replace(p.body, "%s", string(many), 1))
+		if code != 422 || len(text) > 64<<10 || !strings.Contains(string(text), "undeclared reference to 'missing'") || !strings.Contains(string(text), "95 more errors") {
+			t.Errorf("many errors in %s of %s: %d, %d bytes: %.600s", p.field, p.url, code, len(text), text)
+		}
+	}
 	// The expressions of an object are bounded together.
+	var selectors []string
+	for i := range 20 {
+		selectors = append(selectors, fmt.Sprintf(`{"cel":{"expression":"%s == %d"}}`, strings.Repeat("1==1&&", 700)+"1", i))
+	}
+	for _, p := range places[8:11] {
+		body := strings.Replace(p.body, `{"cel":{"expression":%s}}`, strings.Join(selectors, ","), 1)
+		if code, text := post(t, c, p.url, body); code != 422 || !strings.Contains(string(text), "the expressions of the object take too long to check together") {
+			t.Errorf("20 selectors of %s: %d %.600s", p.url, code, text)
+		}
+	}
 	texts := make([]string, 20)
 	for i := range texts {
 		texts[i] = fmt.Sprintf(`{"expression":"%s == %d"}`, strings.Repeat("1==1&&", 700)+"1", i)

@@ -81,7 +81,7 @@ func compile(path *field.Path, of variable, text string, condition bool) (*expre
 	}
 	ast, _, issues := celenv.Compile(all[of], text, celenv.Deepest(claimsType(), userType()))
 	if issues != nil {
-		return nil, field.Invalid(path, text, "compilation failed: "+issues.String())
+		return nil, field.Invalid(path, text, "compilation failed: "+celenv.Text(issues))
 	}
 	if condition && ast.OutputType() != cel.BoolType {
 		return nil, field.Invalid(path, text, "must evaluate to bool")

@@ -71,7 +71,7 @@ func Compile(path *field.Path, expressions []string) (*Conditions, field.ErrorLi
 func compile(env *cel.Env, text string) (cel.Program, error) {
 	ast, _, issues := celenv.Compile(env, text, celenv.Deepest(requestType()))
 	if issues != nil {
-		return nil, fmt.Errorf("compilation failed: %s", issues.String())
+		return nil, fmt.Errorf("compilation failed: %s", celenv.Text(issues))
 	}
 	if ast.OutputType() != cel.BoolType {
 		return nil, fmt.Errorf("must evaluate to bool but got %v", ast.OutputType())

@@ -142,6 +142,7 @@ const ReservedGroup = "tidemark.dev"
 
 // own returns the errors without those of metadata.name that the server finds itself.
 func own(errs field.ErrorList) field.ErrorList {
+	shorten(errs)
 	return slices.DeleteFunc(errs, func(e *field.Error) bool {
 		return e.Field == "metadata.name" && !strings.HasPrefix(e.Detail, "must be spec.names.plural")
 	})
@@ -167,7 +168,17 @@ func ValidateUpdate(d, old *Definition) field.ErrorList {
 	if err != nil {
 		return failed(err)
 	}
-	return crdvalidation.ValidateCustomResourceDefinitionUpdate(context.Background(), made, was)
+	return shorten(crdvalidation.ValidateCustomResourceDefinitionUpdate(context.Background(), made, was))
+}
+
+// shorten shortens the errors of rules that do not compile.
+func shorten(errs field.ErrorList) field.ErrorList {
+	for _, e := range errs {
+		if strings.Contains(e.Detail, "compilation failed: ") {
+			e.Detail = celenv.Shorten(e.Detail)
+		}
+	}
+	return errs
 }
 
 // withoutSchemas returns a copy of a definition whose versions have a minimal schema and no

@@ -108,8 +108,12 @@ func kept[T any](spec, old T) field.ErrorList {
 }
 
 func validateSpec(d *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
+	all := &selectors{}
 	errs := eachOnce(d.Requests, resourcev1.DeviceRequestsMaxSize, path.Child("requests"),
-		func(r *resourcev1.DeviceRequest) string { return r.Name }, validateRequest)
+		func(r *resourcev1.DeviceRequest) string { return r.Name },
+		func(r *resourcev1.DeviceRequest, path *field.Path) field.ErrorList {
+			return validateRequest(r, all, path)
+		})
 	errs = append(errs, each(d.Constraints, resourcev1.DeviceConstraintsMaxSize, path.Child("constraints"),
 		func(c *resourcev1.DeviceConstraint, path *field.Path) field.ErrorList {
 			return validateConstraint(c, d, path)
@@ -121,7 +125,7 @@ func validateSpec(d *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
 		})...)
 }
 
-func validateRequest(r *resourcev1.DeviceRequest, path *field.Path) field.ErrorList {
+func validateRequest(r *resourcev1.DeviceRequest, all *selectors, path *field.Path) field.ErrorList {
 	const words = "exactly one of `exactly` or `firstAvailable` is required"
 	errs := validateLabel(r.Name, path.Child("name"))
 	switch {
@@ -131,13 +135,13 @@ func validateRequest(r *resourcev1.DeviceRequest, path *field.Path) field.ErrorL
 		return append(errs, field.Invalid(path, nil, words+", but multiple fields are set"))
 	case r.Exactly != nil:
 		e := r.Exactly
-		return append(errs, validateChoice(choice{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, path.Child("exactly"))...)
+		return append(errs, validateChoice(choice{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, all, path.Child("exactly"))...)
 	}
 	return append(errs, eachOnce(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize, path.Child("firstAvailable"),
 		func(s *resourcev1.DeviceSubRequest) string { return s.Name },
 		func(s *resourcev1.DeviceSubRequest, path *field.Path) field.ErrorList {
 			errs := validateLabel(s.Name, path.Child("name"))
-			return append(errs, validateChoice(choice{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations}, path)...)
+			return append(errs, validateChoice(choice{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations}, all, path)...)
 		})...)
 }
 
@@ -152,14 +156,14 @@ type choice struct {
 
 var modes = []resourcev1.DeviceAllocationMode{resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount}
 
-func validateChoice(c choice, path *field.Path) field.ErrorList {
+func validateChoice(c choice, all *selectors, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if at := path.Child("deviceClassName"); c.class == "" {
 		errs = append(errs, field.Required(at, ""))
 	} else {
 		errs = append(errs, wrongs(c.class, at, validation.IsDNS1123Subdomain(c.class))...)
 	}
-	errs = append(errs, each(c.selectors, resourcev1.DeviceSelectorsMaxSize, path.Child("selectors"), validateSelector(false))...)
+	errs = append(errs, each(c.selectors, resourcev1.DeviceSelectorsMaxSize, path.Child("selectors"), all.validate)...)
 	switch at := path.Child("count"); c.mode {
 	case resourcev1.DeviceAllocationModeAll:
 		if c.count != 0 {

@@ -28,7 +28,7 @@ func ValidateClassUpdate(c, old *resourcev1.DeviceClass) field.ErrorList {
 // validateClass checks a class whose selectors are stored already, or are new.
 func validateClass(c *resourcev1.DeviceClass, stored bool) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := each(c.Spec.Selectors, resourcev1.DeviceSelectorsMaxSize, path.Child("selectors"), validateSelector(stored))
+	errs := each(c.Spec.Selectors, resourcev1.DeviceSelectorsMaxSize, path.Child("selectors"), (&selectors{stored: stored}).validate)
 	errs = append(errs, each(c.Spec.Config, resourcev1.DeviceConfigMaxSize, path.Child("config"),
 		func(c *resourcev1.DeviceClassConfiguration, path *field.Path) field.ErrorList {
 			return validateConfiguration(&c.DeviceConfiguration, path)

@@ -19,25 +19,30 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/celenv"
 )
 
-// validateSelector returns the check of a selector. An expression that is stored already is
-// compiled with the libraries of every version, a new one with those that the previous minor
-// version of Kubernetes has, too.
-func validateSelector(stored bool) func(s *resourcev1.DeviceSelector, path *field.Path) field.ErrorList {
-	return func(s *resourcev1.DeviceSelector, path *field.Path) field.ErrorList {
-		at := path.Child("cel")
-		switch {
-		case s.CEL == nil:
-			return field.ErrorList{field.Required(at, "")}
-		case len(s.CEL.Expression) > resourcev1.CELSelectorExpressionMaxLength:
-			return field.ErrorList{field.TooLong(at.Child("expression"), "", resourcev1.CELSelectorExpressionMaxLength)}
-		}
-		return validateExpression(s.CEL.Expression, stored, at.Child("expression"))
-	}
+// selectors checks the selectors of an object. Expressions that are stored already are compiled with the libraries
+// of every version, new ones with those that the previous minor version of Kubernetes has, too.
+type selectors struct {
+	stored bool
+	work   int // to check the expressions before
 }
 
-func validateExpression(text string, stored bool, path *field.Path) field.ErrorList {
+func (all *selectors) validate(s *resourcev1.DeviceSelector, path *field.Path) field.ErrorList {
+	at := path.Child("cel")
+	switch {
+	case s.CEL == nil:
+		return field.ErrorList{field.Required(at, "")}
+	case len(s.CEL.Expression) > resourcev1.CELSelectorExpressionMaxLength:
+		return field.ErrorList{field.TooLong(at.Child("expression"), "", resourcev1.CELSelectorExpressionMaxLength)}
+	}
+	return all.validateExpression(s.CEL.Expression, at.Child("expression"))
+}
+
+func (all *selectors) validateExpression(text string, path *field.Path) field.ErrorList {
+	if all.work > celenv.MaxWorkOfAll {
+		return field.ErrorList{field.Invalid(path, text, "compilation failed: "+celenv.ErrWorkOfAll.Error())}
+	}
 	mode := environment.NewExpressions
-	if stored {
+	if all.stored {
 		mode = environment.StoredExpressions
 	}
 	set, err := selectorEnvironments()
@@ -48,9 +53,9 @@ func validateExpression(text string, stored bool, path *field.Path) field.ErrorL
 	if err != nil {
 		return field.ErrorList{field.InternalError(path, err)}
 	}
-	ast, _, issues := celenv.Compile(env, text, celenv.Deepest(deviceType))
-	if issues != nil {
-		return field.ErrorList{field.Invalid(path, text, "compilation failed: "+issues.String())}
+	ast, work, issues := celenv.Compile(env, text, celenv.Deepest(deviceType))
+	if all.work += work; issues != nil {
+		return field.ErrorList{field.Invalid(path, text, "compilation failed: "+celenv.Text(issues))}
 	}
 	if t := ast.OutputType(); t != cel.BoolType && t != cel.AnyType {
 		return field.ErrorList{field.Invalid(path, text, fmt.Sprintf("must evaluate to bool or the unknown type, not %v", t))}

@@ -22,7 +22,6 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy"
-	"github.com/tidemark-dev/tidemark/internal/celenv"
 	"github.com/tidemark-dev/tidemark/internal/expression"
 	"github.com/tidemark-dev/tidemark/internal/patch"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -197,7 +196,7 @@ func (r *request) one(ctx context.Context, m *mutation, c *expression.Compositio
 	if err != nil {
 		return err
 	}
-	if !celenv.Fits(value) { // the conversion to JSON would take long
+	if !expression.Fits(value) { // the conversion to JSON would take long
 		return fmt.Errorf("the patch would be larger than %d bytes", patch.MaxBytes)
 	}
 	return m.change(ctx, r.a, v, value)
