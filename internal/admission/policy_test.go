@@ -1,9 +1,11 @@
 package admission_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ type recorder struct {
 	policies *policy.Policies[int]
 	compiled int
 	seen     []string // of the last create
+	params   []map[string]any
 }
 
 func newRecorder() *recorder {
@@ -60,10 +63,14 @@ func (r *recorder) plugin() registry.Plugin {
 			if i.Binding != nil {
 				text += "/" + i.Binding.Name
 			}
-			if params, ok := i.Params.(map[string]any); ok {
-				text += fmt.Sprint(" ", params["data"])
+			params, wrong := i.Param.Value(ctx)
+			if of, ok := params.(map[string]any); ok {
+				r.params = append(r.params, of)
+				if data, _ := of["data"].(map[string]any); len(data) < 10 {
+					text += fmt.Sprint(" ", data)
+				}
 			}
-			if err != nil {
+			if err = cmp.Or(err, wrong); err != nil {
 				text += ": " + err.Error()
 			} else {
 				i.Policy.Compiled()
@@ -174,5 +181,47 @@ func TestPolicyErrorType(t *testing.T) {
 		if got := policy.ErrorType(text); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
+	}
+}
+
+// TestManyParams checks which values of params are remembered: small ones, but not more than 32 MiB of them.
+func TestManyParams(t *testing.T) {
+	r := newRecorder()
+	s := policytest.New(t, r.plugin())
+	remembered := func() int {
+		r.params = nil
+		r.create(t, s, `{"metadata":{"name":"c"}}`)
+		first := r.params
+		r.params = nil
+		r.create(t, s, `{"metadata":{"name":"c"}}`)
+		n := 0
+		for i := range first {
+			if reflect.ValueOf(first[i]).Pointer() == reflect.ValueOf(r.params[i]).Pointer() {
+				n++
+			}
+		}
+		return n
+	}
+	data := func(keys int) string {
+		var b strings.Builder
+		for i := range keys {
+			fmt.Fprintf(&b, `"%d":"",`, i)
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	s.Must(t, "configmaps", "n", `{"metadata":{"name":"small"}}`)
+	s.Must(t, "configmaps", "n", `{"metadata":{"name":"large"},"data":{`+data(90_000)+`}}`)
+	s.Must(t, validatingPolicies, "", document("p", `,"paramKind":{"apiVersion":"v1","kind":"ConfigMap"}`))
+	s.Must(t, validatingBindings, "", binding("b", "p", `,"paramRef":{"namespace":"n","selector":{},"parameterNotFoundAction":"Deny"}`))
+	if n := remembered(); n != 1 || len(r.params) != 2 {
+		t.Errorf("%d of %d values are remembered, want the small one", n, len(r.params))
+	}
+	s.Delete(t, validatingBindings, "b")
+	for i := range 11 {
+		s.Must(t, "configmaps", "n", fmt.Sprintf(`{"metadata":{"name":"c%d"},"data":{%s}}`, i, data(60_000)))
+	}
+	s.Must(t, validatingBindings, "", binding("b", "p", `,"paramRef":{"namespace":"n","selector":{},"parameterNotFoundAction":"Deny"}`))
+	if n := remembered(); n > 10 || len(r.params) != 13 {
+		t.Errorf("%d of %d values of 3 MiB are remembered", n, len(r.params))
 	}
 }

@@ -120,8 +120,16 @@ func (a *Attributes) Resource() schema.GroupVersionResource {
 // RequestedName returns the name in the request's path: empty for a POST.
 func (a *Attributes) RequestedName() string { return a.w.Name }
 
+// maxPluginWarnings bounds the warnings that a request keeps: a policy may have thousands of params. Clients get
+// fewer, since their headers have a limit.
+const maxPluginWarnings = 1000
+
 // Warn adds a warning to the answer, even if the request is refused.
-func (a *Attributes) Warn(text string) { a.w.warnings = append(a.w.warnings, text) }
+func (a *Attributes) Warn(text string) {
+	if len(a.w.warnings) < maxPluginWarnings {
+		a.w.warnings = append(a.w.warnings, text)
+	}
+}
 
 // Forbidden returns the error of a plugin that refuses the request. The format is that of
 // fmt.Errorf. Like the request, the error for an object of a deletecollection has no name.

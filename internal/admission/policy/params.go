@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,9 +48,29 @@ func (p *compiledPolicy[C]) resolve(c *resource.Catalog) *resource.Type {
 	return r.kind
 }
 
-// paramsOf returns the values of a binding's params in the version of kind. The error is for the
-// client.
-func (p *Policies[C]) paramsOf(ctx context.Context, a *registry.Attributes, kind *resource.Type, b *Binding) ([]any, error) {
+// Param is an object that a binding passes to its policy. Nil is none.
+type Param struct {
+	Key    string // namespace/name, or the name
+	kind   *resource.Type
+	object *store.Object
+	values *paramValues
+}
+
+// Value returns the object in the version that the policy names; nil for none. It must not be changed. The
+// error is for the client. Read each value when it is needed, since they may be many and large.
+func (p *Param) Value(ctx context.Context) (any, error) {
+	if p == nil {
+		return nil, nil
+	}
+	value, err := p.values.of(ctx, p.kind, p.object)
+	if err != nil {
+		return nil, failedBinding(err)
+	}
+	return value, nil
+}
+
+// paramsOf returns a binding's params in the version of kind. The error is for the client.
+func (p *Policies[C]) paramsOf(a *registry.Attributes, kind *resource.Type, b *Binding) ([]*Param, error) {
 	prefix, err := paramsNamespace(a, kind, b.Params)
 	if err != nil {
 		return nil, err
@@ -72,11 +93,9 @@ func (p *Policies[C]) paramsOf(ctx context.Context, a *registry.Attributes, kind
 	if action := b.Params.ParameterNotFoundAction; len(found) == 0 && action != nil && *action == admissionregistrationv1.DenyAction {
 		return nil, errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
 	}
-	params := make([]any, len(found))
+	params := make([]*Param, len(found))
 	for i, o := range found {
-		if params[i], err = p.values.of(ctx, kind, o); err != nil {
-			return nil, err
-		}
+		params[i] = &Param{o.Key, kind, o, &p.values}
 	}
 	return params, nil
 }
@@ -177,18 +196,23 @@ func (s *selection) selects(o *store.Object) bool {
 	return json.Unmarshal(o.Bytes(), &head) == nil && s.selector.Matches(head.Metadata.Labels)
 }
 
-// maxParamValues bounds the values of params that are remembered.
-const maxParamValues = 512
+const (
+	// maxParamValues bounds the values of params that are remembered, and maxParamBytes their memory.
+	maxParamValues = 512
+	maxParamBytes  = 32 << 20
+)
 
 // paramValues remembers the values of params. It is safe for concurrent use.
 type paramValues struct {
 	slots [maxParamValues]atomic.Pointer[paramValue]
+	bytes atomic.Int64 // of all
 }
 
 type paramValue struct {
 	object *store.Object
 	kind   uint64 // resource.Type.ID
 	value  map[string]any
+	bytes  int64
 }
 
 var paramSeed = maphash.MakeSeed()
@@ -199,14 +223,42 @@ func (v *paramValues) of(ctx context.Context, kind *resource.Type, o *store.Obje
 	if p := slot.Load(); p != nil && p.object == o && p.kind == kind.ID {
 		return p.value, nil
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	shown, err := registry.Target{Type: kind}.Show(ctx, o, resource.ForRead)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", kind.Collection, o.Key, err)
 	}
-	p := &paramValue{object: o, kind: kind.ID}
+	p := &paramValue{object: o, kind: kind.ID, bytes: decodedBytes(shown)}
 	if err := utiljson.Unmarshal(shown, &p.value); err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", kind.Collection, o.Key, err)
 	}
-	slot.Store(p)
+	v.keep(slot, p)
 	return p.value, nil
+}
+
+// keep remembers a value, unless it is large. It forgets all if they take too much memory.
+func (v *paramValues) keep(slot *atomic.Pointer[paramValue], p *paramValue) {
+	if p.bytes > maxParamBytes/8 {
+		return
+	}
+	added := p.bytes
+	if old := slot.Swap(p); old != nil {
+		added -= old.bytes
+	}
+	if v.bytes.Add(added) <= maxParamBytes {
+		return
+	}
+	for i := range v.slots {
+		if old := v.slots[i].Swap(nil); old != nil {
+			v.bytes.Add(-old.bytes)
+		}
+	}
+}
+
+// decodedBytes estimates the memory of a JSON value when it is decoded.
+func decodedBytes(text []byte) int64 {
+	const object, other = 300, 48
+	return int64(len(text) + object*bytes.Count(text, []byte("{")) + other*(bytes.Count(text, []byte(","))+bytes.Count(text, []byte("["))))
 }

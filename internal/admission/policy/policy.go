@@ -275,8 +275,8 @@ type Invocation[C any] struct {
 	Binding *Binding
 	// Form is the form of the request that the rules of the policy name.
 	Form registry.Form
-	// Params is the value of the variable params; nil: null.
-	Params any
+	// Param is the variable params; nil: null.
+	Param *Param
 }
 
 // Each yields the policies that apply to a request, by the names of policies and bindings. With an
@@ -317,16 +317,16 @@ func (p *Policies[C]) each(ctx context.Context, a *registry.Attributes, of *Poli
 			}
 			continue
 		}
-		params, err := p.paramsOf(ctx, a, kind, i.Binding)
+		params, err := p.paramsOf(a, kind, i.Binding)
 		if err != nil && !yield(i, failedBinding(err)) {
 			return false
 		}
-		for _, i.Params = range params {
+		for _, i.Param = range params {
 			if !yield(i, nil) {
 				return false
 			}
 		}
-		i.Params = nil
+		i.Param = nil
 	}
 	return true
 }

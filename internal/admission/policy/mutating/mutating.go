@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
@@ -128,7 +127,7 @@ func (r *request) apply(ctx context.Context, i *invocation, h *history) (patched
 	c := i.Policy.Compiled()
 	in, v, err := r.input(ctx, i)
 	if err != nil {
-		r.fail(i, fmt.Errorf("failed to configure binding: %w", err), "")
+		r.fail(i, err, "")
 		return false, nil
 	}
 	matches, err := c.conditions.Match(ctx, r.a, in)
@@ -175,10 +174,14 @@ func (r *request) apply(ctx context.Context, i *invocation, h *history) (patched
 func (r *request) input(ctx context.Context, i *invocation) (*match.Input, *registry.Versioned, error) {
 	v, err := r.a.In(ctx, i.Form)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("failed to configure binding: %w", err)
 	}
 	in := match.NewInput(ctx, r.a, v, r.Authz)
-	in.SetParams(i.Params)
+	params, err := i.Param.Value(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	in.SetParams(params)
 	return in, v, nil
 }
 
@@ -202,6 +205,9 @@ func (r *request) one(ctx context.Context, m *mutation, c *expression.Compositio
 	return m.change(ctx, r.a, v, value)
 }
 
+// maxCauses bounds the errors that a request keeps: a policy may have thousands of params.
+const maxCauses = 100
+
 // fail records the error of a policy, unless its failure policy ignores errors. Without a reason,
 // the request is forbidden.
 func (r *request) fail(i *invocation, err error, reason metav1.StatusReason) {
@@ -215,7 +221,9 @@ func (r *request) fail(i *invocation, err error, reason metav1.StatusReason) {
 	if i.Binding != nil {
 		text = fmt.Sprintf("policy '%s' with binding '%s' denied request: %s", i.Policy.Name, i.Binding.Name, err)
 	}
-	r.causes = append(r.causes, metav1.StatusCause{Message: text})
+	if len(r.causes) < maxCauses {
+		r.causes = append(r.causes, metav1.StatusCause{Message: text})
+	}
 }
 
 // denial returns the error that refuses the request, nil if nothing does.
@@ -246,13 +254,12 @@ type history struct {
 }
 
 // key identifies a policy with a binding and a param.
-type key struct{ policy, binding, namespace, param string }
+type key struct{ policy, binding, param string }
 
 func keyOf(i *invocation) key {
 	k := key{policy: i.Policy.Name, binding: i.Binding.Name}
-	if param, ok := i.Params.(map[string]any); ok {
-		o := unstructured.Unstructured{Object: param}
-		k.namespace, k.param = o.GetNamespace(), o.GetName()
+	if i.Param != nil {
+		k.param = i.Param.Key
 	}
 	return k
 }

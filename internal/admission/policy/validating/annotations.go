@@ -10,8 +10,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/policy"
 )
 
-// maxAnnotation bounds the value of an audit annotation, in bytes.
-const maxAnnotation = 10 * 1024
+const (
+	// maxAnnotation bounds the value of an audit annotation for one binding and param, in bytes.
+	maxAnnotation = 10 * 1024
+	// maxAnnotations bounds all values of a policy for one request, in bytes. Further ones are left out.
+	maxAnnotations = 256 * 1024
+)
 
 // annotation is the value of an audit annotation, or the error of its expression.
 type annotation struct {
@@ -23,6 +27,7 @@ type annotation struct {
 type annotations struct {
 	seen   map[annotation]bool
 	values map[string][]string // by key
+	bytes  int
 }
 
 // annotate adds a value to the annotations of the policy. Equal values of several bindings and
@@ -33,11 +38,12 @@ func (r *request) annotate(a annotation) {
 	}
 	all := r.annotations
 	if all == nil {
-		all = &annotations{map[annotation]bool{}, map[string][]string{}}
+		all = &annotations{seen: map[annotation]bool{}, values: map[string][]string{}}
 		r.annotations = all
 	}
-	if !all.seen[a] {
+	if !all.seen[a] && all.bytes+len(a.value) <= maxAnnotations {
 		all.seen[a] = true
+		all.bytes += len(a.value) + 1
 		all.values[a.key] = append(all.values[a.key], a.value)
 	}
 }

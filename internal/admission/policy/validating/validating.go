@@ -127,7 +127,11 @@ func (r *request) evaluate(ctx context.Context, i *invocation) error {
 	if err != nil {
 		return err
 	}
-	in.SetParams(i.Params)
+	params, err := i.Param.Value(ctx)
+	if err != nil {
+		return err
+	}
+	in.SetParams(params)
 	var result result
 	i.Policy.Compiled().evaluate(ctx, r.a, in, &result)
 	for d := range result.decisions {
