@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -71,6 +72,42 @@ func TestTurns(t *testing.T) {
 		all.Wait()
 		synctest.Wait()
 		if turns.free != 2 || len(turns.users)+len(turns.byName) != 0 {
+			t.Errorf("%d turns are free, %d users wait", turns.free, len(turns.users))
+		}
+	})
+}
+
+// TestTurnsOfEndedWatches: a watch that ends while it waits leaves no goroutine behind, and does not cost its user a turn.
+func TestTurnsOfEndedWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const watches = 200
+		turns := newTurns(1)
+		end := turns.take(t.Context(), "other")
+		before := runtime.NumGoroutine()
+		ctx, leave := context.WithCancel(t.Context())
+		for range watches {
+			go func() { turns.take(ctx, "user")() }()
+		}
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n > watches/2 {
+			t.Errorf("%d watches have ended, and %d goroutines are left", watches, n)
+		}
+		var order []string
+		for _, user := range []string{"other", "user"} {
+			go func() {
+				defer turns.take(t.Context(), user)()
+				order = append(order, user)
+			}()
+			synctest.Wait()
+		}
+		end()
+		synctest.Wait()
+		if want := []string{"user", "other"}; !slices.Equal(order, want) {
+			t.Errorf("the turns were those of %q, want %q", order, want)
+		}
+		if turns.free != 1 || len(turns.users)+len(turns.byName) != 0 {
 			t.Errorf("%d turns are free, %d users wait", turns.free, len(turns.users))
 		}
 	})
