@@ -94,7 +94,7 @@ func (a *Attributes) RequestedKind() schema.GroupVersionKind {
 	return formOf(a.Type, a.Subresource).Kind
 }
 
-// RequestVerb returns the verb that the request was authorized for: "create", "update", "delete", or "patch" of a patch or an apply.
+// RequestVerb returns the verb that the request was authorized for: "create", "update", "delete", or "patch" for a patch or an apply.
 func (a *Attributes) RequestVerb() string {
 	switch {
 	case a.w.source == fromPatch:

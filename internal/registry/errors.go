@@ -72,7 +72,7 @@ func unreadable(o *store.Object) error {
 	return nil
 }
 
-// transformError is what errors about values that cannot be decrypted begin with. The key follows.
+// transformError begins the errors about values that cannot be decrypted. The key follows.
 const transformError = "unable to transform key"
 
 // allReadable returns an error unless all objects of a list can be read, whatever it selects.
@@ -83,7 +83,7 @@ func (r *Registry) allReadable(t Target, all iter.Seq2[*store.Object, error]) er
 		}
 		switch why := o.Unreadable(); {
 		case strings.HasPrefix(why, transformError):
-			return unreadable(o) // it names the key
+			return unreadable(o) // the error names the key
 		case why != "":
 			at := t
 			at.Namespace, at.Name = t.split(o.Key)

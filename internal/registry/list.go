@@ -246,8 +246,8 @@ func first(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.Object, error] 
 }
 
 // ReadAll yields the decoded objects of a namespace, or of a kind without namespaces, in their
-// stored version and at the most recent revision. The request becomes as wide as the objects
-// are large: decoding them can take seconds, however short the request is.
+// stored version and at the most recent revision. The request takes seats for the size of all
+// objects, because decoding them can take seconds.
 func (r *Registry) ReadAll(ctx context.Context, t Target) iter.Seq2[runtime.Object, error] {
 	return func(yield func(runtime.Object, error) bool) {
 		state, err := r.Store.MostRecent(ctx)

@@ -42,7 +42,7 @@ func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store
 		state := r.Store.Any()
 		current := state.Get(w.Type.Collection, w.key())
 		large := current != nil && current.Len() >= largeObject
-		// A webhook may change the object, too: the first attempt does not keep it from that.
+		// A webhook that the request calls may change the object itself, so the first attempt does not hold the turn.
 		if large && !hasTurn && (repeats > 0 || !r.handles(w, state, admissionv1.Update, readsObjects)) {
 			done, err := r.turns.take(ctx, w.Type.Collection, w.key())
 			if err != nil {

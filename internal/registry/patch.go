@@ -55,90 +55,110 @@ func (r *Registry) patchOnce(ctx context.Context, t Target, p Patch, o WriteOpti
 		return Object{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
 	}
 	made, err := r.modify(ctx, w, objectChange{next: func(v currentObject) (runtime.Object, error) {
-		sent, in, err := w.patched(ctx, v, &p)
+		made, err := w.patched(ctx, v, &p)
 		if err != nil {
 			return nil, err
 		}
-		if err := w.checkPatched(v.stored, sent.(metav1.Object)); err != nil {
+		if err := w.checkPatched(v.stored, made.Object.(metav1.Object)); err != nil {
 			return nil, err
 		}
 		if w.exchanges() {
-			return sent, nil
+			return made.Object, nil
 		}
-		return toStored(ctx, in, sent)
+		return toStored(ctx, made.version, made.Object)
 	}})
 	return w.answer(made, false, err)
 }
 
-// patched applies a patch to what the target shows, and returns the result with its type. A patch
-// without managed fields is applied to the object without them, which is faster. If that fails, it
-// is applied to the whole object for the right error message.
-func (w *write) patched(ctx context.Context, v currentObject, p *Patch) (sent runtime.Object, in *resource.Type, err error) {
-	document, err := w.show(v, resource.ForPatch)
-	if err != nil {
-		return nil, nil, err
-	}
-	if p.Type != types.JSONPatchType && !bytes.Contains(p.Bytes, []byte("managedFields")) {
-		lean := withoutManaged(document, locateManaged(document))
-		if _, d, in, err := w.patchDocument(ctx, lean, p); err == nil && len(d.Strict) == 0 {
-			return d.Object, in, nil
-		}
-	}
-	made, d, in, err := w.patchDocument(ctx, document, p)
-	if err != nil {
-		return nil, nil, err
-	}
-	switch {
-	case len(d.Strict) == 0 || w.options.FieldValidation == metav1.FieldValidationIgnore:
-	case w.options.FieldValidation == metav1.FieldValidationStrict:
-		return nil, nil, strictPatch(w, &made, d.Strict)
-	default:
-		w.warnings = append(w.warnings, wire.Warnings(d.Strict...)...)
-	}
-	return d.Object, in, nil
+// patchedObject is an object that a patch has made. Strict has the field validation errors of the patch and of the object.
+type patchedObject struct {
+	patch.Patched
+	wire.Decoded
+	// version is the type of the target, or another version of the kind if the patch has changed the apiVersion.
+	version *resource.Type
 }
 
-// patchDocument applies a patch and decodes the result. Its type is that of the target, or another
-// version of the kind if the patch changed the apiVersion. d.Strict has the field validation errors
-// of both steps.
-func (w *write) patchDocument(ctx context.Context, document []byte, p *Patch) (made patch.Patched, d wire.Decoded, t *resource.Type, err error) {
-	t = w.Exchanged()
+// patched applies a patch to what the target shows. A patch without managed fields is applied to the
+// object without them, which is faster. If that fails, it is applied to the whole object for the
+// right error message.
+func (w *write) patched(ctx context.Context, v currentObject, p *Patch) (patchedObject, error) {
+	document, err := w.show(v, resource.ForPatch)
+	if err != nil {
+		return patchedObject{}, err
+	}
+	if p.Type != types.JSONPatchType && !bytes.Contains(p.Bytes, []byte("managedFields")) {
+		made, err := w.patchDocument(ctx, withoutManaged(document, locateManaged(document)), p)
+		switch {
+		case err == nil && len(made.Strict) == 0:
+			return made, nil
+		case errors.Is(err, fairness.ErrFull), err != nil && ctx.Err() != nil: // it would fail again
+			return made, err
+		}
+	}
+	made, err := w.patchDocument(ctx, document, p)
+	if err != nil {
+		return made, err
+	}
+	switch {
+	case len(made.Strict) == 0 || w.options.FieldValidation == metav1.FieldValidationIgnore:
+	case w.options.FieldValidation == metav1.FieldValidationStrict:
+		return made, strictPatch(w, &made)
+	default:
+		w.warnings = append(w.warnings, wire.Warnings(made.Strict...)...)
+	}
+	return made, nil
+}
+
+// patchDocument applies a patch and decodes the result.
+func (w *write) patchDocument(ctx context.Context, document []byte, p *Patch) (made patchedObject, err error) {
+	t := w.Exchanged()
 	switch p.Type {
 	case types.JSONPatchType:
-		made, err = patch.JSON(document, p.Bytes)
+		made.Patched, err = patch.JSON(document, p.Bytes)
 	case types.MergePatchType:
-		made, err = patch.Merge(document, p.Bytes)
+		made.Patched, err = patch.Merge(document, p.Bytes)
 	default:
-		made, err = patch.Strategic(document, p.Bytes, t.New())
+		made.Patched, err = patch.Strategic(document, p.Bytes, t.New())
 	}
 	if err != nil {
-		return made, d, t, err
+		return made, err
 	}
 	if err := fairness.Widen(ctx, wire.Work(t, wire.JSON, made.Document)); err != nil {
-		return made, d, t, err
+		return made, err
 	}
-	d, err = wire.Decode(t, wire.JSON, made.Document)
+	made.Decoded, err = wire.Decode(t, wire.JSON, made.Document)
 	var unread *wire.BodyError
 	if errors.As(err, &unread) {
 		if other := otherVersion(t, made.Document); other != nil {
 			t = other
-			d, err = wire.Decode(t, wire.JSON, made.Document)
+			made.Decoded, err = wire.Decode(t, wire.JSON, made.Document)
 		}
 	}
-	if errors.As(err, &unread) {
+	switch {
+	case errors.As(err, &unread):
 		why := unread.Cause
 		if p.Type == types.StrategicMergePatchType {
 			why = cmp.Or(strategicError(made.Document, t.New()), why)
 		}
-		return made, d, t, invalidPatch(&made, why)
+		return made, invalidPatch(&made, why)
+	case err != nil:
+		return made, err
+	case p.removesVersion(t, made.Document):
+		return made, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", w.Name))
 	}
-	if err == nil && p.Type != types.StrategicMergePatchType && t.Custom == nil && bytes.Contains(p.Bytes, []byte("apiVersion")) {
-		if head, headErr := wire.TypeMeta(made.Document); headErr == nil && head.APIVersion == "" { // kube-apiserver then reads no name
-			return made, d, t, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", w.Name))
-		}
+	made.version = t
+	made.Strict = append(made.Complaints, made.Strict...)
+	return made, nil
+}
+
+// removesVersion reports whether the patch has removed the apiVersion of an object of a built-in kind. kube-apiserver does
+// not find the name of such an object.
+func (p *Patch) removesVersion(t *resource.Type, document []byte) bool {
+	if p.Type == types.StrategicMergePatchType || t.Custom != nil || !bytes.Contains(p.Bytes, []byte("apiVersion")) {
+		return false
 	}
-	d.Strict = append(made.Complaints, d.Strict...)
-	return made, d, t, err
+	head, err := wire.TypeMeta(document)
+	return err == nil && head.APIVersion == ""
 }
 
 // otherVersion returns the version of a built-in kind that a document names, if it is another one
@@ -164,7 +184,7 @@ func otherVersion(t *resource.Type, document []byte) *resource.Type {
 // from the decoder's. It is empty if there is no such error.
 func strategicError(document []byte, to runtime.Object) string {
 	if wire.CheckQuantities(document, reflect.TypeOf(to)) != nil {
-		return "" // the decoder's error says so
+		return "" // the decoder reports it
 	}
 	var tree map[string]any
 	if err := utiljson.Unmarshal(document, &tree); err != nil {
@@ -176,19 +196,19 @@ func strategicError(document []byte, to runtime.Object) string {
 	return ""
 }
 
-// invalidPatch is the answer to a patch whose result cannot be decoded.
-func invalidPatch(made *patch.Patched, why string) *apierrors.StatusError {
+// invalidPatch returns the error for a patch whose result cannot be decoded.
+func invalidPatch(made *patchedObject, why string) *apierrors.StatusError {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
 		field.Invalid(field.NewPath("patch"), made.Shown(), why),
 	})
 }
 
-// strictPatch is the answer to a patch that fails strict field validation. Its code and message are
+// strictPatch returns the error for a patch that fails strict field validation. Its code and message are
 // those of any other body; its cause is that of invalidPatch.
-func strictPatch(w *write, made *patch.Patched, complaints []string) error {
-	err := wire.StrictError(w.Exchanged(), complaints)
+func strictPatch(w *write, made *patchedObject) error {
+	err := wire.StrictError(w.Exchanged(), made.Strict)
 	err.ErrStatus.Details = &metav1.StatusDetails{
-		Causes: invalidPatch(made, "strict decoding error: "+strings.Join(complaints, ", ")).ErrStatus.Details.Causes,
+		Causes: invalidPatch(made, "strict decoding error: "+strings.Join(made.Strict, ", ")).ErrStatus.Details.Causes,
 	}
 	return err
 }

@@ -96,9 +96,9 @@ func (t Target) readValue(ctx context.Context, key string, value []byte) (runtim
 	return object, nil
 }
 
-// readOrRescue is read for a deletion. Of an object whose stored form is not that of its kind it returns the name, the
-// UID and the labels: such an object was not written through the API, and would otherwise stay for ever. It has no
-// finalizers, because no update could take them off: it would not pass validation. Rescued reports that.
+// readOrRescue is read for a deletion. An object whose stored form does not fit its kind was not written through the API,
+// and must be deletable all the same. For such an object, rescued is true, and the result has the metadata that a deletion
+// needs. It has no finalizers: an update that removes them would not pass validation.
 func (t Target) readOrRescue(ctx context.Context, o *store.Object) (_ runtime.Object, rescued bool, _ error) {
 	object, err := t.read(ctx, o)
 	if err == nil || t.Type.ConvertsPerRequest() {
@@ -133,8 +133,8 @@ func (t Target) encode(ctx context.Context, o runtime.Object) (wire.Encoded, err
 	return e, unencodable(err)
 }
 
-// unencodable returns the error for a client whose object has no encoding: that of a time after the
-// year 9999, say. It is not for errors of a conversion, which are not the client's fault.
+// unencodable returns the error for a client's object that cannot be encoded, such as one with a time
+// after the year 9999. It is not for errors of conversions, which are not the client's fault.
 func unencodable(err error) error {
 	if err == nil {
 		return nil
@@ -176,9 +176,8 @@ func clientObject(ctx context.Context, t *resource.Type, stored runtime.Object) 
 	return o, nil
 }
 
-// sentBytes is clientBytes for an object as the client sent it. Like kube-apiserver's, the field
-// managers see empty lists and maps in elements of lists that have one owner, although they are not
-// stored.
+// sentBytes is clientBytes for an object as the client sent it. As in kube-apiserver, field management
+// also sees empty lists and maps in elements of atomic lists, although they are not stored.
 func (r *Registry) sentBytes(ctx context.Context, t *resource.Type, sent runtime.Object) ([]byte, error) {
 	o, err := clientObject(ctx, t, sent)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// largeObject is from how many bytes on requests change an object one after the other. A patch of a few bytes decodes,
-	// compares and encodes all of the object, in about twenty times the memory. Requests that did so at once would repeat
-	// that work: only one of them can win.
+	// largeObject is the size in bytes from which on requests change an object one after the other. A patch of a few
+	// bytes decodes, compares and encodes the whole object, in about twenty times its memory. Concurrent requests would
+	// repeat that work, because only one of them can win.
 	largeObject = 64 << 10
-	// largeRepeats is how often a change of a large object is made again after a conflict.
+	// largeRepeats is how often a change of a large object is repeated after a conflict.
 	largeRepeats = 10
 )
 
@@ -20,64 +20,73 @@ const (
 // concurrent use.
 type turns struct {
 	mu sync.Mutex
-	of map[turnKey]*turn
+	of map[turnKey]*turn // objects with requests that have the turn or wait for it
 }
 
 type turnKey struct{ collection, key string }
 
-// turn is that of one object. It exists while a request has it or waits for it.
+// turn is the turn to change one object.
 type turn struct {
-	free    chan struct{} // has one element while no request has the turn
-	members int           // requests that have it or wait for it
+	taken    chan struct{} // has an element while a request has the turn
+	requests int           // those that have the turn or wait for it; guarded by turns.mu
 }
 
-// take waits for the turn of an object, without the seats of the request. The caller calls done when it has changed the
-// object.
+// take waits for the turn to change an object. The request has no seats meanwhile. The caller calls done when it has
+// changed the object. The errors are those of fairness.Wait, and that of the context.
 func (t *turns) take(ctx context.Context, collection, key string) (done func(), err error) {
 	k := turnKey{collection, key}
+	own := t.enter(k)
+	done = func() {
+		<-own.taken
+		t.leave(k, own)
+	}
+	select {
+	case own.taken <- struct{}{}:
+		return done, nil
+	default:
+	}
+	taken := false
+	err = fairness.Wait(ctx, 0, func() error {
+		select {
+		case own.taken <- struct{}{}:
+			taken = true
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	switch {
+	case err == nil:
+		return done, nil
+	case taken: // and the request got no seats again
+		done()
+	default:
+		t.leave(k, own)
+	}
+	return nil, err
+}
+
+// enter adds a request to those of an object.
+func (t *turns) enter(k turnKey) *turn {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.of == nil {
 		t.of = map[turnKey]*turn{}
 	}
 	own := t.of[k]
 	if own == nil {
-		own = &turn{free: make(chan struct{}, 1)}
-		own.free <- struct{}{}
+		own = &turn{taken: make(chan struct{}, 1)}
 		t.of[k] = own
 	}
-	own.members++
-	t.mu.Unlock()
-	leave := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if own.members--; own.members == 0 {
-			delete(t.of, k)
-		}
+	own.requests++
+	return own
+}
+
+// leave removes a request from those of an object.
+func (t *turns) leave(k turnKey, own *turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if own.requests--; own.requests == 0 {
+		delete(t.of, k)
 	}
-	taken := false
-	select {
-	case <-own.free:
-		taken = true
-	default:
-		err = fairness.Wait(ctx, 0, func() error {
-			select {
-			case <-own.free:
-				taken = true
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-	}
-	done = func() {
-		if taken {
-			own.free <- struct{}{}
-		}
-		leave()
-	}
-	if err != nil { // also if the request got no seats again
-		done()
-		return nil, err
-	}
-	return done, nil
 }

@@ -70,10 +70,12 @@ func (t *Transaction) Unclaimed(name string) {
 	t.Guards = append(t.Guards, store.Guard{Name: name, Seen: t.State.Revision()})
 }
 
-// namespaceGuard begins the name of the guard that the deletion of a namespace claims, and that new
-// objects in the namespace hold to. A change of its labels does not matter to them. On a shared log, they
-// need the version of the namespace instead: a kube-apiserver that deletes it claims no guard. The deletion claims it
-// there too, because the server of a follower makes the deletion, and new objects of that server hold to the guard.
+// namespaceGuard begins the name of the guard that the deletion of a namespace claims. A transaction that creates an object
+// in the namespace fails if the guard was claimed. Other changes of the namespace, such as of its labels, do not matter.
+//
+// On a shared log, a kube-apiserver may delete the namespace, and claims no guard. So a new object needs the version of the
+// namespace instead. Deletions claim the guard there too: a follower sends them to its server, whose own new objects rely
+// on the guard.
 const namespaceGuard = "namespace/"
 
 // inNamespace adds the condition that the deletion of the namespace of a new object has not begun since the
@@ -128,8 +130,8 @@ func (t *Transaction) Registry() *Registry { return t.registry }
 // request read it, and store.ErrStale if another object has. A dry-run checks whether the write is
 // possible, and returns the answer that it would have.
 //
-// A log may take less than checkSize allows: etcd takes requests of 1.5 MiB. An object that is too large for the log is
-// tried once more without its managed fields.
+// A log may accept smaller objects than checkSize: the limit of etcd is 1.5 MiB for a request. An object that is too large
+// for the log is written without its managed fields.
 func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*store.Object, error) {
 	made, err := r.commitOnce(ctx, a, c)
 	if err == nil {
