@@ -176,10 +176,10 @@ func (q *request) authenticate() error {
 	}
 	if user == nil {
 		q.auditRefused()
-		if errors.Is(behind, errCrowded) {
+		switch {
+		case errors.Is(behind, errCrowded):
 			return errCrowded
-		}
-		if errors.Is(err, authn.ErrBusy) {
+		case errors.Is(err, authn.ErrBusy):
 			return apierrors.NewTooManyRequests(authn.ErrBusy.Error(), 1)
 		}
 		return errUnauthorized()
@@ -224,7 +224,7 @@ func (q *request) may(a *authz.Attributes) error {
 	return authz.Forbidden(a, reason)
 }
 
-// errCurrent: the state at hand is as new as the request.
+// errCurrent is the error of catchUp if the state at hand is as new as the request.
 var errCurrent = errors.New("no other server has a newer state")
 
 // catchUp waits until the server has what any server has acknowledged before. A refusal by the state
@@ -242,17 +242,17 @@ func (q *request) catchUp() error {
 	return err
 }
 
-// Requests wait for another server before they have a seat. If it does not respond, each is a connection that waits for
-// up to 10 seconds.
+// Requests wait for another server before they have a seat, each with a connection. If that server does not respond, they
+// wait for up to 10 seconds.
 const (
-	// maxWaiting bounds the requests that wait.
+	// maxWaiting is the maximum number of requests that wait.
 	maxWaiting = 4096
-	// maxUnknownWaiting is from how many on only requests wait whose credentials are valid by the state at hand, so that
-	// others do not take their places.
+	// maxUnknownWaiting is the number of waiting requests beyond which a request without credentials, or with some that
+	// are invalid by the state at hand, does not wait. So such requests leave room for others.
 	maxUnknownWaiting = 256
 )
 
-// errCrowded is the error of requests beyond these bounds.
+// errCrowded is the error of requests beyond these limits.
 var errCrowded error = apierrors.NewTooManyRequests("too many requests wait for the server that has the newest state, please try again later", 1)
 
 // mostRecent is store.MostRecent for a request without a seat.
@@ -277,10 +277,9 @@ func (q *request) isKnown() bool {
 	return user != nil && !user.IsAnonymous()
 }
 
-// catchUpFirst waits, on a server with a copy of another one's objects, until it has what was acknowledged before the
-// request came. Authentication, authorization and admission then decide by rights that are as new as the request, and
-// so does the read. An error of it is that of the request, unless the request is refused for another reason: see
-// caughtUp.
+// catchUpFirst waits, on a server whose objects are a copy of another one's, until the copy has what was acknowledged before
+// the request arrived. So authentication, authorization, admission and reads use a state that is as new as the request. If
+// that fails, caughtUp returns the error after authorization, and other errors come first.
 func (q *request) catchUpFirst() error {
 	if q.h.c.Behind == nil || !q.needsCurrent() {
 		return nil
@@ -294,7 +293,7 @@ func (q *request) catchUpFirst() error {
 	return nil
 }
 
-// needsCurrent reports whether the request must not be decided by the state at hand.
+// needsCurrent reports whether the state at hand may be too old for the request.
 func (q *request) needsCurrent() bool {
 	switch path := q.r.URL.Path; {
 	case q.r.Method != http.MethodGet && q.r.Method != http.MethodHead:
@@ -311,8 +310,7 @@ func (q *request) needsCurrent() bool {
 	return q.h.c.Behind()
 }
 
-// caughtUp returns the error of catchUpFirst. Clients without the right to the request do not get it: it names the other
-// server.
+// caughtUp returns the error of catchUpFirst. It follows authorization, because the error names the other server.
 func (q *request) caughtUp() error {
 	switch {
 	case q.behind == nil:
@@ -327,8 +325,8 @@ func (q *request) caughtUp() error {
 
 // readSelectors gives authorization the selectors of a list, a watch or a deletecollection. A
 // list or a watch of one name is authorized like a request for the object. The deprecated paths
-// below watch/ have no selectors. It is called after authentication, and parses no selector that is
-// long: the user may have no right to the list.
+// below watch/ have no selectors. Users without the right to the list get here too, so long selectors are not
+// parsed. The error is always nil.
 func (q *request) readSelectors() error {
 	a := &q.info
 	switch {
@@ -348,8 +346,8 @@ func (q *request) readSelectors() error {
 	return nil
 }
 
-// maxNamingSelector bounds the field selectors that authorization gets a name from, in bytes. A longer one
-// needs the right to list all objects.
+// maxNamingSelector is the maximum length of a field selector that authorization reads a name from, in bytes. A longer
+// one requires the right to list all objects.
 const maxNamingSelector = 4 << 10
 
 // selectedName returns the one name that a field selector selects, or "".

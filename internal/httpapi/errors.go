@@ -122,8 +122,8 @@ func encodeStatus(s *metav1.Status) []byte {
 	return append(b, '\n')
 }
 
-// isFailure reports whether a Status is logged. The log of the process has one line about a full or lost storage, not
-// one for each request.
+// isFailure reports whether a Status is logged as an error. Errors of a full or unreachable storage are not: the storage
+// itself logs its state.
 func isFailure(s *metav1.Status) bool {
 	switch s.Code {
 	case http.StatusGatewayTimeout, http.StatusNotImplemented, http.StatusInsufficientStorage:
@@ -134,14 +134,15 @@ func isFailure(s *metav1.Status) bool {
 	return s.Code >= http.StatusInternalServerError
 }
 
-// exhaustion bounds how often the log says that no address or port is free. Any editor of a namespace can take them all.
+// exhaustion limits how often requests without a free address or port are logged. Any editor of a namespace can use up all
+// addresses and ports.
 type exhaustion struct {
 	mu       sync.Mutex
 	last     time.Time // of the last line; guarded by mu
 	requests int       // since the last line; guarded by mu
 }
 
-// exhaustionInterval is the time between two lines.
+// exhaustionInterval is the minimum time between two lines of the log.
 const exhaustionInterval = time.Minute
 
 // note counts a request, and logs it unless there was a line within the interval.

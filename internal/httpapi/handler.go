@@ -47,7 +47,7 @@ type Handler struct {
 	// waiting is how many requests wait in mostRecent. That of root counts.
 	waiting atomic.Int64
 
-	// exhausted is what the log says of addresses and ports. That of root counts.
+	// exhausted limits what is logged about addresses and ports. That of root counts.
 	exhausted exhaustion
 
 	// failing are the health checks whose last probe failed, each a healthcheck.

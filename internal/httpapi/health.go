@@ -71,7 +71,7 @@ func (q *request) health(path string) error {
 	return q.sayHealth(kind, &lines, excluded, failed, single)
 }
 
-// noteHealth logs that a check fails, or passes again. Probes come every second, so it does not log each of them.
+// noteHealth logs that a check begins to fail, or passes again. Probes come every second, so it does not log each failure.
 func (h *Handler) noteHealth(c healthcheck, err error) {
 	if err == nil {
 		if _, failed := h.failing.LoadAndDelete(c); failed {

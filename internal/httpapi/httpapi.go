@@ -42,8 +42,8 @@ type Config struct {
 	Pages []Page
 	// Mounts are further handlers, at paths of their own; empty: none.
 	Mounts []Mount
-	// Missing returns the error of a path that nothing is served at, to a client that may send the request. It is safe
-	// for concurrent use. Nil, and a nil error: 404.
+	// Missing returns the error for a path that is not served, after authorization. It is safe for concurrent use. If it
+	// is nil or returns nil, the response is 404.
 	Missing func(path string) error
 	// Prefix was cut off the paths of requests: "/fork/try". Audit events have it. Empty: none.
 	Prefix string
@@ -82,9 +82,9 @@ type Config struct {
 	RepresentationBytes int64
 	// Limits holds the limits. A zero field means its value in DefaultLimits.
 	Limits Limits
-	// Behind is set on a server whose objects are a copy of another one's. Such a copy may be behind, so requests are
-	// decided by a state that is not older than their arrival: writes, reads of the most recent state and, while Behind
-	// returns true, all others. Nil: the state at hand decides.
+	// Behind is set on a server whose objects are a copy of another one's, and reports whether the copy is far behind.
+	// Writes and reads of the most recent state wait until the copy is as new as their arrival; all other requests do so
+	// while Behind returns true. It is safe for concurrent use. Nil: the objects are no copy.
 	Behind func() bool
 	// Faults are what happens to some requests on purpose; nil: nothing.
 	Faults *fault.Set
@@ -104,7 +104,7 @@ type Check struct {
 	// cheap, and must be safe for concurrent use.
 	Probe func() error
 	// Note returns a text to show after a check that succeeds; nil: there is none. It has to
-	// be as cheap and safe as Probe. Clients without credentials see it: it names no host, user or path.
+	// be as cheap and safe as Probe. Clients without credentials see the text, so it must name no host, user or path.
 	Note func() string
 }
 

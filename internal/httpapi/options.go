@@ -28,10 +28,10 @@ import (
 const maxTerms = authz.MaxSelectorTerms
 
 const (
-	// freeSelectors is how many bytes the selectors of a request may take without a charge. They are part of
-	// the estimate of a request that waits.
+	// freeSelectors is the memory in bytes that the selectors of a request may take without a charge. The estimate
+	// for a waiting request covers it.
 	freeSelectors = 1 << 10
-	// termBytes is about what a parsed term or value of a selector takes, without its text.
+	// termBytes is the approximate memory of a parsed term or value of a selector, in addition to its text.
 	termBytes = 160
 )
 
@@ -40,13 +40,13 @@ const (
 // could otherwise hold gigabytes of them.
 func (q *request) listOptions() (*metainternal.ListOptions, error) {
 	v := q.query()
-	bytes := 0
+	size := 0
 	for _, name := range selectors {
 		if s := v.Get(name); s != "" {
-			bytes += len(s) + (1+strings.Count(s, ","))*termBytes
+			size += len(s) + (1+strings.Count(s, ","))*termBytes
 		}
 	}
-	if bytes > freeSelectors && q.hold(int64(bytes)) != nil {
+	if size > freeSelectors && q.hold(int64(size)) != nil {
 		return nil, apierrors.NewTooManyRequests("the selectors of requests take too much memory, please try again later", 1)
 	}
 	return listOptions(v)

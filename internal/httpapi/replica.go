@@ -16,8 +16,8 @@ type Replica struct {
 	collections []string
 }
 
-// Replica returns a handler for a replica of the store. Reads of other collections than those that are named go to the
-// store; without names, all go to the replica. The prefix was cut off the paths of requests, in addition to
+// Replica returns a handler for a replica of the store. It reads the named collections from the replica, and others from
+// the store. Without names, it reads all from the replica. The prefix was cut off the paths of requests, in addition to
 // Config.Prefix; audit events have it.
 func (h *Handler) Replica(reads *store.Replica, prefix string, collections []string) *Replica {
 	return &Replica{h, reads, prefix, collections}

@@ -35,9 +35,9 @@ type request struct {
 	times  *registry.Times
 	span   *requestSpan // nil: it has none, or has not begun
 
-	// behind is why the request may have to be decided by an old state; nil: it has not.
+	// behind is why the state at hand may be too old for the request; nil: it is not.
 	behind error
-	// current is true if the state has reached what was acknowledged when the request came.
+	// current: the state at hand has all that was acknowledged before the request arrived.
 	current bool
 
 	info requestInfo

@@ -77,7 +77,7 @@ Paths: %s
 		s.GoVersion, s.BinaryVersion, s.EmulationVersion, strings.Join(s.Paths, " "))
 }
 
-// debuggingPaths returns the first elements of paths that are of use to people who look for a fault.
+// debuggingPaths returns the first elements of the paths that help with debugging, sorted.
 func debuggingPaths(all []string) []string {
 	var found []string
 	for _, p := range all {

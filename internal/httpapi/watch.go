@@ -235,8 +235,8 @@ func sizeOf(events []registry.Event) (size int) {
 	return size
 }
 
-// sendEvents writes events in pieces of about WriteBatchBytes. Large ones wait for their turn, unless the
-// request has a seat, and are written from the bytes that all watches share.
+// sendEvents writes events in pieces of about WriteBatchBytes. Large events of an initialized watch wait for a
+// turn. Their objects are written without a copy.
 func (q *request) sendEvents(events []registry.Event) error {
 	size := sizeOf(events)
 	if size > largeEvents && q.watch.Initialized() {
@@ -286,13 +286,13 @@ func (q *request) sendEvents(events []registry.Event) error {
 	return q.to.flush()
 }
 
-// sendsShared reports whether the object of an event is worth to be sent without a copy.
+// sendsShared reports whether the object of an event is sent from the bytes that all watches share.
 func (q *request) sendsShared(e *registry.Event) bool {
 	_, plain := q.to.(*httpStream)
 	return plain && q.shape == nil && q.typ.Conversion == nil && e.Type != registry.Bookmark && e.Status == nil && e.Object.Len() > largeEvents
 }
 
-// sendShared sends what is in the buffer and the object of an event, and returns the buffer with the rest.
+// sendShared sends the buffer and an event up to the end of its object. It returns the buffer with the rest of the event.
 func (q *request) sendShared(buf []byte, e *registry.Event) ([]byte, error) {
 	before := len(buf)
 	buf = wire.BeginEvent(buf, string(e.Type))

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
-// watchWebSocket streams events as text or binary messages, one each. It answers pings.
+// watchWebSocket streams events as text or binary messages, one each. It responds to pings.
 func (q *request) watchWebSocket() error {
 	conn, gone, err := q.acceptWebSocket()
 	if conn == nil {
@@ -36,8 +36,8 @@ func (q *request) watchWebSocket() error {
 }
 
 // acceptWebSocket opens the WebSocket that the client requests. The context ends when the client
-// closes it. What the client sends is discarded. The connection is nil if the handshake failed and
-// either the error is to be sent, or the response has been.
+// closes it. What the client sends is discarded. The connection is nil if the handshake failed; the response has
+// been sent then, unless there is an error.
 //
 // As in kube-apiserver, a page of any origin may connect: "kubectl proxy" forwards the origin of
 // the page. A sandboxed page, whose origin is "null", may not.
@@ -66,7 +66,7 @@ func (q *request) acceptWebSocket() (*websocket.Conn, context.Context, error) {
 	return conn, gone, nil
 }
 
-// discard drops the messages of the client, and answers its pings, until the connection ends.
+// discard reads and drops the messages of the client, and so responds to its pings, until the connection ends.
 func discard(conn *websocket.Conn) {
 	conn.SetReadLimit(-1) // nothing is kept
 	for {
