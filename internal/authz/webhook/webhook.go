@@ -4,8 +4,8 @@
 // A decision is cached under a hash of everything that was asked. Failures are not cached, and
 // neither are decisions about very long names: a client could fill the cache with them. Requests
 // that ask the same at the same time share one call. A call that fails for a passing reason is
-// repeated a few times. A slow service holds up the requests that ask it, and no others. The number of requests that wait
-// is bounded, and further ones get 429.
+// repeated a few times. A slow service holds up the requests that ask it, and no others. The number of
+// waiting requests is limited, and further ones get 429.
 package webhook
 
 import (
@@ -37,7 +37,7 @@ const (
 	cachedAttributeBytes = 10_000
 	// cachedReasonBytes bounds the reason of a decision that is cached.
 	cachedReasonBytes = 4 << 10
-	// maxWaiting bounds the requests that wait for the service. One user has half of them at most.
+	// maxWaiting is the maximum number of requests that wait for the service. One user has half of them at most.
 	maxWaiting = 1200
 	// healthWait is how long a health check waits for the service. Load balancers do not wait for long.
 	healthWait = 5 * time.Second
@@ -79,7 +79,7 @@ type Webhook struct {
 	refused *cache
 	flights webhook.Flights[status]
 	health  time.Duration // healthWait
-	// single counts the decisions that are not cached. Their calls are not shared.
+	// single makes the keys of decisions that are not cached. Their calls are not shared.
 	single atomic.Uint64
 }
 
@@ -142,7 +142,8 @@ func (w *Webhook) Authorize(ctx context.Context, a *authz.Attributes) (authz.Dec
 	s, err := w.decide(waiting, a, &spec)
 	switch {
 	case err != nil && (ctx.Err() != nil || errors.Is(err, authz.ErrBusy)):
-		// The service has not failed: the request ended, or others take the room. The failure policy is not for these.
+		// The service has not failed: the request has ended, or other requests use the room. So the failure policy does
+		// not apply.
 		return authz.Deny, "", err
 	case err != nil:
 		return w.c.OnError, "", err
@@ -158,28 +159,28 @@ func (w *Webhook) Authorize(ctx context.Context, a *authz.Attributes) (authz.Dec
 
 type status = authorizationv1.SubjectAccessReviewStatus
 
-// decide returns the service's answer, perhaps an earlier one.
+// decide returns the decision of the service, perhaps a cached one. A call that others share may outlive the request, and so
+// does not use a.
 func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authorizationv1.SubjectAccessReviewSpec) (status, error) {
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return status{}, err
 	}
-	size := len(text)
-	if w.c.AuthorizedTTL <= 0 && w.c.UnauthorizedTTL <= 0 {
-		var k webhook.Key
-		binary.BigEndian.PutUint64(k[:], w.single.Add(1))
-		return w.join(ctx, k, a, size, func(ctx context.Context) (status, error) { return w.call(ctx, spec) })
-	}
 	k := webhook.Key(sha256.Sum256(text))
+	if w.c.AuthorizedTTL <= 0 && w.c.UnauthorizedTTL <= 0 {
+		k = webhook.Key{}
+		binary.BigEndian.PutUint64(k[:], w.single.Add(1))
+	}
 	for _, c := range [...]*cache{w.allowed, w.refused} {
 		if s, ok := c.get(k); ok {
 			return s, nil
 		}
 	}
-	return w.join(ctx, k, a, size, func(ctx context.Context) (status, error) {
+	cached := attributeBytes(a) < cachedAttributeBytes
+	s, err := w.flights.Join(ctx, k, a.User.Name, len(text), func(ctx context.Context) (status, error) {
 		s, err := w.call(ctx, spec)
 		s.EvaluationError = "" // no decision has it, and it may be long
-		if err == nil && attributeBytes(a) < cachedAttributeBytes && len(s.Reason) <= cachedReasonBytes {
+		if err == nil && cached && len(s.Reason) <= cachedReasonBytes {
 			if s.Allowed {
 				w.allowed.put(k, s, w.c.AuthorizedTTL)
 			} else {
@@ -188,15 +189,6 @@ func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authori
 		}
 		return s, err
 	})
-}
-
-// join waits for a call, of which requests with the same key share one.
-func (w *Webhook) join(ctx context.Context, k webhook.Key, a *authz.Attributes, size int, call func(context.Context) (status, error)) (status, error) {
-	user := ""
-	if a.User != nil {
-		user = a.User.Name
-	}
-	s, err := w.flights.Join(ctx, k, user, size, call)
 	if errors.Is(err, webhook.ErrBusy) {
 		err = authz.ErrBusy
 	}

@@ -294,6 +294,36 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// TestSharedAfterLeave: a request that has left may be reused while its call goes on for another one. A decision about a
+// long path is not cached then either.
+func TestSharedAfterLeave(t *testing.T) {
+	release := make(chan struct{})
+	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
+		<-release
+		says(`{"allowed":true}`)(w, r)
+	})
+	w := s.webhook(t, Config{AuthorizedTTL: time.Minute})
+	long := func() *authz.Attributes {
+		return &authz.Attributes{User: &authn.User{Name: "ann"}, Verb: "get", Path: "/" + strings.Repeat("x", 2*cachedAttributeBytes)}
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	first := long()
+	var left, other sync.WaitGroup
+	left.Go(func() { ask(ctx, w, first) })
+	await.True(t, "the call", func() bool { return w.flights.Waiting() == 1 })
+	other.Go(func() { ask(t.Context(), w, long()) })
+	await.True(t, "the other request", func() bool { return w.flights.Waiting() == 2 })
+	leave()
+	left.Wait()
+	*first = authz.Attributes{}
+	close(release)
+	other.Wait()
+	ask(t.Context(), w, long())
+	if n := s.calls.Load(); n != 2 {
+		t.Errorf("%d calls, want 2", n)
+	}
+}
+
 func TestConditions(t *testing.T) {
 	s := newService(t, says(`{"allowed":true}`))
 	for _, row := range []struct {
