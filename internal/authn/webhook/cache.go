@@ -5,19 +5,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
 const (
-	// cacheBytes bounds the memory of the answers that are kept: about 50,000 usual ones.
+	// cacheBytes is the maximum memory of the cached results, enough for about 50,000 usual ones.
 	cacheBytes = 32 << 20
-	// entryBytes and stringBytes are about the memory of an answer and of each of its strings, without their text.
+	// entryBytes and stringBytes are the approximate memory of a result and of each of its strings, without their text.
 	entryBytes, stringBytes = 512, 48
 )
 
-// cache keeps answers for a time. When there is no room, it drops those that were not used for the longest time. It is
-// safe for concurrent use.
+// cache keeps results for a time. If they take too much memory, it drops the least recently used ones. It is safe for
+// concurrent use.
 type cache struct {
 	now func() time.Time
 
@@ -29,7 +28,7 @@ type cache struct {
 
 type entry struct {
 	key    webhook.Key
-	a      *answer
+	result *result
 	bytes  int
 	expire time.Time
 }
@@ -38,8 +37,8 @@ func newCache(now func() time.Time) *cache {
 	return &cache{now: now, entries: map[webhook.Key]*list.Element{}}
 }
 
-// get returns the answer for a key, nil if there is none.
-func (c *cache) get(k webhook.Key) *answer {
+// get returns the result for a key, nil if there is none.
+func (c *cache) get(k webhook.Key) *result {
 	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,12 +52,12 @@ func (c *cache) get(k webhook.Key) *answer {
 		return nil
 	}
 	c.order.MoveToFront(e)
-	return one.a
+	return one.result
 }
 
-// add keeps an answer, unless it alone needs more than an eighth of the memory.
-func (c *cache) add(k webhook.Key, a *answer, ttl time.Duration) {
-	one := &entry{key: k, a: a, bytes: a.size(), expire: c.now().Add(ttl)}
+// add adds a result, unless it alone takes more than an eighth of the memory.
+func (c *cache) add(k webhook.Key, r *result, ttl time.Duration) {
+	one := &entry{key: k, result: r, bytes: r.size(), expire: c.now().Add(ttl)}
 	if one.bytes > cacheBytes/8 {
 		return
 	}
@@ -81,19 +80,14 @@ func (c *cache) remove(e *list.Element) {
 	c.bytes -= one.bytes
 }
 
-// size returns about the memory of an answer.
-func (a *answer) size() int {
-	n := entryBytes + sizeOf(a.good)
-	if a.user != nil {
-		n += userSize(a.user)
-	}
-	return n
-}
-
-func userSize(u *authn.User) int {
-	n := len(u.Name) + len(u.UID) + sizeOf(u.Groups)
-	for name, values := range u.Extra {
-		n += 2*stringBytes + len(name) + sizeOf(values)
+// size returns the approximate memory of a result.
+func (r *result) size() int {
+	n := entryBytes + sizeOf(r.good)
+	if u := r.user; u != nil {
+		n += len(u.Name) + len(u.UID) + sizeOf(u.Groups)
+		for name, values := range u.Extra {
+			n += 2*stringBytes + len(name) + sizeOf(values)
+		}
 	}
 	return n
 }

@@ -19,7 +19,7 @@ func TestCacheBytes(t *testing.T) {
 		return k
 	}
 	groups := strings.Split(strings.Repeat("g,", 1<<16), ",") // many short ones need the most memory for their text
-	large := &answer{user: &authn.User{Name: "ann", Groups: groups}}
+	large := &result{user: &authn.User{Name: "ann", Groups: groups}}
 	if large.size() < 3<<20 {
 		t.Fatalf("%d groups count as %d bytes", len(groups), large.size())
 	}
@@ -34,12 +34,12 @@ func TestCacheBytes(t *testing.T) {
 	if most := cacheBytes / large.size(); len(c.entries) != most || c.get(key(0)) == nil || c.get(key(1)) != nil || c.get(key(99)) == nil {
 		t.Errorf("%d entries, want %d, with the first one, which was used", len(c.entries), most)
 	}
-	c.add(key(200), &answer{user: &authn.User{Name: strings.Repeat("x", cacheBytes/8)}}, time.Minute)
+	c.add(key(200), &result{user: &authn.User{Name: strings.Repeat("x", cacheBytes/8)}}, time.Minute)
 	if c.get(key(200)) != nil {
-		t.Error("an answer took more than an eighth of the cache")
+		t.Error("a result took more than an eighth of the cache")
 	}
 	now = now.Add(time.Minute)
 	if c.get(key(0)) != nil {
-		t.Error("an answer was kept after its time")
+		t.Error("a result was kept after its time")
 	}
 }

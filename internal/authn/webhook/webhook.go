@@ -1,8 +1,8 @@
 // Package webhook authenticates bearer tokens by asking a remote service: it sends a TokenReview, and
-// the service completes it. Answers are kept for a time, in a bounded cache; failed calls are not.
+// the service completes it. Results are cached for a time, in bounded memory; failures are not cached.
 // Requests with the same token share one call, which ends when the last of them leaves. A service that
-// hangs delays only the requests whose tokens no other authenticator knows, each for callLimit at most,
-// and clients at one address leave room for others.
+// hangs delays only the requests whose tokens no other authenticator knows, each for callLimit at most.
+// The requests from one client address leave room for those from others.
 package webhook
 
 import (
@@ -27,9 +27,10 @@ const (
 
 	// callLimit bounds a call with its retries.
 	callLimit = 30 * time.Second
-	// maxWaiting bounds the requests that wait for the service. Those of one client address are at most half of them.
+	// maxWaiting is the maximum number of requests that wait for the service. Those from one client address are at most
+	// half of them.
 	maxWaiting = 1000
-	// mostEscaped is how many bytes JSON has at most for a byte of a token.
+	// mostEscaped is the maximum number of bytes that JSON uses for a byte of a token.
 	mostEscaped = 6
 )
 
@@ -40,9 +41,9 @@ type Config struct {
 	File string
 	// Version is the version of TokenReview, v1 or v1beta1; empty: DefaultVersion.
 	Version string
-	// CacheTTL is how long answers are kept. Zero: not at all.
+	// CacheTTL is how long results are cached. Zero: not at all.
 	CacheTTL time.Duration
-	// Audiences are the audiences of the server, for which a token is valid if the answer names none.
+	// Audiences are the audiences of the server, for which a token is valid if the service names none.
 	Audiences []string
 	// Metrics counts the calls; nil: nothing does.
 	Metrics *Metrics
@@ -56,15 +57,15 @@ type Config struct {
 type Tokens struct {
 	c       Config
 	remote  *remote
-	answers *cache
-	flights webhook.Flights[*answer]
+	cache   *cache
+	flights webhook.Flights[*result]
 }
 
-// answer is what the service says about a token.
-type answer struct {
+// result is what the service returned for a token. It is immutable.
+type result struct {
 	user *authn.User // nil: the token is not valid
-	good []string
-	err  error // the reason, if the service gives one
+	good []string    // the audiences that the token is for
+	err  error       // the reason, if the service gives one
 }
 
 // New returns the tokens of a service. It reads the files, and calls nothing.
@@ -83,21 +84,21 @@ func New(c Config) (*Tokens, error) {
 		return nil, err
 	}
 	return &Tokens{
-		c: c, remote: remote, answers: newCache(c.Now), flights: webhook.Flights[*answer]{Most: maxWaiting, Limit: callLimit},
+		c: c, remote: remote, cache: newCache(c.Now), flights: webhook.Flights[*result]{Most: maxWaiting, Limit: callLimit},
 	}, nil
 }
 
 // AuthenticateToken implements authn.Tokens.
 func (w *Tokens) AuthenticateToken(ctx context.Context, t authn.Token, audiences []string) (*authn.User, []string, error) {
 	k := keyOf(t, audiences)
-	if a := w.answers.get(k); a != nil {
+	if r := w.cache.get(k); r != nil {
 		w.c.Metrics.asked("hit")
-		return a.get()
+		return r.get()
 	}
 	w.c.Metrics.asked("miss")
-	a, err := w.flights.Join(ctx, k, t.Client(), mostEscaped*len(t.Text), func(ctx context.Context) (*answer, error) {
-		if a := w.answers.get(k); a != nil { // meanwhile
-			return a, nil
+	r, err := w.flights.Join(ctx, k, t.Client(), mostEscaped*len(t.Text), func(ctx context.Context) (*result, error) {
+		if r := w.cache.get(k); r != nil { // meanwhile
+			return r, nil
 		}
 		return w.call(ctx, k, t, audiences)
 	})
@@ -107,10 +108,10 @@ func (w *Tokens) AuthenticateToken(ctx context.Context, t authn.Token, audiences
 	if err != nil {
 		return nil, nil, err
 	}
-	return a.get()
+	return r.get()
 }
 
-func (a *answer) get() (*authn.User, []string, error) { return a.user, a.good, a.err }
+func (r *result) get() (*authn.User, []string, error) { return r.user, r.good, r.err }
 
 // keyOf returns a hash of a token and the audiences that it is wanted for. The lengths of the audiences are in it, so that
 // no two lists have the same text.
@@ -122,8 +123,8 @@ func keyOf(t authn.Token, audiences []string) webhook.Key {
 	return sha256.Sum256(text)
 }
 
-// call asks the service, and keeps the answer. Several requests may use it.
-func (w *Tokens) call(ctx context.Context, k webhook.Key, t authn.Token, audiences []string) (*answer, error) {
+// call asks the service, and caches the result. Several requests may use it.
+func (w *Tokens) call(ctx context.Context, k webhook.Key, t authn.Token, audiences []string) (*result, error) {
 	end := w.c.Metrics.fetching()
 	status, err := w.remote.review(ctx, t.Text, audiences)
 	end(err)
@@ -131,15 +132,15 @@ func (w *Tokens) call(ctx context.Context, k webhook.Key, t authn.Token, audienc
 		w.c.Log.Error("the token webhook failed", "err", err)
 		return nil, err
 	}
-	a := w.read(status, audiences)
-	if a.err == nil && w.c.CacheTTL > 0 {
-		w.answers.add(k, a, w.c.CacheTTL)
+	r := w.read(status, audiences)
+	if r.err == nil && w.c.CacheTTL > 0 {
+		w.cache.add(k, r, w.c.CacheTTL)
 	}
-	return a, nil
+	return r, nil
 }
 
-// read reads an answer of the service. Without audiences in it the token is for those of the server.
-func (w *Tokens) read(s *authenticationv1.TokenReviewStatus, wanted []string) *answer {
+// read returns the result of a review. If the status has no audiences, the token is for those of the server.
+func (w *Tokens) read(s *authenticationv1.TokenReviewStatus, wanted []string) *result {
 	of := w.c.Audiences
 	if len(s.Audiences) > 0 {
 		of = s.Audiences
@@ -152,13 +153,13 @@ func (w *Tokens) read(s *authenticationv1.TokenReviewStatus, wanted []string) *a
 	}
 	switch {
 	case len(wanted) > 0 && len(good) == 0:
-		return &answer{}
+		return &result{}
 	case !s.Authenticated && s.Error != "":
-		return &answer{err: errors.New(s.Error)}
+		return &result{err: errors.New(s.Error)}
 	case !s.Authenticated:
-		return &answer{}
+		return &result{}
 	case s.User.Username == "":
-		return &answer{err: errors.New("the token webhook names no user")}
+		return &result{err: errors.New("the token webhook names no user")}
 	}
 	u := &authn.User{Name: s.User.Username, UID: s.User.UID, Groups: s.User.Groups}
 	for name, values := range s.User.Extra {
@@ -167,5 +168,5 @@ func (w *Tokens) read(s *authenticationv1.TokenReviewStatus, wanted []string) *a
 		}
 		u.Extra[name] = values
 	}
-	return &answer{user: u.InGroup(), good: good}
+	return &result{user: u.InGroup(), good: good}
 }
