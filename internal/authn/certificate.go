@@ -37,7 +37,7 @@ type conn struct {
 
 // slot has the last outcome of verifying a connection's certificate.
 type slot struct {
-	mu   sync.Mutex // held while it is verified, so that concurrent requests do so once
+	mu   sync.Mutex // held to verify, so that concurrent requests verify once
 	last atomic.Pointer[verified]
 }
 
@@ -48,8 +48,9 @@ type verified struct {
 	err  error             // the certificate is invalid
 	// pool verified it. The outcome is invalid once the authority has another pool.
 	pool *x509.CertPool
-	// strangers are the pools of all authorities if none of them has signed it.
-	strangers []*x509.CertPool
+	// unsigned are the pools of all authorities, if none of them has signed the certificate. The outcome is invalid once
+	// an authority has another pool.
+	unsigned []*x509.CertPool
 	// from and until bound the validity of the whole chain. Both are zero: the outcome depends
 	// on no time.
 	from, until time.Time
@@ -120,8 +121,8 @@ func (v *verified) holds(leaf *x509.Certificate, authorities []Authority, at tim
 	if v == nil || v.leaf != leaf || !v.until.IsZero() && (at.Before(v.from) || at.After(v.until)) {
 		return false
 	}
-	if v.strangers != nil {
-		return slices.EqualFunc(v.strangers, authorities, func(p *x509.CertPool, a Authority) bool { return a() == p })
+	if v.unsigned != nil {
+		return slices.EqualFunc(v.unsigned, authorities, func(p *x509.CertPool, a Authority) bool { return a() == p })
 	}
 	return v.pool != nil && slices.ContainsFunc(authorities, func(a Authority) bool { return a() == v.pool })
 }
@@ -130,11 +131,11 @@ func (v *verified) holds(leaf *x509.Certificate, authorities []Authority, at tim
 // it. No authority: no user and no error.
 func verify(chain []*x509.Certificate, authorities []Authority, at time.Time) *verified {
 	last := &verified{leaf: chain[0]}
-	var strangers []*x509.CertPool
+	var unsigned []*x509.CertPool
 	for _, authority := range authorities {
 		roots := authority()
 		if roots == nil {
-			strangers = append(strangers, nil)
+			unsigned = append(unsigned, nil)
 			continue
 		}
 		chains, err := chain[0].Verify(x509.VerifyOptions{
@@ -143,9 +144,9 @@ func verify(chain []*x509.Certificate, authorities []Authority, at time.Time) *v
 		})
 		if err != nil {
 			last.err = err
-			// That the authority is a stranger depends on no time.
+			// This error does not depend on the time.
 			if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
-				strangers = append(strangers, roots)
+				unsigned = append(unsigned, roots)
 			}
 			continue
 		}
@@ -161,28 +162,26 @@ func verify(chain []*x509.Certificate, authorities []Authority, at time.Time) *v
 		}
 		return v
 	}
-	if last.err != nil && len(strangers) == len(authorities) {
-		last.strangers = strangers
+	if last.err != nil && len(unsigned) == len(authorities) {
+		last.unsigned = unsigned
 	}
 	return last
 }
 
 // intermediates returns those certificates of a client that the roots have signed, directly or through
-// others of them. A signature costs as much as the key that verifies it, and a client without
-// credentials chooses the keys of its certificates: 64 of them cost 0.15 s. Here, a signature is
-// verified by the keys of the roots, and of certificates that are known to be theirs.
+// others of them. The work to verify a signature depends on the key, and a client without credentials
+// chooses the keys of its certificates: 64 of them cost 0.15 s. So only the keys of the roots, and of
+// certificates that they have signed, verify signatures.
 func intermediates(certs []*x509.Certificate, roots *x509.CertPool, at time.Time) *x509.CertPool {
-	pool := x509.NewCertPool()
-	for more := true; more; {
-		more = false
-		certs = slices.DeleteFunc(slices.Clone(certs), func(cert *x509.Certificate) bool {
+	pool, left := x509.NewCertPool(), slices.Clone(certs)
+	for before := -1; before != len(left); {
+		before = len(left)
+		left = slices.DeleteFunc(left, func(cert *x509.Certificate) bool {
 			_, err := cert.Verify(x509.VerifyOptions{Roots: roots, Intermediates: pool, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-			if err != nil {
-				return false
+			if err == nil {
+				pool.AddCert(cert)
 			}
-			pool.AddCert(cert)
-			more = true
-			return true
+			return err == nil
 		})
 	}
 	return pool

@@ -20,8 +20,8 @@ type Token struct {
 	From string
 }
 
-// Client returns the client that sends the token: its IP address, or the network of a site in IPv6, in which a client may
-// choose any address.
+// Client identifies the client that sends the token: by its IPv4 address, or by its IPv6 network of 64 bits, in which a
+// client may choose any address. It is empty if From is.
 func (t *Token) Client() string {
 	from, err := netip.ParseAddrPort(t.From)
 	if err != nil {
@@ -36,8 +36,8 @@ func (t *Token) Client() string {
 	return a.String()
 }
 
-// ErrBusy is the error of a kind of tokens that is too busy with other tokens to check one. A request without another
-// valid credential gets 429.
+// ErrBusy is the error of Tokens that are too busy with other tokens to check one. A request without another valid
+// credential gets 429.
 var ErrBusy = errors.New("too many requests are waiting for an authenticator, please try again later")
 
 // NewToken returns the token with that text. Usual tokens cost no allocation: they are copied to the

@@ -40,8 +40,8 @@ const (
 	Deny
 )
 
-// ErrBusy is the error of an authorizer that is too busy with other requests to decide. The decision is Deny
-// then, and the request gets 429.
+// ErrBusy is the error of an authorizer that is too busy with other requests to decide. Its decision is Deny,
+// and the response is 429.
 var ErrBusy = errors.New("too many requests are waiting for an authorizer, please try again later")
 
 // Authorizer authorizes requests. It is safe for concurrent use.

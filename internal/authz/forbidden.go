@@ -24,7 +24,7 @@ func Forbidden(a *Attributes, reason string) *apierrors.StatusError {
 	return apierrors.NewForbidden(resource, a.Name, errors.New(message))
 }
 
-// Require returns an error unless an authorizer allows a request: that of Forbidden, or that of Undecided.
+// Require returns an error unless an authorizer allows a request. The error is that of Forbidden or of Undecided.
 func Require(ctx context.Context, z Authorizer, a *Attributes) error {
 	switch ok, reason, err := Allowed(ctx, z, a); {
 	case ok:
@@ -37,8 +37,8 @@ func Require(ctx context.Context, z Authorizer, a *Attributes) error {
 }
 
 // Allowed reports whether an authorizer allows a request, and its reason. The error is that of Undecided. Code that
-// checks a right beyond the one to send the request uses it or Require, and returns the error to the client, unless
-// another right decides.
+// checks a right beyond the one to send the request uses Allowed or Require. It returns the error to the client unless
+// another right suffices.
 func Allowed(ctx context.Context, z Authorizer, a *Attributes) (bool, string, error) {
 	d, reason, err := z.Authorize(ctx, a)
 	if d == Allow {
@@ -47,8 +47,8 @@ func Allowed(ctx context.Context, z Authorizer, a *Attributes) (bool, string, er
 	return false, reason, Undecided(err)
 }
 
-// Undecided returns the error for a request that an authorizer could not decide, because of err: 429 if it is too busy,
-// or else 500. A client that gets 403 or 422 would not try again. Nil if err is nil.
+// Undecided returns the error for a request that an authorizer could not decide because of err: 429 if the authorizer is
+// too busy, and 500 otherwise. Clients try again after these, unlike after 403 and 422. It returns nil if err is nil.
 func Undecided(err error) error {
 	switch {
 	case err == nil:

@@ -21,7 +21,7 @@ type metrics struct {
 	keySet     *prometheus.GaugeVec
 
 	mu   sync.Mutex
-	keys map[string]string // the label hash of keySet, by jwt_issuer_hash
+	keys map[string]string // the label hash of keySet, by jwt_issuer_hash; guarded by mu
 }
 
 const (

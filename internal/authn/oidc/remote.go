@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// fetchTimeout limits one request to the issuer. While it has no response, another one begins every patience, so that
-	// a slow issuer has the whole time, and one that hung is used again soon after it is well.
+	// fetchTimeout limits one request to the issuer. While there is no response, another request begins every patience. So
+	// a slow issuer has the whole timeout, and an issuer that hung is used again soon after it has recovered.
 	fetchTimeout = 30 * time.Second
 	patience     = 4 * time.Second
 	// waitTimeout limits how long a token waits for newer keys.
@@ -264,7 +264,7 @@ func (r *remote) ask() (*fetch, error) {
 	return r.next, nil
 }
 
-// get returns a document of the issuer: what the first of its requests to end returned.
+// get returns a document of the issuer, or an error: the outcome of the first of its requests that ends.
 func (r *remote) get(url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, fetchTimeout)
 	defer cancel()

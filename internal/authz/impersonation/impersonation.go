@@ -184,7 +184,7 @@ func ServiceAccount(user string) (namespace, name string, ok bool) {
 	return namespace, name, valid
 }
 
-// NodeOf returns the node that a service account's pod runs on, by its token; empty for other users.
+// NodeOf returns the node that the token of a service account names as that of its pod; empty for other users.
 func NodeOf(u *authn.User) string {
 	_, _, account := ServiceAccount(u.Name)
 	if on := u.Extra["authentication.kubernetes.io/node-name"]; account && len(on) == 1 && len(validation.NameIsDNSSubdomain(on[0], false)) == 0 {

@@ -90,11 +90,11 @@ func (z *Authorizer) Authorize(_ context.Context, a *authz.Attributes) (authz.De
 	return authz.NoOpinion, "RBAC: " + err.Error(), nil
 }
 
-// seenRoles are the roles of bindings that were looked at. The zero value is empty.
+// seenRoles is a set of roles. It allocates no memory for up to 16 roles. The zero value is empty.
 type seenRoles struct {
-	n    int
+	n    int // in few
 	few  [16]*roleKey
-	many map[roleKey]struct{} // if there are more
+	many map[roleKey]struct{} // all, if there are more than few can hold; else nil
 }
 
 // add adds a role. It returns false if the role is there already.
@@ -167,11 +167,11 @@ func (p *policy) reason(u *identity, at place, by *derived.Entry[grant]) string 
 	return first.reason
 }
 
-// maxRules bounds the bytes of the rules that Rules returns. Each string counts 16 bytes more.
+// maxRules is the maximum size in bytes of the rules that Rules returns; see sizeOf.
 const maxRules = 4 << 20
 
 // Rules implements authz.Ruler. The rules of a role are listed once, however many bindings refer
-// to it. The list is incomplete if the rules are larger than 4 MiB.
+// to it. The list is incomplete if the rules are larger than maxRules.
 func (z *Authorizer) Rules(_ context.Context, u *authn.User, namespace string) authz.Rules {
 	var all authz.Rules
 	p := z.at(z.store.Any())
@@ -197,10 +197,10 @@ func (z *Authorizer) Rules(_ context.Context, u *authn.User, namespace string) a
 	return all
 }
 
-// errTooLarge says why Rules are incomplete.
+// errTooLarge is the error of Rules that are larger than maxRules.
 var errTooLarge = errors.New("the rules are larger than 4 MiB; the list ends early")
 
-// sizeOf returns about how many bytes a rule takes in a message.
+// sizeOf returns the approximate size in bytes of a rule in a response.
 func sizeOf(r *policyRule) int {
 	size := 64
 	for _, texts := range [...][]string{r.Verbs, r.APIGroups, r.Resources, r.ResourceNames, r.NonResourceURLs} {
@@ -211,12 +211,12 @@ func sizeOf(r *policyRule) int {
 	return size
 }
 
-// maxAbsent bounds the missing roles that an error names.
+// maxAbsent is the maximum number of missing roles that an error names.
 const maxAbsent = 20
 
 // rolesOf returns the roles of a user, each once: those of the ClusterRoleBindings, then those of
 // the namespace's RoleBindings, in the order of the bindings' names. Roles that do not exist are
-// errors, which absent makes; the error names the first 20.
+// errors, which absent makes; the returned error names the first maxAbsent of them.
 func (p *policy) rolesOf(u *authn.User, namespace string, absent func(*binding) error) ([]*role, error) {
 	var all []*role
 	var errs []error

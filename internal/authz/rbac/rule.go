@@ -16,15 +16,15 @@ type policyRule = rbacv1.PolicyRule
 type role struct {
 	rules    []policyRule
 	compiled []rule
-	// resources are the rules of a role that has many, by the resources that they name: "pods", "pods/log", "*/scale" or
-	// "*". paths are its rules with paths.
+	// resources are the rules by the resources that they name: "pods", "pods/log", "*/scale" or "*". paths are the rules
+	// with paths. Both are nil if the role has fewer than manyRules rules.
 	resources map[string][]*rule
 	paths     []*rule
-	// owned returns the rules as comparisons need them. It makes them once.
+	// owned returns the rules as missingFrom needs them. It makes them once.
 	owned func() []*owned
 }
 
-// manyRules is from how many rules on a lookup is quicker than a look at each rule.
+// manyRules is the number of rules from which on a lookup is faster than a look at each rule.
 const manyRules = 16
 
 func newRole(rules []policyRule) *role {
