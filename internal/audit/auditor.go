@@ -33,8 +33,8 @@ const (
 	// Batch buffers events; a goroutine writes them. Events that do not fit are dropped and
 	// counted. A killed process loses what is in the buffer.
 	Batch Mode = "batch"
-	// Blocking writes an event before the request continues, or, if the webhook takes longer than a
-	// request waits for it, later. Failures are counted.
+	// Blocking writes an event before the request continues. A request waits for a webhook for ten
+	// seconds at most, and the event is sent later then. Failures are counted.
 	Blocking Mode = "blocking"
 	// BlockingStrict is Blocking that refuses a request whose event RequestReceived cannot be
 	// written.
@@ -168,8 +168,8 @@ type backend struct {
 
 // sink takes events. It is safe for concurrent use.
 type sink interface {
-	// put takes an event, a line. It does not keep the line. It counts its failures. The event says how
-	// long the request may wait.
+	// put takes an event and its line. It does not keep them. It counts its failures. Event.NoWait and
+	// Event.Done limit how long it waits.
 	put(e *Event, line []byte) error
 	// close writes what is left, until the context is done.
 	close(ctx context.Context) error

@@ -40,10 +40,10 @@ const (
 type batch struct {
 	data []byte
 	ends []int // of the lines in data
-	sent *sent // nil in the mode batch
+	sent *sent // nil: no request waits for it
 }
 
-// sent is the outcome of a batch that requests wait for.
+// sent is the outcome of sending a batch.
 type sent struct {
 	done chan struct{} // closed when the batch was written or lost
 	err  error         // set before done is closed
@@ -112,7 +112,7 @@ func (b *buffered) put(_ *Event, line []byte) error {
 	return err
 }
 
-// add adds an event. If asked for, it returns the outcome of the batch.
+// add adds an event. If outcome is true, it returns the outcome of the event's batch.
 func (b *buffered) add(line []byte, outcome bool) (*sent, error) {
 	b.mu.Lock()
 	var err error

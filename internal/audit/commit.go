@@ -23,9 +23,9 @@ type committer struct {
 	out  output
 	fail func(plugin string, events int, err error)
 
-	mu    sync.Mutex
-	open  *group // takes events; guarded by mu
-	laggy bool   // a goroutine is about to write the events that nobody waits for; guarded by mu
+	mu      sync.Mutex
+	open    *group // takes events; guarded by mu
+	flushes bool   // a goroutine will call flush; guarded by mu
 
 	// turn is held to write. It is locked before mu.
 	turn   sync.Mutex
@@ -33,17 +33,17 @@ type committer struct {
 	spare  *group // guarded by turn
 }
 
-// groupBytes is from which size on a group takes no more events. Without it a flood of requests would make one group of all
-// their events, and copy it again and again as it grows.
+// groupBytes is the size from which on a group takes no more events. Otherwise a flood of requests would make one group of
+// all their events, and copy it again and again as it grows.
 const groupBytes = 1 << 20
 
 // group is a batch that is written at once.
 type group struct {
 	batch
-	later   int   // how many do not read err; guarded by mu until the group is written
+	later   int   // events whose requests do not wait; guarded by mu until the group is written
 	written bool  // guarded by turn
 	err     error // guarded by turn
-	read    int   // how many have read err; guarded by turn
+	read    int   // events whose requests have read err; guarded by turn
 }
 
 func newCommitter(out output, name string, fail func(string, int, error)) *committer {
@@ -60,12 +60,14 @@ func (c *committer) put(e *Event, line []byte) error {
 	if !g.written {
 		c.write(g)
 	}
+	err := g.err
 	g.read++
-	return c.reuse(g)
+	c.reuse(g)
+	return err
 }
 
-// putLater joins the open group, which a goroutine writes if no request does. It refuses the event if the group is full, as while
-// the log hangs.
+// putLater adds an event to the open group, which a goroutine writes if no request does. It refuses the event if the group
+// is full, because the log hangs then.
 func (c *committer) putLater(line []byte) error {
 	c.mu.Lock()
 	if len(c.open.data) >= groupBytes {
@@ -75,22 +77,25 @@ func (c *committer) putLater(line []byte) error {
 	}
 	c.open.add(line)
 	c.open.later++
-	start := !c.laggy
-	c.laggy = true
+	start := !c.flushes
+	c.flushes = true
 	c.mu.Unlock()
 	if start {
-		go c.writeLater()
+		go func() {
+			c.turn.Lock()
+			defer c.turn.Unlock()
+			c.flush()
+		}()
 	}
 	return nil
 }
 
-func (c *committer) writeLater() {
-	c.turn.Lock()
-	defer c.turn.Unlock()
+// flush writes the open group unless it is empty. turn is held.
+func (c *committer) flush() {
 	c.mu.Lock()
 	g := c.open
 	empty := len(g.ends) == 0
-	c.laggy = false
+	c.flushes = false
 	c.mu.Unlock()
 	if !empty {
 		c.write(g)
@@ -98,15 +103,13 @@ func (c *committer) writeLater() {
 	}
 }
 
-// reuse keeps a group whose error everybody has read, and returns the error. turn is held.
-func (c *committer) reuse(g *group) error {
-	err := g.err
+// reuse keeps a written group as the spare one if no request will read its error any more. turn is held.
+func (c *committer) reuse(g *group) {
 	if g.read+g.later == len(g.ends) && c.spare == nil {
 		g.reset()
 		*g = group{batch: g.batch}
 		c.spare = g
 	}
-	return err
 }
 
 // join adds an event to the open group, and returns the group. If that is full, join waits for the turn and writes it.
@@ -124,8 +127,8 @@ func (c *committer) join(line []byte) *group {
 	}
 }
 
-// writeFull writes a full group, unless it has been written meanwhile: then another one is open, or the same one is in use
-// again.
+// writeFull writes a full group, unless it has been written meanwhile. Then another group is open, or the same one again
+// with fewer events.
 func (c *committer) writeFull(g *group) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
@@ -161,33 +164,26 @@ func (c *committer) close(context.Context) error {
 	if c.closed {
 		return nil
 	}
-	c.mu.Lock()
-	g := c.open
-	empty := len(g.ends) == 0
-	c.mu.Unlock()
-	if !empty {
-		c.write(g)
-	}
+	c.flush()
 	c.closed = true
 	return c.out.close()
 }
 
 const (
-	// sendPatience bounds the sending of a batch in the modes blocking, with all attempts.
+	// sendPatience is how long all attempts to send a batch may take in the blocking modes.
 	sendPatience = 30 * time.Second
-	// requestPatience bounds how long a request waits for a webhook, with all its events.
+	// requestPatience is how long a request waits for a webhook, for all its events together.
 	requestPatience = 10 * time.Second
-	// downPatience is the same after a wait that ended without success, until a batch is sent again.
-	// Otherwise a webhook that hangs would hold up each request for requestPatience.
+	// downPatience is the same after a wait that failed, until a batch has been sent again. Otherwise a
+	// webhook that hangs would hold up each request for requestPatience.
 	downPatience = time.Second
-	// waitingEvents bounds the events that wait to be sent.
+	// waitingEvents is the maximum number of events that wait to be sent.
 	waitingEvents = 10_000
 )
 
-// waiting is the sink of a blocking webhook: put returns when the event is sent, or when the request has
-// waited long enough. Then the event is still sent, if that works later. Events that arrive while as many
-// batches as there are senders are under way are sent together, so that a webhook that hangs has no
-// connection for each request.
+// waiting is the sink of a blocking webhook. put returns when the event has been sent, or when the request has
+// waited long enough; the event is sent later then. Events that arrive while all senders are busy are sent
+// together, so a webhook that hangs does not hold a connection for each request.
 type waiting struct {
 	*buffered
 	down atomic.Bool // the last event could not be sent in time

@@ -35,12 +35,12 @@ type Event struct {
 	// Received is when the server received the request.
 	Received    time.Time
 	Annotations Annotations
-	// NoWait: the request does not wait for a back end of a blocking mode. The event is written later.
+	// NoWait: the request does not wait for the back ends of blocking modes. They write the event later.
 	NoWait bool
-	// Done is closed when the client has left, which ends a wait for a webhook; nil: it does not leave.
+	// Done is closed when the client has left. This ends the wait for a webhook. Nil: the client never leaves.
 	Done <-chan struct{}
 
-	waited time.Duration // for webhooks
+	waited time.Duration // how long the request has waited for webhooks
 }
 
 // ObjectRef names the object of a request.
