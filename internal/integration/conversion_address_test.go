@@ -93,7 +93,7 @@ func TestWebhookAnswerIsNotShown(t *testing.T) {
 				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"+secret)
 				c.Close()
 			}
-		}, "broke off"},
+		}, "ended early"},
 	} {
 		webhook, ca := serveHook(t, row.serve)
 		message := askV2(t, twoVersions(webhook.URL, ca))

@@ -78,11 +78,11 @@ func embedded(a netip.Addr) netip.Addr {
 	return a
 }
 
-// localPrefix is for NAT64 within a network (RFC 8215). The network chooses the length of its own prefix in it.
+// localPrefix is for NAT64 within a network (RFC 8215). Each network chooses the length of its own prefix within it.
 var localPrefix = netip.MustParsePrefix("64:ff9b:1::/48")
 
-// local returns the IPv4 addresses that an address with localPrefix embeds, by each length of a prefix that RFC 6052
-// allows. Byte 8 belongs to none of them.
+// local returns the IPv4 addresses that an address with localPrefix may embed, one for each length of a prefix that
+// RFC 6052 allows. Byte 8 is not part of them. It returns nil for other addresses.
 func local(a netip.Addr) []netip.Addr {
 	if !localPrefix.Contains(a) {
 		return nil

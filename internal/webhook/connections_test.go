@@ -155,7 +155,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("the largest answer: %+v, %v", a, err)
 	}
 	for _, path := range []string{"/long", "/chunks"} {
-		if _, err := get(path); err == nil || err.Error() != "the answer has more than 200 bytes" {
+		if _, err := get(path); err == nil || err.Error() != "the response has more than 200 bytes" {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

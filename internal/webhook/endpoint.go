@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// smallBody is how many bytes of a response are read without regard to other responses.
+	// smallBody is the size in bytes up to which the buffer of a response is not charged to the budget.
 	smallBody = 64 << 10
-	// maxTargetBytes bounds the buffers of all responses of one target that are larger. It is a budget for each
-	// target, so that a sick webhook takes nothing from the others.
+	// maxTargetBytes is the budget for the larger buffers of all responses of one target, in bytes. Each target has its
+	// own budget, so that a slow webhook does not affect others.
 	maxTargetBytes = 64 << 20
 )
 
 // ErrBusy is the error of a call for which the server has no room, because other calls of the same webhook use it. The
-// webhook has not failed, so the failure policy of an admission webhook does not cover this error.
+// webhook has not failed, so the failure policy of an admission webhook does not apply.
 var ErrBusy = errors.New("too many calls of the webhook are under way, please try again later")
 
 // Endpoint is a client of one webhook. Its methods are safe for concurrent use.
@@ -79,8 +79,9 @@ func (e *Endpoint) enter(ctx context.Context, most time.Duration) error {
 }
 
 // Post sends a request whose body is the concatenation of parts, and returns the response, whose body may have limit
-// bytes. It is for use within Call. The query has the time until the deadline, and headers have the span in the
-// context. It follows no redirect. An error quotes nothing that the other side sent.
+// bytes. It is for use within Call. It sends the time until the deadline in the query, and the span of the context in
+// headers. It follows no redirect. Errors quote nothing that the other side sent. The error is ErrBusy if other responses
+// use up the memory for those of this target.
 func (e *Endpoint) Post(ctx context.Context, limit int64, parts ...[]byte) (*Answer, error) {
 	u := e.url
 	if deadline, ok := ctx.Deadline(); ok {
@@ -152,8 +153,8 @@ func newRequest(ctx context.Context, u *url.URL, parts [][]byte) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// read reads the body of a response, at most limit bytes. The budget of the target is charged for the buffer as it
-// grows with what arrives, whatever the header announces.
+// read reads the body of a response, at most limit bytes. It charges the budget of the target for the buffer, which grows
+// with the bytes that arrive, not with the announced length.
 func (s *shared) read(resp *http.Response, limit int64) ([]byte, error) {
 	if resp.ContentLength > limit {
 		return nil, errTooLarge(limit)
@@ -179,11 +180,8 @@ func (s *shared) read(resp *http.Response, limit int64) ([]byte, error) {
 			continue
 		}
 		size := min(2*int64(cap(b)), limit+1)
-		if size > smallBody {
-			// Both buffers exist while one is copied to the other.
-			if !charge(size) {
-				return nil, ErrBusy
-			}
+		if size > smallBody && !charge(size) { // in addition to the smaller buffer, until that was copied
+			return nil, ErrBusy
 		}
 		b = append(make([]byte, 0, size), b...)
 		if charged > size {
@@ -192,7 +190,9 @@ func (s *shared) read(resp *http.Response, limit int64) ([]byte, error) {
 	}
 }
 
-func errTooLarge(limit int64) error { return fmt.Errorf("the answer has more than %d bytes", limit) }
+func errTooLarge(limit int64) error {
+	return fmt.Errorf("the response has more than %d bytes", limit)
+}
 
 // CloseIdleConnections closes the connections to the target that are not in use.
 func (e *Endpoint) CloseIdleConnections() { e.transport.closeIdle() }

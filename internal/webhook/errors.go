@@ -35,7 +35,7 @@ func withoutAnswer(err error) error {
 	if errors.As(err, &op) || errors.As(err, &cert) || errors.As(err, &dial) || ownWords(failed.Err.Error()) {
 		return err
 	}
-	return &url.Error{Op: failed.Op, URL: failed.URL, Err: errors.New("the answer is not HTTP")}
+	return &url.Error{Op: failed.Op, URL: failed.URL, Err: errors.New("the response is not HTTP")}
 }
 
 // ownWords reports whether an error of net/http or http2client quotes nothing from the peer but numbers.
@@ -54,7 +54,7 @@ func brokenOff(err error) error {
 	if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return errors.New("the answer broke off")
+	return errors.New("the response ended early")
 }
 
 // maxErrorBytes limits the text of an error, which may quote the answer.

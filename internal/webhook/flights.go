@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Key identifies what a call asks: a hash of it.
+// Key identifies a call: the hash of its request.
 type Key [sha256.Size]byte
 
-// Flights are the calls of one service under way. Requests with the same key share a call. A call ends when the last
-// request that waits for it leaves.
+// Flights are the calls to one service under way. Requests with the same key share a call. The context of a call ends
+// when the last request that waits for it leaves. Its methods are safe for concurrent use.
 //
-// The number of requests that wait is bounded. A group of requests, such as those of one user, may have as many as there
-// is room left for others: one group alone gets half of the room, two get a third each. So no group takes the room of
-// another. A large request counts as several: one more for each 64 KiB that it sends. A call that goes on although its
-// context has ended counts as a request that waits.
+// The number of waiting requests is limited. A group of requests, such as those of one user, may have as many as it leaves
+// for others: one group alone gets half of the room, two groups a third each. So no group can use up the room. A request
+// counts once more for each 64 KiB that it sends. A call that continues after its context has ended counts as a waiting
+// request.
 type Flights[V any] struct {
-	// Most bounds the requests that wait.
+	// Most is the maximum number of waiting requests.
 	Most int
-	// Limit bounds a call.
+	// Limit is the timeout of a call.
 	Limit time.Duration
 
 	mu      sync.Mutex // guards the following and the flights
@@ -30,19 +30,18 @@ type Flights[V any] struct {
 	total   int            // the sum of load
 }
 
-// placeBytes is how many bytes a request may send until it counts as one more. With 1,200 requests, what waits is bounded
-// by 75 MiB: the names in a request may be of 1 MiB, which JSON can write with six times as many bytes.
+// placeBytes is the number of bytes for which a request counts once more. So 1,200 waiting requests send 75 MiB at most,
+// although one request can have names of 1 MiB, which JSON can escape to six times as many bytes.
 const placeBytes = 64 << 10
 
 // flight is a call for all requests with its key.
 type flight[V any] struct {
 	waiting  int
 	returned bool
-	// last is the group of the last request, which has left before the call returned, and kept what it counts as. They are
-	// valid if abandoned is set.
+	// abandoned: the last request left before the call returned. It counts until then, as kept requests of the group last.
+	abandoned bool
 	last      string
 	kept      int
-	abandoned bool
 
 	cancel context.CancelFunc
 	done   chan struct{} // closed when v and err are set
@@ -50,8 +49,9 @@ type flight[V any] struct {
 	err    error
 }
 
-// Join waits for the call for k, which sends a number of bytes, and begins it if there is none. It returns ErrBusy if too
-// many requests of the group wait.
+// Join waits for the call for k, which sends so many bytes, and begins the call if there is none. The call runs in a
+// goroutine that may outlive the request, so it must not use memory of the request that is reused. Join returns the result
+// of the call, the error of the context, or ErrBusy if too many requests of the group wait.
 func (f *Flights[V]) Join(ctx context.Context, k Key, group string, bytes int, call func(context.Context) (V, error)) (v V, err error) {
 	places := 1 + bytes/placeBytes
 	f.mu.Lock()
@@ -76,7 +76,7 @@ func (f *Flights[V]) Join(ctx context.Context, k Key, group string, bytes int, c
 	return v, err
 }
 
-// Waiting returns the number of requests that wait. Large ones count several times.
+// Waiting returns the number of waiting requests. Large ones count several times.
 func (f *Flights[V]) Waiting() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +116,7 @@ func (f *Flights[V]) begin(ctx context.Context, k Key, call func(context.Context
 	return one
 }
 
-// leave ends the waiting of a request, and the call if no other request waits for it.
+// leave ends the wait of a request. It cancels the call if no other request waits for it.
 func (f *Flights[V]) leave(k Key, one *flight[V], group string, places int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -24,17 +24,17 @@ import (
 )
 
 const (
-	// pluginTime bounds a run of an exec plug-in.
+	// pluginTime is the maximum duration of a run of an exec plug-in.
 	pluginTime = 30 * time.Second
 	// pluginPipes is how long a plug-in may leave its output open to processes that it started.
 	pluginPipes = time.Second
-	// pluginInfo is the variable that tells a plug-in what to return.
+	// pluginInfo is the environment variable with the request to a plug-in.
 	pluginInfo = "KUBERNETES_EXEC_INFO"
 )
 
-// plugin gets the credentials of a kubeconfig's user from a program (`exec`), as client-go does, with a difference: a run
-// ends with the last request that waits for it, and after 30 seconds, and the program and its children are killed then.
-// client-go's requests wait for a program that hangs even after their clients have left. It is safe for concurrent use.
+// plugin gets the credentials of a kubeconfig's user from a program (`exec`), as client-go does, with a difference: it kills
+// the program and its children when no request waits for them any more, and after pluginTime. Requests of client-go wait for
+// a program that hangs even after their clients have left. It is safe for concurrent use.
 type plugin struct {
 	name    string
 	args    []string
@@ -44,8 +44,8 @@ type plugin struct {
 	runs    Flights[*credentials]
 
 	mu   sync.Mutex
-	last *credentials // of the last run, nil if they were refused; guarded by mu
-	// shown is the certificate of the connections; guarded by mu
+	last *credentials // of the last run; nil if there was none, or if they were refused; guarded by mu
+	// shown is the certificate that connections have used; guarded by mu
 	shown *tls.Certificate
 }
 
@@ -237,7 +237,7 @@ func (a *authenticated) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, err := a.RoundTripper.RoundTrip(r)
 	if err == nil && response.StatusCode == http.StatusUnauthorized {
-		// The next request has others, or the error of the plug-in.
+		// The next request runs the plug-in again.
 		a.plugin.forget(c)
 	}
 	return response, err
@@ -246,7 +246,7 @@ func (a *authenticated) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper returns the transport, whose idle connections are closed.
 func (a *authenticated) WrappedRoundTripper() http.RoundTripper { return a.RoundTripper }
 
-// forget makes the next request run the program if the last credentials are c.
+// forget drops the credentials c, so that the next request runs the program.
 func (p *plugin) forget(c *credentials) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,7 +255,7 @@ func (p *plugin) forget(c *credentials) {
 	}
 }
 
-// boundedOutput keeps what a program writes, up to answerBytes.
+// boundedOutput keeps the output of a program. Output of more than answerBytes is an error.
 type boundedOutput struct {
 	bytes []byte
 	full  bool

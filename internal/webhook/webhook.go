@@ -111,7 +111,7 @@ type boundedBody struct {
 	left int
 }
 
-var errLargeAnswer = errors.New("the answer of the webhook has more than 1 MiB")
+var errLargeAnswer = errors.New("the response of the webhook has more than 1 MiB")
 
 // Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {

@@ -118,7 +118,7 @@ func TestAnswers(t *testing.T) {
 		{says(`{"allowed":true,"denied":true,"reason":"odd"}`), authz.NoOpinion, decision{authz.Deny, "odd", "webhook subject access review returned both allow and deny response"}},
 		{fails(400), authz.NoOpinion, decision{authz.NoOpinion, "", "the server rejected our request for an unknown reason"}},
 		{fails(500), authz.Deny, decision{authz.Deny, "", `an error on the server ("no") has prevented the request from succeeding`}},
-		{says(`{"allowed":true,"reason":"` + strings.Repeat("x", 2<<20) + `"}`), authz.Deny, decision{authz.Deny, "", "the answer of the webhook has more than 1 MiB"}},
+		{says(`{"allowed":true,"reason":"` + strings.Repeat("x", 2<<20) + `"}`), authz.Deny, decision{authz.Deny, "", "the response of the webhook has more than 1 MiB"}},
 	} {
 		w := newService(t, row.answer).webhook(t, Config{OnError: row.onError, AuthorizedTTL: time.Minute})
 		got := ask(t.Context(), w, pods("ann"))
