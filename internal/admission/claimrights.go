@@ -20,10 +20,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// claimRights requires rights beyond that on resourceclaims/status from users who change the status of a ResourceClaim:
-// on resourceclaims/binding for the allocation and for what it is reserved for, and on resourceclaims/driver, by the name
-// of the driver, for devices. These subresources exist as rights only. A service account on the node that the claim is
-// allocated to may have the right for that node alone.
+// claimRights requires further rights for changes of the status of a ResourceClaim: on resourceclaims/binding to change
+// allocation or reservedFor, and on resourceclaims/driver, with the name of the driver, to change its devices. These
+// subresources exist for authorization only. For a service account on the node of the allocation, the right for that node
+// suffices.
 func claimRights(c *Config) registry.Plugin {
 	if c.Authz == nil {
 		return registry.Plugin{}
@@ -63,7 +63,7 @@ func (c *Config) mayBind(ctx context.Context, right authz.Attributes, next, last
 	return nil, nil
 }
 
-// mayReport checks the rights to change what drivers report of their devices. The error is that of authz.Undecided.
+// mayReport checks the rights to change what drivers report about their devices. The error is that of authz.Undecided.
 func (c *Config) mayReport(ctx context.Context, right authz.Attributes, next, last *resourcev1.ResourceClaimStatus) (errs field.ErrorList, err error) {
 	right.Subresource = "driver"
 	verbs := []string{"arbitrary-node:" + right.Verb}
@@ -120,7 +120,7 @@ func changedDrivers(next, last []resourcev1.AllocatedDeviceStatus) []string {
 	return slices.Sorted(maps.Keys(drivers))
 }
 
-// allocatedNode returns the node of an allocation that is for one node alone.
+// allocatedNode returns the node of an allocation that is for a single node; empty otherwise.
 func allocatedNode(a *resourcev1.AllocationResult) string {
 	if a == nil || a.NodeSelector == nil || len(a.NodeSelector.NodeSelectorTerms) != 1 {
 		return ""

@@ -115,8 +115,8 @@ func (g *grants) binding(ctx context.Context, a *registry.Attributes, ref rbacv1
 	return nil
 }
 
-// allowed reports whether the client has one of the verbs that make the check superfluous. The error is that of
-// authz.Undecided.
+// allowed reports whether the client has a verb that makes the check unnecessary. The error is that of authz.Undecided; it
+// matters only if the check fails.
 func (g *grants) allowed(ctx context.Context, a *registry.Attributes, verb string, resource schema.GroupResource, name string) (bool, error) {
 	ok, _, err := authz.Allowed(ctx, g.authz, &authz.Attributes{
 		User: a.User, Verb: verb, IsResource: true, Group: resource.Group, Version: "*", Resource: resource.Resource, Namespace: a.Namespace, Name: name,

@@ -49,7 +49,7 @@ func (c *Config) checkOwners(ctx context.Context, a *registry.Attributes) error 
 			return err
 		}
 		if !ok {
-			return a.Forbidden("cannot set an ownerRef on a resource you can't delete: %v, <nil>", reason)
+			return a.Forbidden("cannot set an ownerRef on a resource you can't delete: %v, <nil>", reason) // kube-apiserver appends its nil error
 		}
 	}
 	blocking := newlyBlocking(next, ownersOf(a.Old))
@@ -85,7 +85,7 @@ func (c *Config) mayBlock(ctx context.Context, a *registry.Attributes, ref metav
 			return err
 		}
 		if !ok {
-			return a.Forbidden("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: %v, <nil>", reason)
+			return a.Forbidden("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: %v, <nil>", reason) // as above
 		}
 	}
 	return nil

@@ -26,10 +26,10 @@ const (
 	bindingsMutating   = "mutatingadmissionpolicybindings.admissionregistration.k8s.io"
 )
 
-// paramRights refuses policies and bindings whose author may not read their params: an expression could show params to
-// whoever sends a request that the policy matches. A policy with a paramKind requires the right to get all objects of that
-// kind. A binding with a paramRef requires the right to get the object, or to list those that it selects. What an update
-// leaves unchanged is not checked again.
+// paramRights refuses policies and bindings whose author may not read their params: the message of an expression shows
+// params to the clients whose requests the policy matches. A policy with a paramKind requires the right to get all objects
+// of that kind. A binding with a paramRef requires the right to get the object, or to list those that it selects. An update
+// that does not change these fields is not checked.
 func paramRights(c *Config) registry.Plugin {
 	if c.Authz == nil || c.Catalog == nil {
 		return registry.Plugin{}
@@ -101,8 +101,8 @@ func (c *Config) mayReadKind(ctx context.Context, a *registry.Attributes, k *adm
 	return c.mayRead(ctx, a, right, unclear, fmt.Sprintf(`user %v must have "get" permission on all objects of the referenced paramKind (kind=%s, apiVersion=%s)`, shown(a.User), k.Kind, k.APIVersion))
 }
 
-// mayReadParams returns an error unless the user may read the objects of a paramRef. Without the policy, any object may be
-// meant.
+// mayReadParams returns an error unless the user may read the objects of a paramRef. If there is no policy that has the
+// kind, that is the right to read all objects.
 func (c *Config) mayReadParams(ctx context.Context, a *registry.Attributes, p *params) error {
 	right, unclear := authz.Attributes{Group: "*", Version: "*", Resource: "*"}, ""
 	kind, err := paramKindOf(a.State, p)
@@ -119,7 +119,8 @@ func (c *Config) mayReadParams(ctx context.Context, a *registry.Attributes, p *p
 	return c.mayRead(ctx, a, right, unclear, fmt.Sprintf("user %v does not have %q permission on the object referenced by paramRef", shown(a.User), right.Verb))
 }
 
-// mayRead returns an error unless the user has a right. Its message is refused, or says why the right is one to everything.
+// mayRead returns an error unless the user has a right. Its message is refused, unless the right covers all resources
+// because their kind is unclear; unclear then has the reason.
 func (c *Config) mayRead(ctx context.Context, a *registry.Attributes, right authz.Attributes, unclear, refused string) error {
 	switch ok, _, err := c.allowed(ctx, a, right); {
 	case ok:
@@ -152,8 +153,8 @@ func paramKindOf(s *store.State, p *params) (*admissionregistrationv1.ParamKind,
 	return policy.Spec.ParamKind, nil
 }
 
-// paramResource returns the resource of a kind, as the attributes of a right. What cannot be determined is "*", which only
-// users with all rights have; unclear says why.
+// paramResource returns the resource of a kind, as the attributes of a right. If it cannot determine a part, that part is
+// "*", and unclear has the reason.
 func (c *Config) paramResource(k *admissionregistrationv1.ParamKind) (right authz.Attributes, unclear string) {
 	right = authz.Attributes{Group: "*", Version: "*", Resource: "*"}
 	gv, err := schema.ParseGroupVersion(k.APIVersion)
@@ -172,7 +173,7 @@ func (c *Config) paramResource(k *admissionregistrationv1.ParamKind) (right auth
 	return right, fmt.Sprintf("unable to resolve paramKind %v to determine minimum required permissions", *k)
 }
 
-// shown is a user as kube-apiserver's messages show it.
+// shown returns a user in the form of kube-apiserver's messages.
 func shown(u *authn.User) string {
 	return fmt.Sprintf("&{%s %s %v %v}", u.Name, u.UID, u.Groups, u.Extra)
 }

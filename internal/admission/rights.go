@@ -19,8 +19,8 @@ import (
 
 const signingRequests = "certificatesigningrequests.certificates.k8s.io"
 
-// allowed reports whether the user of a request has another right. The server itself has all. The error is that of
-// authz.Undecided.
+// allowed reports whether the user of a request has another right, and the reason. The server itself has all rights. The
+// error is that of authz.Undecided.
 func (c *Config) allowed(ctx context.Context, a *registry.Attributes, right authz.Attributes) (bool, string, error) {
 	if a.User == nil {
 		return true, "", nil

@@ -73,7 +73,7 @@ func (b *bitmap) set(p int32, to uint) {
 	}
 }
 
-// all yields the allocated ports. Bits beyond the last port stand for nothing.
+// all yields the allocated ports. It ignores bits beyond the last port.
 func (b *bitmap) all(yield func(int32) bool) {
 	for i := range min(b.bits.BitLen(), int(b.ports.Last-b.ports.First)+1) {
 		if b.bits.Bit(i) == 1 && !yield(b.ports.First+int32(i)) {
@@ -89,9 +89,9 @@ func (b *bitmap) write() (store.Write, error) {
 	return store.Write{Collection: Bitmaps, Key: NodePorts, If: b.object.Modified, Value: e.Bytes, RevisionAt: e.RevisionAt}, err
 }
 
-// portBuckets is how many claims the node ports share. Each claim is a condition, and a transaction of etcd has at most
-// 128 of them: some are left for the Service, its addresses and quotas. Of requests at the same time that allocate
-// ports of one bucket, only one succeeds at first, and the others start again. They see its ports then.
+// portBuckets is the number of claims that all node ports share. Each claim is a condition of a transaction, and etcd allows
+// 128 conditions; the Service, its addresses and quotas need some of them. If concurrent requests allocate ports of the same
+// bucket, one of them succeeds, and the others start again with its ports in the state.
 const portBuckets = 96
 
 // recordPorts claims the ports that a Service did not have, and releases those that it does not have any

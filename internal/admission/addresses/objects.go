@@ -76,13 +76,13 @@ func isOf(o *store.Object, s *corev1.Service) bool {
 	return err == nil && a.Labels[networkingv1.LabelManagedBy] == ManagedBy && len(a.Finalizers) == 0 && parentOf(a) == s.Namespace+"/"+s.Name
 }
 
-// unusedGrace is how long an IPAddress on a shared log stays without a Service that has the address. kube-apiserver
-// creates the IPAddress before the Service, and waits as long before it repairs.
+// unusedGrace is how old an IPAddress on a shared log must be to be removed because no Service has the address.
+// kube-apiserver creates the IPAddress before the Service, and has the same grace period.
 const unusedGrace = time.Minute
 
 // Check removes the IPAddress of an address that its Service does not have. An IPAddress
-// that a user made stays. If again is not zero, the IPAddress is too new to be removed, and the caller
-// checks it again at that time.
+// that a user made stays. If the IPAddress is too new to be removed, again is the time for the next check;
+// otherwise it is zero.
 func (r *Repair) Check(ctx context.Context, ip string, now time.Time) (again time.Time, err error) {
 	s := r.Registry.Store.Any()
 	stored := s.Get(ipAddresses, ip)

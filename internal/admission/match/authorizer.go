@@ -32,10 +32,11 @@ func (in *Input) authorizerValues(ctx context.Context, a *registry.Attributes, a
 	}}
 }
 
-// Undecided returns the error of authz.Undecided for a request that must be refused, because expressions asked for a right
-// that the authorizer could not decide. If others keep the authorizer busy, that is any request: allowed() is false then,
-// and would keep a policy or a webhook from its work. Of other failures expressions learn from errored(), and only a
-// request that they deny is undecided.
+// Undecided returns the error of authz.Undecided if the request must be refused because the authorizer could not decide a
+// check of an expression. denied reports whether the expressions deny the request, or fail.
+//
+// If the authorizer was too busy, every request is refused: allowed() was false, which may have disabled a policy or a
+// webhook. Expressions can handle other failures of the authorizer with errored(). These matter if the request is denied.
 func (in *Input) Undecided(denied bool) error {
 	if in.checks == nil || !denied && !errors.Is(in.checks.undecided, authz.ErrBusy) {
 		return nil
@@ -61,7 +62,7 @@ type checker struct {
 	authorizer authz.Authorizer
 	user       *authn.User
 	decided    map[check]decision
-	undecided  error // of the checks that could not be decided; ErrBusy if it is among them
+	undecided  error // of a check that could not be decided, authz.ErrBusy rather than others; nil: all were decided
 }
 
 // check identifies a check. The user is the client of the request, or a service account.

@@ -421,8 +421,8 @@ func (e *entry) claims(claimed map[string]bool) bool {
 // attribute ends the write of a batch whose condition does not hold. If the condition is one of
 // the charges, no write ends: all are charged again by a newer state.
 //
-// A shared log does not report which guard does not hold. There the batch has one write, which ends: its request starts
-// again. That is right for the guard of the quotas too, since the write has the same guard with an older revision.
+// A shared log does not report which guard failed. A batch has a single write there, and its request starts again. This is
+// also right if the guard of the quotas failed, because the write has the same guard with an older revision.
 func attribute(batch []*entry, failed *store.TxnError, shared bool) {
 	if shared && failed.Part == store.GuardPart {
 		for _, e := range batch {

@@ -92,7 +92,7 @@ func (d *dispatcher) call(ctx context.Context, h *hook, payload []byte) (reply *
 		return err
 	})
 	if errors.Is(err, remote.ErrBusy) {
-		// Other requests are the reason. If the failure policy covered it, they could switch the webhook off.
+		// Other requests are the reason. If the failure policy applied, they could disable the webhook.
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("admission webhook %q: %v", h.name, remote.ErrBusy), 1)
 	}
 	if err != nil {

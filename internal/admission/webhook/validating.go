@@ -56,7 +56,7 @@ func (w *Webhooks) validate(ctx context.Context, a *registry.Attributes) error {
 	if err := d.finish(all); err != nil {
 		return err
 	}
-	return timeLeft(ctx) // a failure because of the request's own deadline is not ignored
+	return timeLeft(ctx) // the failure policy does not apply to the deadline of the request itself
 }
 
 // callBytes is the estimated memory of a call without its review.
