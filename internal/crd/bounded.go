@@ -83,13 +83,12 @@ func (n *checked) Validate(v any) *validate.Result {
 	}
 	s := n.lean(v)
 	result := new(validate.Result)
+	text, isText := v.(string)
 	if len(s.AllOf)+len(s.AnyOf)+len(s.OneOf) > 0 || s.Not != nil {
-		_, isText := v.(string)
 		if left := resource.MaxErrors; isText || many(v, &left) {
 			s = n.alternatives(s, v, result)
 		}
 	}
-	text, isText := v.(string)
 	if isText && s.Pattern != "" {
 		s = n.pattern(s, text, result)
 	}

@@ -76,7 +76,7 @@ func parseColumns(all []apiextensionsv1.CustomResourceColumnDefinition) []column
 	return made
 }
 
-// cell writes the cell of an object: null if it has none, or if its row takes too much work.
+// cell writes the cell of an object. It is null if the path finds no value, or if the row takes too much work.
 func (c *column) cell(of *allowance, row *resource.Row) {
 	results, err := (&evaluation{allowance: of}).find(of.object, c.path)
 	if err != nil || len(results) == 0 || len(results[0]) == 0 || of.print(0) != nil {

@@ -18,7 +18,7 @@ func (c *compiled) fits(s structuralschema.Structural, v any) bool {
 	return (&fitting{c, patternWork{uncounted: maxUncounted}}).fits(s, v)
 }
 
-// fitting is one call of compiled.fits.
+// fitting is the state of one call of compiled.fits.
 type fitting struct {
 	*compiled
 	work patternWork

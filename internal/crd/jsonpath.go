@@ -13,11 +13,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/apiextensions"
 )
 
-// JSONPaths are parsed by client-go, and evaluated here with a limit: in client-go, `..x..x` returns a
-// value once for each way to it, and a union such as `[0,0]` doubles what follows, so that a path of 100
-// bytes takes minutes. client-go also writes to a path with {range} while it evaluates it.
+// JSONPaths are parsed by client-go, and evaluated here with a limit. In client-go, `..x..x` returns a
+// value once for each way to it, and a union such as `[0,0]` doubles what follows, so a path of 100
+// bytes can take minutes. client-go also writes to a path with {range} while it evaluates it.
 
-// The limits of a row follow the size of its object, with little for an object of any size: a table can have a hundred
+// The limits for a row depend on the size of its object. Their constant parts are small, because a table can have a hundred
 // thousand rows.
 const (
 	// minSteps is the number of values that the paths of one row may visit in any object.
@@ -43,8 +43,8 @@ func parsePath(text string) ([]jsonpath.Node, error) {
 	return p.Root.Nodes, nil
 }
 
-// allowance is what the columns of one row may still do. The object is measured when it is needed, which
-// is rare.
+// allowance is the work that is left for the columns of one row. The object is measured only when the
+// constant parts of the limits are used up, which is rare.
 type allowance struct {
 	object         map[string]any
 	steps, printed int
@@ -57,7 +57,7 @@ func newAllowance(object map[string]any, columns int) *allowance {
 
 var errTooMuchWork = errors.New("the columns take too much work")
 
-// visit counts values that a path visits.
+// visit subtracts values that a path visits.
 func (a *allowance) visit(n int) error {
 	if a.steps -= n; a.steps < 0 {
 		if a.measure(); a.steps < 0 {
@@ -68,7 +68,7 @@ func (a *allowance) visit(n int) error {
 	return nil
 }
 
-// print counts bytes that a column prints.
+// print subtracts bytes that a column prints.
 func (a *allowance) print(n int) error {
 	if a.printed -= n; a.printed < 0 {
 		if a.measure(); a.printed < 0 {

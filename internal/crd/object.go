@@ -25,7 +25,7 @@ type Object struct {
 
 	// tolerated are errors in unchanged values: see validateUpdate.
 	tolerated []string
-	// overgrown: its defaults are too large, and were not set.
+	// overgrown: the defaults for the object are larger than maxDefaults, and were not set.
 	overgrown bool
 }
 

@@ -11,16 +11,16 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/regex"
 )
 
-// A pattern may take as many steps for each byte of a text as its program has instructions; most take
-// few. Package regexp matches until that product is large for one object. From then on, matchSteps does,
-// which counts the steps and can end.
+// Matching a pattern can take as many steps for each byte of a text as the program of the pattern has
+// instructions, although most patterns take few. Package regexp matches until the sum of these products is
+// large for one object. From then on matchSteps matches, which counts its steps and can stop.
 
 const (
-	// maxUncounted bounds the sum of instructions times bytes that package regexp matches for one object.
+	// maxUncounted is the maximum sum of instructions times bytes for which package regexp matches, for one object.
 	maxUncounted = 10_000_000
-	// maxPatternSteps bounds the steps of matchSteps for one object. They take about half a second.
+	// maxPatternSteps is the maximum number of steps of matchSteps for one object. They take about half a second.
 	maxPatternSteps = 50_000_000
-	// maxStoredPattern is the size of the largest pattern that is compiled. Stored definitions may have
+	// maxStoredPattern is the maximum size of a pattern that is compiled. Stored definitions may have
 	// larger patterns than new ones.
 	maxStoredPattern = 10 * regex.MaxSize
 )
@@ -35,9 +35,10 @@ type pattern struct {
 	err     error
 }
 
-// patternWork is the work that the validation of one object may still do.
+// patternWork is the work that is left for the patterns of one object.
 type patternWork struct {
-	ctx              context.Context //nolint:containedctx // of one validation; nil: nothing is counted
+	ctx context.Context //nolint:containedctx // of one validation; nil: matchSteps is not used
+	// uncounted is what is left of maxUncounted, and steps of maxPatternSteps.
 	uncounted, steps int
 }
 
@@ -45,7 +46,7 @@ func newPatternWork(ctx context.Context) *patternWork {
 	return &patternWork{ctx: ctx, uncounted: maxUncounted, steps: maxPatternSteps}
 }
 
-// matches reports whether a text matches a pattern, which is compiled once. It returns errPatternWork when
+// matches reports whether a value matches a pattern, which is compiled once. It returns errPatternWork when
 // the work is used up, and the error of the context when that ends.
 func (c *compiled) matches(text, value string, work *patternWork) (bool, error) {
 	made, ok := c.patterns.Load(text)
@@ -60,7 +61,7 @@ func (c *compiled) matches(text, value string, work *patternWork) (bool, error) 
 		work.uncounted -= cost
 		return p.MatchString(value), nil
 	}
-	if work.ctx == nil { // compiled.fits leaves it to the validation that counts
+	if work.ctx == nil { // of compiled.fits: the library validates the value then, with checked.pattern
 		return false, errPatternWork
 	}
 	return matchSteps(p.program, value, work)
@@ -86,8 +87,8 @@ func compilePattern(text string) *pattern {
 	return p
 }
 
-// matchSteps reports whether a text matches a program. It follows all threads of the program at once, so
-// that each instruction is visited at most once for each character (Thompson's algorithm).
+// matchSteps reports whether a text matches a program. It runs all threads of the program at once, so it
+// visits each instruction at most once for each character (Thompson's algorithm).
 func matchSteps(program *syntax.Prog, text string, work *patternWork) (bool, error) {
 	m := stepMatcher{program: program, seen: make([]int, len(program.Inst)), steps: &work.steps}
 	anchored := program.StartCond()&syntax.EmptyBeginText != 0
@@ -135,8 +136,8 @@ type stepMatcher struct {
 	matched  bool
 }
 
-// follow appends the instructions that read a character and can be reached from one, given what is around
-// the position.
+// follow appends the instructions that read a character and are reachable from an instruction without
+// reading one. around has the empty-width conditions that hold at the position.
 func (m *stepMatcher) follow(to []uint32, from uint32, around syntax.EmptyOp) []uint32 {
 	m.stack = append(m.stack[:0], from)
 	for len(m.stack) > 0 {

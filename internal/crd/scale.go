@@ -34,8 +34,8 @@ func scaleOf(v *version) resource.Subresource {
 	}
 }
 
-// noReplicas stands for absent replicas in what a patch of a Scale is applied to. Kube-apiserver
-// uses the same number.
+// noReplicas stands for absent replicas in the Scale that a patch changes. kube-apiserver uses the same
+// number.
 const noReplicas = math.MinInt32
 
 func showScale(scale *apiextensionsv1.CustomResourceSubresourceScale, o *Object, of resource.Purpose) (runtime.Object, error) {

@@ -75,7 +75,7 @@ func (c *compiled) coerce(o *Object, how objectmeta.CoerceOptions) (unknown []st
 	return append(unknown, more...), nil
 }
 
-// setDefaults sets the defaults of missing members. If they are too large, validation refuses the object.
+// setDefaults sets the defaults of missing members. If they are too large, it sets none, and validation refuses the object.
 func (v *version) setDefaults(o runtime.Object) {
 	if s, err := v.schema(); err == nil { // decode or read has returned the error
 		made := o.(*Object)
@@ -98,7 +98,7 @@ func (v *version) newStatus(o runtime.Object) {
 }
 
 // recent prunes and defaults a stored object by the current schema. It drops invalid metadata
-// of embedded objects. Defaults that are too large, which were added to the schema later, are not set.
+// of embedded objects. If later defaults of the schema are too large for the object, it sets none.
 func (v *version) recent(o *Object) error {
 	s, err := v.schema()
 	if err != nil {

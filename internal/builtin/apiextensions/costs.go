@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// MaxColumns is the maximum number of printer columns of a version. Others are not shown.
+	// MaxColumns is the maximum number of printer columns of a version. Further ones of stored definitions are not shown.
 	MaxColumns = 256
-	// MaxPathBytes is the maximum length of a JSONPath: of a column, a selectable field or the field of a rule. The library
-	// ignores the rest of a path from a name of 64 KiB on, and panics if that is the whole path.
+	// MaxPathBytes is the maximum length of a JSONPath, that of a column, a selectable field or a fieldPath, in bytes. The
+	// library ignores a name of 64 KiB and what follows, and panics if nothing precedes it.
 	MaxPathBytes = 1024
-	// maxDefaultWork bounds the largest pattern times the bytes of all defaults, which it may be matched
-	// with.
+	// maxDefaultWork is the maximum size of the largest pattern times the bytes of all defaults, which it may have to
+	// match.
 	maxDefaultWork = 50_000_000
 )
 
-// checkCosts refuses what would take too long to use. What is stored already has limits of its own where
-// it is used.
+// checkCosts refuses definitions that would take too long to use. Stored definitions have other limits, where they are used.
 func checkCosts(d *Definition) field.ErrorList {
 	var errs field.ErrorList
 	work := 0 // to check the rules
