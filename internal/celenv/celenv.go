@@ -22,9 +22,10 @@ import (
 // at no estimated cost.
 const maxPrecision = 100
 
-// Base returns the base environments. The first call replaces those that Kubernetes' libraries use too:
-// they compile the rules of custom resource definitions and have no parameter for it. Others compile with
-// [Compile]; [CheckRules] and [DisableCostlyRules] look at the rules before the library compiles them.
+// Base returns the base environments. The first call also replaces those of Kubernetes' libraries, which
+// compile the rules of custom resource definitions and take no environment as a parameter. [CheckRules] and
+// [DisableCostlyRules] check these rules before. Other expressions are compiled with [Compile]. It is safe
+// for concurrent use.
 func Base() *environment.EnvSet { return base() }
 
 var base = sync.OnceValue(func() *environment.EnvSet {

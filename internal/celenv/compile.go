@@ -9,8 +9,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// Compile compiles an expression, as env.Compile does. It refuses one that takes more than MaxWork to check, before it
-// checks it, and returns the work of others. deepest is the result of Deepest for the types that env declares.
+// Compile compiles an expression, as env.Compile does. It returns the work to type-check it, and refuses an expression that
+// takes more than MaxWork before it checks it. deepest is the result of Deepest for the types that env declares.
 func Compile(env *cel.Env, text string, deepest int) (made *cel.Ast, work int, issues *cel.Issues) {
 	parsed, issues := env.Parse(text)
 	if issues.Err() != nil {
@@ -65,8 +65,8 @@ func Shorten(text string) string {
 	return b.String()
 }
 
-// Work returns the work to check an expression, and the error with which Compile refuses one that takes too long. It is
-// for the expressions that a library compiles. An expression that has another error is for the library to refuse.
+// Work returns the work to type-check an expression that a library compiles, and the error of Compile if that takes too
+// long. It does not report other errors, which the library does.
 func Work(text string, deepest int) (int, error) {
 	if text == "" {
 		return 0, nil

@@ -22,24 +22,23 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/regex"
 )
 
-// To match a text may take as many steps for each byte as the compiled pattern has instructions. The cost
-// that cel-go and Kubernetes' libraries charge knows the length of a pattern only, but a{1,1000} has a
-// thousand instructions. So the functions with a pattern cost the larger of both, and fail before they match
-// if that is more than an expression may cost.
+// Matching a text may take as many steps for each byte as the compiled pattern has instructions. cel-go and
+// Kubernetes' libraries charge for the length of the pattern, but a{1,1000} has a thousand instructions. So
+// a call of a function with a pattern costs the larger of both amounts. It fails before it matches if that
+// is more than an expression may cost.
 
 const (
-	// stepsPerCost are the steps that cost as much as the libraries charge for as many bytes of the text
-	// times characters of the pattern. They take up to a quarter of a microsecond.
+	// stepsPerCost is the number of steps for one unit of cost. They take up to a quarter of a microsecond.
 	stepsPerCost = 40
-	// repeatsPerCost is the same for the steps of each result of findAll. A search may read up to the end of
-	// the text, but most end with the result.
+	// repeatsPerCost is the same for each result of findAll, for which a search takes up to as many steps as
+	// for the whole text. Most searches take far fewer.
 	repeatsPerCost = 4 * stepsPerCost
 	// compileCost is the cost to compile one instruction of a pattern that an expression computes.
 	compileCost = 4
-	// parsedPerCost are the ranges of characters that the parser visits.
+	// parsedPerCost is the number of character ranges that the parser visits for one unit of cost.
 	parsedPerCost = 2
-	// maxSizeOfAll is the maximum size of the constant patterns of an expression together: their programs
-	// take some MiB, for as long as the expression is used.
+	// maxSizeOfAll is the maximum total size of the constant patterns of an expression. Their programs
+	// take some MiB while the expression is in use.
 	maxSizeOfAll = 50_000
 	// maxComputed is the maximum length of a pattern that an expression computes.
 	maxComputed = 64 << 10
@@ -61,8 +60,8 @@ var patternOverloads = []overload{
 	{function: "findAll", id: "string_find_all_string_int", member: true, args: 3},
 }
 
-// computed precedes the names of overloads whose pattern is not a constant: they are charged for its
-// compilation too.
+// computed begins the IDs of overloads whose pattern is not a constant. Their calls are also charged for its
+// compilation.
 const computed = "computed_"
 
 // constantPattern returns the pattern of a call, nil if it is no constant or the function has none.
@@ -84,7 +83,7 @@ func constantPattern(call ast.CallExpr) (at ast.Expr, text string) {
 	return args[1], string(literal)
 }
 
-// regexOptions replace the functions with a pattern, and charge them.
+// regexOptions returns options that replace the functions with a pattern, and their costs.
 func regexOptions() []cel.ProgramOption {
 	var constants []*interpreter.RegexOptimization
 	var costs []interpreter.CostTrackerOption
@@ -163,7 +162,7 @@ func tooLarge(size int) error {
 	return fmt.Errorf("a pattern must have at most %d instructions when it is compiled, but has %d", regex.MaxSize, size)
 }
 
-// call matches a text. It ends the evaluation if that costs more than an expression may cost.
+// call calls a function with the pattern. It ends the evaluation if the call costs more than an expression may cost.
 func (p *pattern) call(o overload, args []ref.Val) ref.Val {
 	text, ok := args[0].Value().(string)
 	if !ok {
@@ -235,15 +234,16 @@ func (o overload) cost(args []ref.Val, result ref.Val, computed bool) *uint64 {
 	return &cost
 }
 
-// sizes are the sizes of the last patterns.
+// sizes caches the sizes of patterns. It is cleared when it is full.
 var sizes struct {
-	sync.Map // from string to int
-	n        atomic.Int64
+	sync.Map              // from string to int
+	n        atomic.Int64 // the approximate number of entries
 }
 
 const (
+	// maxSizes is the maximum number of entries of sizes.
 	maxSizes = 1000
-	// maxSized is the length of the longest pattern in sizes.
+	// maxSized is the maximum length of a pattern in sizes.
 	maxSized = 4 << 10
 )
 

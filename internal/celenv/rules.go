@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// CheckRules refuses the rules of a custom resource's schema that take too long to check. It adds the work of the others
-// to *work, and refuses those from MaxWorkOfAll on.
+// CheckRules returns errors for the rules of a custom resource's schema that take too long to type-check. It adds the work
+// of the rules to *work, and refuses all further rules once that exceeds MaxWorkOfAll.
 func CheckRules(s *apiextensionsv1.JSONSchemaProps, path *field.Path, work *int) field.ErrorList {
 	var errs field.ErrorList
 	eachText(s, path, func(text *string, deepest int, path *field.Path) {
@@ -24,11 +24,12 @@ func CheckRules(s *apiextensionsv1.JSONSchemaProps, path *field.Path, work *int)
 	return errs
 }
 
-// costlyText replaces a stored expression that takes too long to check. It does not compile. So objects are refused, with
-// its name in the error.
+// costlyText replaces a stored expression that takes too long to type-check. It does not compile, so objects are refused
+// with an error that contains it.
 const costlyText = "expression_takes_too_long_to_check"
 
-// DisableCostlyRules replaces the rules and message expressions in a stored schema that take more than MaxWork to check.
+// DisableCostlyRules replaces the rules and message expressions of a stored schema that take more than MaxWork to
+// type-check with costlyText.
 func DisableCostlyRules(s *apiextensionsv1.JSONSchemaProps) {
 	eachText(s, nil, func(text *string, deepest int, _ *field.Path) {
 		if _, err := Work(*text, deepest); err != nil {

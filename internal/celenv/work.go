@@ -18,25 +18,25 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/regex"
 )
 
-// The work of the type checker of cel-go is not the length of an expression:
+// The work of cel-go's type checker is not proportional to the length of an expression:
 //
-//   - It writes out each type once for each of its parts, for each expression that has it, so the work grows with
-//     the cube of the depth of [[[1]]].
-//   - It copies all type variables that it knows for each overload that it tries and for each operand of && and ||.
-//     Each call of a generic function, such as ==, adds one.
+//   - For each expression, it formats the type once for each part of the type. So the work grows with the cube of the
+//     depth of [[[1]]].
+//   - It copies all known type variables for each overload that it tries, and for each operand of && and ||. Each call of
+//     a generic function, such as ==, adds a type variable.
 //   - A variable of a macro may double a type: `[1].map(a, {a: a}).map(a, {a: a})`.
 //
-// So weigh computes an upper bound of the work from the parsed expression. Types are known only after the check, but
-// their sizes can be bounded: by the literals, the declared types, and the parameters of the overloads.
+// So weigh computes an upper bound of the work from the parsed expression. The types are not known before the check, but
+// literals, declared types and the parameters of overloads bound their sizes.
 
-// MaxWork is the maximum work to check an expression. It takes about a third of a second. A chain of n
-// comparisons such as `a == 1` has about 1.5 n².
+// MaxWork is the maximum work to type-check an expression. It takes about a third of a second. A chain of n
+// comparisons such as `a == 1` has a work of about 1.5 n².
 const MaxWork = 1_000_000
 
-// MaxWorkOfAll is the maximum work to check all expressions of an object.
+// MaxWorkOfAll is the maximum work to type-check all expressions of an object.
 const MaxWorkOfAll = 5 * MaxWork
 
-// ErrWorkOfAll is the error of an object whose expressions take more than that.
+// ErrWorkOfAll is the error of an object whose expressions take more than MaxWorkOfAll.
 var ErrWorkOfAll = errors.New("the expressions of the object take too long to check together")
 
 // nodeWork is the work of an expression whose type has no parts.

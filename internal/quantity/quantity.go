@@ -20,7 +20,7 @@ const (
 	MaxBytes = 128
 	// MaxExponent is the maximum magnitude of its decimal exponent.
 	MaxExponent = 128
-	// maxStored is the same for stored quantities, which may be sums.
+	// maxStored is both limits for stored quantities. They are larger, because the server also stores sums.
 	maxStored = 4 * MaxExponent
 )
 
@@ -43,8 +43,8 @@ func Parse(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// Bound returns a stored quantity as it is, or, if it takes too long to parse, a limit in its place: a
-// value that is too large becomes 2^63-1, one that is too small becomes 1n.
+// Bound returns a stored quantity as it is, or a limit in its place if it takes too long to parse: 2^63-1
+// for a value that is too large, and 1n for one that is too small.
 func Bound(text string) string {
 	n, small := exponent(text)
 	if len(text) <= maxStored && n <= maxStored {

@@ -21,10 +21,10 @@ const (
 	foldWork, classWork = 125_000, 4_000
 )
 
-// Size returns about the number of instructions of a compiled regular expression. Repeats multiply
-// it: `((a{1,10}){1,10}){1,10}` has thousands. To match a text may take as many steps for each byte. The
-// pattern is not compiled, which takes as long as it is large. Size returns an error for a pattern that
-// is invalid, and ErrParseWork for one that takes too long to parse.
+// Size returns the approximate number of instructions of a regular expression once it is compiled.
+// Repeats multiply it: `((a{1,10}){1,10}){1,10}` has thousands. Matching a text may take as many steps for
+// each byte. Size does not compile the pattern, because the time for that grows with the size, too. It
+// returns an error for an invalid pattern, and ErrParseWork for one that takes too long to parse.
 func Size(pattern string) (int, error) {
 	if ParseWork(pattern) > MaxParseWork {
 		return 0, ErrParseWork
@@ -36,9 +36,9 @@ func Size(pattern string) (int, error) {
 	return int(min(sizeOf(parsed), math.MaxInt32)), nil
 }
 
-// ParseWork returns an upper bound of the ranges of characters that the parser visits beyond those that
-// the pattern spells out. `[\pL\pL]` names hundreds of them twice, and (?i)[b-\x{1e942}] looks up the cases
-// of each character.
+// ParseWork returns an upper bound of the character ranges that the parser visits in addition to those that
+// the pattern spells out. `[\pL\pL]` stands for hundreds of ranges twice. For (?i)[b-\x{1e942}], the parser
+// looks up the other cases of each character.
 func ParseWork(pattern string) int {
 	work := classWork * (strings.Count(pattern, `\p`) + strings.Count(pattern, `\P`))
 	if !mayFold(pattern) {

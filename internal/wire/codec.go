@@ -123,7 +123,8 @@ func StrictError(t *resource.Type, complaints []string) *apierrors.StatusError {
 	return notHandled(t, head, "strict decoding error: "+strings.Join(complaints, ", ")).StatusError
 }
 
-// maxDuplicates limits the duplicate keys of a YAML body. Each is a line of a complaint, twenty times as long as the key.
+// maxDuplicates is the maximum number of duplicate keys in a YAML body. The error has a line for each, which is about
+// twenty times as long as the key.
 const maxDuplicates = 1_000
 
 // fromYAML converts YAML to JSON. A duplicate key is a strict error.
@@ -271,7 +272,7 @@ func CheckDepth(data []byte) error {
 
 var errTooDeep = fmt.Errorf("the body nests deeper than %d", maxDepth)
 
-// CheckNesting refuses a protobuf message that nests too deep, before a decoder recurses into it.
+// CheckNesting returns an error for a protobuf message that nests too deeply for a decoder, which recurses into it.
 func CheckNesting(message []byte) error {
 	if nestsDeeper(message, maxDepth) {
 		return errTooDeep
@@ -325,9 +326,11 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 		return unrecognized(t, nil, err)
 	}
 	weighed := weighing{left: maxWeight}
-	if weightsOf(reflect.TypeOf(into).Elem()).weigh(envelope.Raw, &weighed); weighed.values > maxValues {
+	weightsOf(reflect.TypeOf(into).Elem()).weigh(envelope.Raw, &weighed)
+	switch {
+	case weighed.values > maxValues:
 		return unrecognized(t, nil, errValues)
-	} else if weighed.left <= 0 {
+	case weighed.left <= 0:
 		return unrecognized(t, nil, errTooHeavy)
 	}
 	head := metav1.TypeMeta{Kind: envelope.Kind, APIVersion: envelope.APIVersion}

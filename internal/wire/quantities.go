@@ -16,10 +16,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/quantity"
 )
 
-// To decode a quantity can take minutes: see package quantity. Types decode it themselves, so JSON is
-// checked before it is decoded into a type. Few bodies have anything that looks like a large quantity
-// anywhere, which one pass over the bytes finds out. Only these are read by CheckQuantities member by
-// member: what looks like a quantity may be any text, such as a commit in a label.
+// Decoding a quantity can take minutes: see package quantity. So JSON is checked before it is decoded into
+// a type with quantities. One pass over the bytes finds the few bodies with anything that looks like a large
+// quantity. Only these are read member by member, because it may be another text, such as a commit in a label.
 
 // CheckQuantities returns an error if JSON for a Go type has a quantity that takes too long to decode.
 func CheckQuantities(data []byte, t reflect.Type) error {
@@ -27,8 +26,7 @@ func CheckQuantities(data []byte, t reflect.Type) error {
 	return err
 }
 
-// boundQuantities returns stored JSON for a Go type with a limit in place of each quantity that takes
-// too long to decode.
+// boundQuantities returns stored JSON for a Go type with quantity.Bound applied to its quantities.
 func boundQuantities(data []byte, t reflect.Type) []byte {
 	bounded, err := quantities(data, t, func(text string) (string, error) { return quantity.Bound(text), nil })
 	if err != nil { // the decoder returns the error
@@ -37,8 +35,8 @@ func boundQuantities(data []byte, t reflect.Type) []byte {
 	return bounded
 }
 
-// quantities calls see for all quantities in JSON for a Go type, if some may be large, and returns the
-// JSON with the results of see in their place. It returns the first error, with the path.
+// quantities calls see for all quantities in JSON for a Go type, unless none can be large, and returns the
+// JSON with the results of see in their place. It returns the first error of see, with the path.
 func quantities(data []byte, t reflect.Type, see func(text string) (string, error)) ([]byte, error) {
 	where := quantitiesOf(t)
 	if where == nil || !mayHaveLargeQuantity(data) {
@@ -54,9 +52,9 @@ func quantities(data []byte, t reflect.Type, see func(text string) (string, erro
 	return append(r.out, data[r.copied:]...), nil
 }
 
-// mayHaveLargeQuantity reports whether bytes have a number, alone in a string or not in a string, that is
-// too long or has too large an exponent for a quantity. Names and hashes have exponents of their own, such as
-// 9e123 in a UID. Nothing in which a letter, a digit or a hyphen stands next to the number is a quantity.
+// mayHaveLargeQuantity reports whether JSON has a number, in a string or not, that is too long for a quantity
+// or has too large an exponent. Names and hashes contain such numbers too, such as 9e123 in a UID. So a number
+// with a large exponent does not count if a letter, a digit or a hyphen is next to it.
 func mayHaveLargeQuantity(data []byte) bool {
 	for i := 0; i < len(data); i++ {
 		if c := data[i]; c != '.' && c-'0' > 9 {
@@ -104,7 +102,7 @@ func inWord(data []byte, begin, end int) bool {
 
 func wordByte(c byte) bool { return c == '-' || c-'0' <= 9 || c|0x20-'a' <= 'z'-'a' }
 
-// holders says where a type has quantities. A type without any has none.
+// holders describes where a type has quantities. It is nil for a type without quantities.
 type holders struct {
 	itself  bool                // it is a quantity
 	members map[string]*holders // of a struct, by folded name
@@ -113,14 +111,14 @@ type holders struct {
 
 var (
 	quantityType = reflect.TypeFor[apiresource.Quantity]()
-	// held has the holders of the types that were used. See the package comment.
+	// held caches the holders of the types that were used. See the package comment.
 	held struct {
 		sync.RWMutex
 		types map[reflect.Type]*holders // of structs
 	}
 )
 
-// quantitiesOf returns where a type has quantities, nil: it has none.
+// quantitiesOf returns the holders of a type, or of the type that a pointer points to.
 func quantitiesOf(t reflect.Type) *holders {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -139,8 +137,8 @@ func quantitiesOf(t reflect.Type) *holders {
 	return holdersOf(t)
 }
 
-// fold returns a name in the form in which encoding/json compares names: some of Kubernetes' types are decoded
-// whatever the case of their members is. Unicode has two more forms of s and k.
+// fold returns the same text for names that encoding/json takes for the same member: for some of Kubernetes' types it
+// ignores case. The upper case comes first because Unicode has further lower-case forms of s and k.
 func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
 
 // holdersOf is quantitiesOf with held locked.
@@ -182,7 +180,7 @@ func holdersOf(t reflect.Type) *holders {
 	return h
 }
 
-// quantityReader reads JSON, and copies it with other quantities.
+// quantityReader reads JSON, and copies it with the results of see.
 type quantityReader struct {
 	data    []byte
 	in      *jsontext.Decoder

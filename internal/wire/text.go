@@ -125,11 +125,11 @@ func FromYAML(text []byte) ([]byte, error) {
 	return yaml.YAMLToJSON(text)
 }
 
-// maxAliases limits the aliases in a YAML text: the parser takes a microsecond for each of them, and a text
-// of three bytes is one. Others are counted that only look like one, such as *this* in a block of text.
+// maxAliases is the maximum number of aliases in a YAML text. The parser takes a microsecond for each, and an
+// alias can have three bytes. What only looks like an alias counts too, such as *this* in a block of text.
 const maxAliases = 20_000
 
-// countAliases returns the number of what looks like an alias.
+// countAliases returns an upper bound of the number of aliases.
 func countAliases(text []byte) int {
 	n := 0
 	for i := 1; i+1 < len(text); i++ {
@@ -144,12 +144,12 @@ func countAliases(text []byte) int {
 	return n
 }
 
-// maxTags limits the %TAG directives of a YAML text: the parser compares each of them, and each tag, with all of
-// them.
+// maxTags is the maximum number of %TAG directives in a YAML text. The parser compares each directive, and each
+// tag, with all directives.
 const maxTags = 64
 
-// checkYAML refuses a text whose cost for the parser is not in proportion to its length, or that becomes
-// too large by its aliases. The text must be UTF-8: the counts look for ASCII, and the parser also reads UTF-16.
+// checkYAML refuses a text that takes the parser too long for its length, or that its aliases make too large.
+// It also refuses other encodings than UTF-8: the parser reads UTF-16 too, in which the counts would find nothing.
 func checkYAML(text []byte) error {
 	if !utf8.Valid(text) {
 		return errors.New("it is not valid UTF-8")
@@ -226,9 +226,9 @@ func Configuration(m MediaType, body []byte) (config []byte, complaint string, e
 	return plainNumbers(config), complaint, nil
 }
 
-// plainNumbers writes the numbers of a JSON text with fractions or exponents, and -0, as a YAML
-// reader that converts to JSON writes them: 1e3 as 1000, -0.0 as 0. An apply then sets an integer
-// by each of these texts, as in kube-apiserver. It returns the text itself if it has no such number.
+// plainNumbers rewrites the numbers with fractions or exponents, and -0, in a valid JSON text as a conversion
+// from YAML writes them: 1e3 becomes 1000, and -0.0 becomes 0. So an apply sets an integer for each of these, as
+// in kube-apiserver. It returns the text itself if it has no such number.
 func plainNumbers(text []byte) []byte {
 	var plain []byte
 	done := 0 // what plain has of text

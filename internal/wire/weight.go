@@ -28,11 +28,12 @@ const (
 	maxObjects = 100_000
 	// maxWeight bounds the memory of a decoded message, in bytes.
 	maxWeight = 64 << 20
-	// maxValues bounds the values in a body: members, elements, and fields of messages. Each
-	// can break a rule, and the libraries' validation reports all errors, at up to several
-	// kilobytes each. As in CBOR, those of managed fields count only in their text.
+	// maxValues is the maximum number of values in a body: members, elements, and fields of messages.
+	// Each value can be invalid, and the libraries' validation reports all errors, which take up to
+	// several kilobytes each. As in CBOR, the text of managed fields counts, not the values in it.
 	maxValues = maxItems
-	// valueBytes is the length of a value whose work is that of one that breaks rules, some 7 us. See Work.
+	// valueBytes is the length of a part of a usual body that takes as much work as an invalid value,
+	// about 7 us. See Work.
 	valueBytes = 128
 )
 
@@ -42,10 +43,11 @@ var (
 	errTooHeavy = fmt.Errorf("the body takes more than %d bytes of memory", maxWeight)
 )
 
-// Work estimates the work of a write with a body, as the length of a usual body that costs as
-// much, at most the largest one: a value of two bytes costs as much as one of many.
+// Work estimates the work of a write with a body. It returns the length in bytes of a usual body that
+// takes as much work, at most that of the largest body. A value takes about the same work whatever its
+// length, so a body of many short values takes more work than its length suggests.
 func Work(t *resource.Type, m MediaType, body []byte) int {
-	const small = 2 << 10 // a body that holds too few values to matter
+	const small = 2 << 10 // such a body has too few values to matter
 	if len(body) <= small {
 		return len(body)
 	}
@@ -72,8 +74,8 @@ func Work(t *resource.Type, m MediaType, body []byte) int {
 	return max(len(body), min(values*valueBytes, maxAsJSON))
 }
 
-// checkObjects refuses JSON with too many objects, of which null counts as one, or with too many
-// values, which are about as many as the commas.
+// checkObjects refuses JSON with too many objects or too many values. It counts null as an object, and
+// commas for values.
 func checkObjects(data []byte) error {
 	const least = 2 // bytes of a value and a comma
 	if len(data) < least*maxObjects || bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("null")) <= maxObjects && bytes.Count(data, []byte(",")) <= maxValues {
@@ -171,8 +173,8 @@ func (c content) check(value []byte) error {
 
 // weighing is the state of one pass over a message.
 type weighing struct {
-	left   int // of the weight that the message may have
-	values int // fields so far, also those within
+	left   int // what is left of maxWeight
+	values int // the number of fields so far, with those of inner messages
 	// err is the first error about the content of a field; nil: none yet.
 	err error
 	// path of that field.
