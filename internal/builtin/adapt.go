@@ -20,7 +20,8 @@ func defaults[T any, P pointerTo[T]](f func(*T)) func(runtime.Object) {
 }
 
 // prepares adapts a function that restores fields in an update of a kind, and reports whether it
-// changed next. Next is a shallow copy: the function must replace what it refers to, and not modify it.
+// changed next. Next is a shallow copy, so the function must replace slices, maps and pointers in it
+// instead of changing what they refer to.
 func prepares[T any, P pointerTo[T]](f func(next, current *T) bool) func(sent, current runtime.Object) runtime.Object {
 	return func(sent, current runtime.Object) runtime.Object {
 		next := new(T)

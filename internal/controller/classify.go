@@ -90,14 +90,14 @@ type ownerType struct {
 	reference metav1.OwnerReference
 }
 
-// mostSearches bounds the references of one dependent for which all namespaces are searched: an
-// object can have tens of thousands, and a server thousands of namespaces.
+// mostSearches is the maximum number of references of one dependent for which all namespaces are searched.
+// An object can have tens of thousands of references, and a server thousands of namespaces.
 const mostSearches = 64
 
 // reportElsewhere creates an event when the owner exists in another namespace: references
 // do not cross namespaces, and users may wonder why the dependent is deleted. Owners are
-// looked up by the name in the reference. searches is how many more references of the
-// dependent are looked up.
+// looked up by the name in the reference. searches is the number of references of the dependent
+// that may still be looked up.
 func (g *garbage) reportElsewhere(ctx context.Context, s *store.State, d dependent, t ownerType, searches *int) error {
 	g.mu.Lock()
 	known := g.nowhere.has(t.identity())

@@ -63,8 +63,8 @@ type Config struct {
 	RootCA func() []byte
 	// Token makes the token of a ServiceAccount that a Secret holds. Nil: Secrets get none.
 	Token func(namespace, secret, account, uid string) (string, error)
-	// Sign issues a certificate (PEM) of the server's authority for a public key, which is valid for life or shorter.
-	// Nil: approved CertificateSigningRequests get none.
+	// Sign issues a certificate (PEM) of the server's authority for a public key. The certificate is valid for life at
+	// most. Nil: approved CertificateSigningRequests get no certificates.
 	Sign func(template *x509.Certificate, public any, life time.Duration) ([]byte, error)
 	// Addresses repairs the IPAddresses of Services; nil: they are not repaired.
 	Addresses *addresses.Repair
@@ -477,8 +477,8 @@ func (l *Loops) Err() error {
 	return nil
 }
 
-// Standby reports whether the loops pause because this server does not lead, and whether another one does. None leads
-// if none has shown that it does for electionDuration.
+// Standby reports whether the loops pause because this server is not the leader, and whether another server is. There is no
+// leader if the Lease was not renewed for electionDuration.
 func (l *Loops) Standby() (paused, led bool) {
 	if !l.standby.Load() {
 		return false, false

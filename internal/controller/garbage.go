@@ -438,23 +438,23 @@ func blocksOwner(m, owner registry.Metadata) bool {
 	return slices.ContainsFunc(owning(m), func(r metav1.OwnerReference) bool { return string(r.UID) == string(owner.UID) && blocks(r) })
 }
 
-// The search for cycles ends at this many objects, or bytes of owner references. Dependents that it has not found block
-// their owner.
+// longestCycle and mostReferences end the search for cycles, after so many objects or bytes of owner references. Dependents
+// that it has not found block their owner.
 const (
 	longestCycle   = 1000
 	mostReferences = 8 << 20
 )
 
-// waitingFor returns the objects that wait for an object that is being deleted, directly or through others: the owners that it
-// blocks, those that these block, and so on. It reads the references of each object once.
+// waitingFor returns the objects that wait for the deletion of an object, directly or through others: the owners that it
+// blocks, the owners that these block, and so on. It reads the references of each object once.
 func (g *garbage) waitingFor(s *store.State, m registry.Metadata) map[object]bool {
 	found := map[object]bool{}
 	read := 0
 	for next := []registry.Metadata{m}; len(next) > 0 && len(found) < longestCycle && read < mostReferences; {
-		m = next[len(next)-1]
+		last := next[len(next)-1]
 		next = next[:len(next)-1]
-		read += len(m.OwnerReferences)
-		for _, r := range owning(m) {
+		read += len(last.OwnerReferences)
+		for _, r := range owning(last) {
 			if !blocks(r) {
 				continue
 			}

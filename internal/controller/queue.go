@@ -379,10 +379,11 @@ func (q *queue) look(i item) (err error) {
 	return q.sync(q.ctx, i)
 }
 
-// errPanic is the error for a panic, which the log has.
+// errPanic is the error of a function that panicked. safely logs the reason.
 var errPanic = errors.New("the server panicked, and its log has the reason")
 
-// safely calls f in a goroutine that a loop has started, whose panics the queue does not recover.
+// safely calls f and recovers from its panic. It is for goroutines that a loop starts: the queue recovers from panics of
+// the loop's own goroutine alone.
 func (l *Loops) safely(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

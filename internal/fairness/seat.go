@@ -386,7 +386,7 @@ func (s *Seat) Yield(ctx context.Context) error {
 	if l.exempt {
 		return nil
 	}
-	s.waitMu.Lock() // other goroutines of the request may wait, and this one with them
+	s.waitMu.Lock() // if another goroutine of the request waits for its seats, this one waits too
 	idle := s.over || s.suspended > 0
 	s.waitMu.Unlock()
 	if idle {
@@ -525,13 +525,13 @@ func Hold(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// SeatBytes is the part of a body, or of other work, that one seat is for. Larger bodies need more
-// seats: a write takes up to 20 times the memory of its body.
+// SeatBytes is the size of a body, or of equivalent work, for which a request takes one seat. It takes one more for each
+// further SeatBytes, because a write takes up to 20 times the memory of its body.
 const SeatBytes = 128 << 10
 
-// Widen makes the request of the context as wide as one with a body of so many bytes, if it is not
-// yet. It is large then, so it may have to wait for other large requests; see Seat.Widen. The error is
-// ErrFull, or that of the context.
+// Widen takes as many seats for the request of the context as for a request with a body of so many bytes, unless the
+// request has as many. It may wait for the seats, and for other large requests; see Seat.Widen. The error is ErrFull, or
+// that of the context. If the context has no seat, or that of an exempt level, Widen does nothing.
 func Widen(ctx context.Context, bytes int) error {
 	s, _ := ctx.Value(contextKey{}).(*Seat)
 	if s == nil || bytes <= SeatBytes || !s.narrower(1+bytes/SeatBytes) {
@@ -544,7 +544,8 @@ func Widen(ctx context.Context, bytes int) error {
 	return s.Resume(ctx)
 }
 
-// narrower reports whether a request of a level with queues has fewer seats than it could take.
+// narrower reports whether a request of a level with queues has fewer seats than it would take with a width, or is not
+// large yet.
 func (s *Seat) narrower(width int) bool {
 	if s.l.exempt {
 		return false

@@ -17,12 +17,12 @@ const (
 	eventTime      = 5 * time.Millisecond
 )
 
-// Large requests are not of kube-apiserver.
+// kube-apiserver has no large requests.
 const (
-	// largeBytes is from how many bytes on a list is large.
+	// largeBytes is the size in bytes from which on a list is large.
 	largeBytes = 32 << 10
-	// largeObject is from how many bytes of an object on a write that changes it is large. However small a patch is, the
-	// whole object is decoded, compared and encoded.
+	// largeObject is the size in bytes of an object from which on a write that changes it is large. Even a small patch
+	// decodes, compares and encodes the whole object.
 	largeObject = 128 << 10
 )
 

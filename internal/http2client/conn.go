@@ -87,7 +87,7 @@ type Conn struct {
 	conn   net.Conn
 	wake   chan struct{} // a value for the writer: there is something to send
 	done   chan struct{} // closed when the connection has ended
-	credit atomic.Int64  // frames that the server may send
+	credit atomic.Int64  // frames that the server may send: see credit.go
 
 	mu      sync.Mutex // guards the following, and the streams
 	streams map[uint32]*stream

@@ -7,21 +7,22 @@ import (
 	"sync/atomic"
 )
 
-// Frames that bring nothing, such as empty DATA or CONTINUATION frames, cost the reader a system call or less each, and
-// the server may send them without end. So each frame costs one of the connection's credit, and what is useful adds to
-// it: requests, for the frames that their responses and windows need, and the bytes of frames.
+// A server may send frames without end that carry nothing, such as empty DATA or CONTINUATION frames. Reading one costs up
+// to a system call. So each frame takes one from the credit of its connection. Requests add to the credit, for the frames of
+// their responses and windows, and so do the bytes of DATA and header frames. A connection without credit ends.
 const (
 	firstCredit = 10_000
 	maxCredit   = 100_000
-	// requestCredit is for a request, with one for each sentPerCredit bytes of its body.
+	// requestCredit is added for a request, and one more for each sentPerCredit bytes of its body.
 	requestCredit, sentPerCredit = 100, 256
-	// readPerCredit is how many bytes of DATA or header frames add one. Others add nothing.
+	// readPerCredit is the number of bytes of a DATA or header frame that add one.
 	readPerCredit = 16
 )
 
-var errFlood = errors.New("http2: the server sends too many frames that bring nothing")
+var errFlood = errors.New("http2: the server sends too many frames without content")
 
-// credited is what the framer reads from. It looks at the heads of frames: the framer itself shows no CONTINUATION.
+// credited reads frames for a framer, and charges the credit for them. It parses the heads of frames itself, because the
+// framer does not return CONTINUATION frames.
 type credited struct {
 	r      io.Reader
 	credit *atomic.Int64
@@ -53,15 +54,15 @@ func (c *credited) Read(p []byte) (int, error) {
 		case 0, 1, 9: // DATA, HEADERS, CONTINUATION
 			gain = c.left / readPerCredit
 		}
-		if spend(c.credit, gain-1) < 0 {
+		if add(c.credit, gain-1) < 0 {
 			return 0, errFlood
 		}
 	}
 	return n, err
 }
 
-// spend adds n to the credit, which has an upper limit, and returns it.
-func spend(credit *atomic.Int64, n int) int64 {
+// add adds n, which may be negative, to the credit up to maxCredit, and returns the credit.
+func add(credit *atomic.Int64, n int) int64 {
 	for {
 		now := credit.Load()
 		next := min(now+int64(n), maxCredit)

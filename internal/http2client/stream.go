@@ -96,7 +96,7 @@ func (c *Conn) begin(r *http.Request) (*stream, error) {
 	}
 	c.nextID += 2
 	c.streams[s.id] = s
-	spend(&c.credit, requestCredit+int(s.unsent/sentPerCredit))
+	add(&c.credit, requestCredit+int(s.unsent/sentPerCredit))
 	c.enqueue(s)
 	c.notify()
 	return s, nil

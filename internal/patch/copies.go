@@ -45,9 +45,9 @@ func applyAll(document []byte, operations jsonpatch.Patch, most int) ([]byte, er
 }
 
 // group returns how many operations can be applied before the document's size has to be
-// checked again: at least one, if there is one. A copy of a value that no earlier operation of
-// the group has touched has the size that the value has in the document; of another one, at most
-// the whole document is copied.
+// checked again: at least one, if there is one. If no earlier operation of the group has touched
+// the source of a copy, the copy has the size of the source in the document. Otherwise it has at
+// most the size of the whole document.
 func group(operations jsonpatch.Patch, document []byte, most int) int {
 	isCopy := func(o jsonpatch.Operation) bool { return o.Kind() == "copy" }
 	if !slices.ContainsFunc(operations, isCopy) {
@@ -85,7 +85,7 @@ func group(operations jsonpatch.Patch, document []byte, most int) int {
 	return len(operations)
 }
 
-// maxSegments is the depth down to which paths of a group are compared.
+// maxSegments is the maximum depth to which the paths of a group are compared.
 const maxSegments = 16
 
 // segments returns the decoded segments of a JSON pointer.
@@ -97,7 +97,7 @@ func segments(pointer string) []string {
 	return all
 }
 
-// key returns the first segments as a key.
+// key returns segments as a key of a map.
 func key(segments []string) string {
 	var b strings.Builder
 	for _, s := range segments {
@@ -146,7 +146,8 @@ type sizes struct {
 	members  map[string]map[string]json.RawMessage // of objects, by the key of their paths
 }
 
-// at returns the size of the value at a path, or of the list that it is in; false: it is unknown.
+// at returns the size of the value at a path, or of the list that contains it. It returns false if there is no
+// such value.
 func (s *sizes) at(path []string) (int, bool) {
 	if s.members == nil {
 		s.members = map[string]map[string]json.RawMessage{}
@@ -156,7 +157,7 @@ func (s *sizes) at(path []string) (int, bool) {
 		k := key(path[:i])
 		members, known := s.members[k]
 		if !known {
-			if json.Unmarshal(value, &members) != nil { // a list, perhaps
+			if json.Unmarshal(value, &members) != nil { // perhaps a list
 				return len(value), true
 			}
 			s.members[k] = members
@@ -170,8 +171,8 @@ func (s *sizes) at(path []string) (int, bool) {
 	return len(value), true
 }
 
-// MayCopy reports whether a JSON patch may have copy operations: a few of them, of a kilobyte, make
-// documents of MaxBytes.
+// MayCopy reports whether a JSON patch may have copy operations. A patch of a kilobyte with a few of
+// them can make a document of MaxBytes.
 func MayCopy(operations []byte) bool {
 	return bytes.Contains(operations, []byte("copy")) || bytes.Contains(operations, []byte(`\u`)) // the word may be escaped
 }

@@ -87,7 +87,7 @@ func Merge(document, patch []byte) (Patched, error) {
 }
 
 // Strategic applies a strategic merge patch to a document of a Go type, whose fields define
-// how lists are merged. like is a value of that type. Texts as kind and apiVersion of a
+// how lists are merged. like is a value of that type. Strings for kind and apiVersion in a
 // patch are ignored, as in kube-apiserver.
 func Strategic(document, patch []byte, like any) (Patched, error) {
 	var change map[string]any
@@ -119,7 +119,7 @@ func Strategic(document, patch []byte, like any) (Patched, error) {
 		switch merged[name].(type) {
 		case string, nil:
 			merged[name] = was
-		} // others stay: the result cannot be decoded
+		} // other values stay, and the result cannot be decoded
 	}
 	// Sorted by name, which is the order of errors about the result.
 	out, err := fastjson.Marshal(merged, fastjson.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))

@@ -91,8 +91,8 @@ type access struct {
 	path     *authorizationv1.NonResourceAttributes
 }
 
-// decide sets the authorizer's decision. An authorizer that is too busy to decide is an error, 429: whoever asks would
-// keep a denial.
+// decide sets the status to the authorizer's decision. If the authorizer is too busy to decide, the error is 429: a client
+// might cache a denial.
 func (c *Config) decide(ctx context.Context, u *authn.User, what access, status *authorizationv1.SubjectAccessReviewStatus) error {
 	a := authz.Attributes{User: u}
 	var faults []string

@@ -127,7 +127,7 @@ func (e *evicting) allowed(p *corev1.Pod) (unlimited bool, err error) {
 	return false, err
 }
 
-// budgets returns the budgets that select the Pod, at most two.
+// budgets returns the budgets that select the Pod, at most two: more than one is an error.
 func (e *evicting) budgets(p *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
 	var all []*policyv1.PodDisruptionBudget
 	for o, err := range e.registry.ReadAll(e.ctx, e.budget(p.Namespace, "")) {
@@ -148,8 +148,8 @@ func (e *evicting) budgets(p *corev1.Pod) ([]*policyv1.PodDisruptionBudget, erro
 	return all, nil
 }
 
-// mayMatch reports whether a selector matches labels if it is valid. LabelSelectorAsSelector
-// validates each value, which takes much longer for the long selectors of other Pods.
+// mayMatch reports whether a selector, if it is valid, matches labels. It is much faster than
+// LabelSelectorAsSelector, which validates each value.
 func mayMatch(s *metav1.LabelSelector, of map[string]string) bool {
 	if s == nil {
 		return false

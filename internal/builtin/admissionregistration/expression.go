@@ -18,7 +18,7 @@ import (
 // of Kubernetes has, too.
 type expressions struct {
 	vars expression.Variables
-	work int // to compile those before
+	work int // to compile the expressions so far
 	// The expressions of the stored object, by their field; empty for a new object.
 	conditions, validations, messages, annotations, applied []string
 }

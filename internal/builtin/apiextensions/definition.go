@@ -89,7 +89,7 @@ func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
 }
 
 // dropUnusable drops the selectable fields of versions whose schema has unsupported members, such as "id". The library
-// refuses such a schema, but looks the fields up in it, and panics.
+// refuses such a schema, but first it looks up the fields in the schema, and panics.
 func dropUnusable(spec *apiextensions.CustomResourceDefinitionSpec) {
 	unusable := func(v *apiextensions.CustomResourceValidation) bool {
 		if v == nil || v.OpenAPIV3Schema == nil {

@@ -12,14 +12,14 @@ import (
 // a member below it, or "" for the path itself. The member's path is only made when
 // something is wrong. The zero value is empty and ready for use.
 //
-// Only the first errors are made, as many as a response contains. Later ones are counted: each would
-// cost half a kilobyte or more, and a body of a few kilobytes can have thousands.
+// Only the first errors are made, as many as a response contains. Further ones are counted. An error takes
+// half a kilobyte or more, and a body of a few kilobytes can have thousands of errors.
 type Errors struct{ list field.ErrorList }
 
-// maxMade is how many errors are made: resource.MaxErrors.
+// maxMade is the maximum number of errors that are made. It is resource.MaxErrors, which this package must not import.
 const maxMade = 1000
 
-// further stands for each error that is only counted. It sorts behind all paths.
+// further is in the list for each error that is only counted. It sorts behind all paths.
 var further = &field.Error{Type: field.ErrorTypeTooMany, Field: "~", Detail: "further errors"}
 
 // full reports whether the next error is only counted, and counts it.
