@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
-// standIns is for which values that cannot be decrypted a start on a data directory gives stand-ins.
+// standIns selects the values that a start on a data directory replaces by stand-ins if they cannot be decrypted.
 func (s *Server) standIns() encryption.StandIns {
 	if s.enabled(unsafeDeletionGate) {
 		return encryption.AllStandIns

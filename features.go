@@ -11,7 +11,8 @@ import (
 // stored as JSON.
 const cborGate = "CBORServingAndStorage"
 
-// unsafeDeletionGate is kube-apiserver's name. It also has a server start on a data directory whatever cannot be decrypted.
+// unsafeDeletionGate is kube-apiserver's name. With it, a server also starts on a data directory if it cannot decrypt some
+// values, whatever the reason.
 const unsafeDeletionGate = "AllowUnsafeMalformedObjectDeletion"
 
 // featureGates are the known gates with their defaults.

@@ -28,9 +28,9 @@ const forksPath = forkapi.Path
 // maxForkRequest bounds the body of a request for a fork, in bytes.
 const maxForkRequest = 16 << 10
 
-// route passes a request to the world that its path names. It opens a kept fork for a request with credentials. The
-// root world serves the paths of forks that do not exist, and refuses those that open none, so that such requests are
-// authenticated, authorized, recorded and limited as all others.
+// route passes a request to the world that its path names, and opens a kept fork for a request that may open it. All other
+// requests for forks go to the root world. It authenticates, authorizes, audits and limits them like any request, and then
+// refuses them.
 func (r *running) route(rw http.ResponseWriter, q *http.Request) {
 	rest, ok := strings.CutPrefix(q.URL.Path, forkPath)
 	if !ok {
@@ -152,7 +152,7 @@ func fail(rw http.ResponseWriter, code int, message string) {
 	refuse(rw, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}})
 }
 
-// refuse answers with the Status of an error.
+// refuse writes the Status of an error as the response.
 func refuse(rw http.ResponseWriter, err error) {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {

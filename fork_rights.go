@@ -14,14 +14,14 @@ import (
 
 // # Rights in forks
 //
-// A fork has the roles and bindings of its parent as of the moment that it begins with. Two kinds of requests need the same
-// right on the server, as of now, in addition:
+// A fork begins with the roles and bindings of its parent at that time. Two kinds of requests also require the same right in
+// the current state of the server:
 //
-//   - all requests to a fork of the past, one that began with an older state than the newest. It would give rights back that
-//     were taken away since, to the client that makes it and to others. So do its own forks.
-//   - requests for Secrets with tokens that open the server.
+//   - All requests to a fork of the past, which began with an older state than the newest, and to its own forks. Otherwise
+//     such a fork would return rights that were removed since to the client that makes it, and to others.
+//   - Requests for Secrets with tokens that the server accepts.
 
-// access returns the authorizer of the requests to a world.
+// access returns the authorizer for requests to a world.
 func (w *World) access() authz.Authorizer {
 	if w.fork == nil {
 		return w.authorizer
@@ -53,10 +53,10 @@ func (f forkAccess) Authorize(ctx context.Context, a *authz.Attributes) (authz.D
 	return d, reason, err
 }
 
-// serverTokens are the Secrets of a fork whose tokens open the server, by namespace and name.
+// serverTokens are the Secrets of a fork with tokens that the server accepts, by namespace and name.
 type serverTokens map[string]map[string]bool
 
-// concern reports whether a request may show a token.
+// concern reports whether a request may return such a token.
 func (s serverTokens) concern(a *authz.Attributes) bool {
 	switch {
 	case len(s) == 0, !a.IsResource, a.Group != "", a.Resource != "secrets", a.Verb == "create":
@@ -69,8 +69,8 @@ func (s serverTokens) concern(a *authz.Attributes) bool {
 	return s[a.Namespace][a.Name]
 }
 
-// serverTokens finds the Secrets whose tokens open the server, also those in the history of the fork: exact reads and
-// watches show deleted ones.
+// serverTokens finds the Secrets with tokens that the server accepts. It also finds those in the history of the fork, because
+// exact reads and watches return deleted Secrets.
 func (w *World) serverTokens() (serverTokens, error) {
 	all := serverTokens{}
 	for o := range w.store.Any().Snapshot("secrets").Scan("", "") {
@@ -103,7 +103,7 @@ func (w *World) oldServerTokens(all serverTokens) error {
 	}
 }
 
-// add adds a Secret, which may be nil, if its token opens the server.
+// add adds a Secret if the server accepts its token. The object may be nil.
 func (s serverTokens) add(o *store.Object) {
 	var secret struct {
 		Metadata struct{ Name, Namespace string } `json:"metadata"`

@@ -78,10 +78,10 @@ type kept struct {
 	name    string
 	facts   keptFacts
 	issued  []*authn.Issued // World.issued
-	// own authenticates clients by the tokens that the fork has issued, without its objects.
+	// own authenticates clients by the tokens that the fork has issued. It does not read the objects of the fork.
 	own   *authn.Credentials
 	world atomic.Pointer[World]
-	// held: a Go program or the control API has the world, so that it is not closed when no request uses it.
+	// held: a Go program or the control API has the world, so it stays open even if no request uses it.
 	held atomic.Bool
 
 	mu     slots     // one, held while the fork is made, opened, closed or deleted
@@ -103,8 +103,8 @@ func (r *running) newKept(name string, facts keptFacts, parents []*authn.Issued)
 	}
 }
 
-// past reports whether requests need the right on the server as of now. It is true of a fork that an earlier version made:
-// whether that began with an old state is unknown.
+// past reports whether requests also require the current right on the server. It is true for a fork that an earlier version
+// made, because it is not known whether that fork began with an old state.
 func (f *keptFacts) past() bool { return f.Past == nil || *f.Past }
 
 // slots is a semaphore: as many callers hold it as its capacity.
@@ -283,10 +283,9 @@ func (k *kept) forRequest(rw http.ResponseWriter, q *http.Request) *World {
 	return w
 }
 
-// admits reports whether a request may open the fork or wait for that. The rights in the fork are among its objects,
-// which are not read yet. So a request is admitted if the fork has issued its token, or if its user may
-// POST the path of the fork below /forks on the server, as roles for making forks allow. The error is that of
-// authz.Undecided.
+// admits reports whether a request may open the fork, or wait until it is open. The roles of the fork are among its objects,
+// which are not read yet. So a request is admitted if the fork has issued its token, or if its user may POST the path of the
+// fork below /forks on the server, as roles for making forks allow. The error is that of authz.Undecided.
 func (k *kept) admits(q *http.Request) (bool, error) {
 	if user, _ := k.own.Authenticate(q); user != nil {
 		return true, nil

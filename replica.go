@@ -187,8 +187,8 @@ func (r *Replica) URL() string { return r.world.URL() + replicaPath + r.name }
 // now.
 func (r *Replica) Revision() uint64 { return uint64(r.reads.Revision()) }
 
-// Late is how often the replica has been seen to be behind: a read returned a state without the newest changes of its
-// resource, or a watch was kept from an event. Zero: its clients have seen what clients of the world see.
+// Late returns how often a client has seen that the replica is behind: a read returned a state without the newest changes of
+// its resource, or a watch did not get an event. If it is zero, clients of the replica saw what clients of the world see.
 func (r *Replica) Late() uint64 { return r.reads.Late() }
 
 // Advance moves the replica forward by a number of changes, to the newest at most.

@@ -43,11 +43,11 @@ type factSource interface {
 	Facts(context.Context) (map[string]string, error)
 }
 
-// factsPause is the pause until a follower asks a server again that it cannot reach.
+// factsPause is the pause between two attempts to reach the server for its facts.
 const factsPause = 5 * time.Second
 
-// checkFollowed returns an error if the server that this one follows differs in what servers must have in common. If
-// that cannot be reached, the comparison is made as soon as it can; a difference then ends this server.
+// checkFollowed returns an error if the server that this one follows differs in what servers must have in common. If it
+// cannot be reached, checkFollowed compares them later, in the background; a difference then ends this server.
 func (w *World) checkFollowed(ctx context.Context, own []peers.Fact) error {
 	s := w.server
 	log, ok := w.running.shared.(factSource)
@@ -76,7 +76,7 @@ func (w *World) checkFollowed(ctx context.Context, own []peers.Fact) error {
 	return nil
 }
 
-// followedDiffers returns an error if the server that is followed differs. Asked reports whether it has answered.
+// followedDiffers returns an error if the server that is followed differs. asked reports whether it has responded.
 func followedDiffers(ctx context.Context, log factSource, followed FollowingStorage, own []peers.Fact) (differs error, asked bool) {
 	theirs, err := log.Facts(ctx)
 	if apierrors.ReasonForError(err) == metav1.StatusReasonForbidden {
@@ -93,8 +93,8 @@ func followedDiffers(ctx context.Context, log factSource, followed FollowingStor
 	return nil, true
 }
 
-// maxFollowerLag is how far the copy of a follower that is connected may be behind for the follower to decide by it who may
-// read older versions and watch. Other requests are never decided by an old copy: see httpapi.Config.Behind.
+// maxFollowerLag is the lag up to which a connected follower authorizes reads of older versions and watches by its copy.
+// It never does so for other requests: see httpapi.Config.Behind.
 const maxFollowerLag = 10 * time.Second
 
 // behind reports whether the world, if its objects are the copy of a follower, is too far behind; nil: it is no copy. While

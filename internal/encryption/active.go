@@ -18,7 +18,7 @@ import (
 // encrypts and decrypts. It is safe for concurrent use, except for ReadFrom and Follow, which come first.
 type Active struct {
 	set atomic.Pointer[Set]
-	// former has the names of the rules of the Sets before; nil: there were none.
+	// former has the names of the rules of the previous Sets; nil: there were none.
 	former atomic.Pointer[map[schema.GroupResource]struct{}]
 	// generation is the number of the last replacement. It is set after the two above.
 	generation atomic.Uint64
@@ -26,7 +26,7 @@ type Active struct {
 	exchange func(context.Context, *Set) error
 	follower *follower // nil: the file is not followed
 
-	sealed, opened, failed atomic.Int64 // values
+	sealed, opened, failed atomic.Int64 // see Counts
 }
 
 // NewActive returns a configuration in effect. It owns the Set: Close closes it.
@@ -49,7 +49,7 @@ func (a *Active) Empty() bool { return a.set.Load().Empty() }
 // UsesKMS reports whether the configuration has KMS plugins.
 func (a *Active) UsesKMS() bool { return len(a.set.Load().kms) > 0 }
 
-// Health is why a KMS plugin is not well, or nil, by its last status.
+// Health returns why a KMS plugin is unhealthy by its last status, or nil.
 func (a *Active) Health() error { return a.set.Load().Health() }
 
 // ConfigHash identifies the configuration: the SHA-256 of its file. It is empty if there is none.
@@ -87,9 +87,9 @@ func (a *Active) OpenValue(ctx context.Context, collection string, sealed, place
 	return value, outdated, err
 }
 
-// Generation grows with each change of the key of a collection: the configuration was replaced, or the KMS
-// plugin that encrypts the collection has changed its key. What OpenValue returned for outdated in a former
-// generation holds no longer. It is zero if the key has never changed.
+// Generation returns a number that grows with each change of the key of a collection: when the configuration is
+// replaced, and when the KMS plugin that encrypts the collection changes its key. The outdated of OpenValue is valid for
+// its generation alone. Generation is zero if the key has never changed.
 func (a *Active) Generation(collection string) uint64 {
 	replaced, s := a.generation.Load(), a.set.Load()
 	if replaced == 0 && len(s.kms) == 0 { // each value that is read asks
@@ -103,7 +103,7 @@ func (a *Active) Generation(collection string) uint64 {
 	return max(replaced, s.generation(collection))
 }
 
-// takeOver makes next the Set in effect. There is one call at a time.
+// takeOver makes next the Set in effect. It is not safe for concurrent use.
 func (a *Active) takeOver(next *Set) {
 	old := a.set.Load()
 	names := map[schema.GroupResource]struct{}{}
@@ -120,14 +120,14 @@ func (a *Active) takeOver(next *Set) {
 
 // # Values that several servers write
 //
-// What one server stores, the others must be able to read. They get a changed file one after the
-// other, and write with the one before until then. So a Set takes over only if it can read
+// All servers must be able to read what one of them stores. They get a changed file one after the other, and write with
+// the previous one until then. So a Set takes over only if it can read
 //
-//   - what the one in effect writes now, and
-//   - each value that is stored and that the one in effect can read.
+//   - what the Set in effect writes, and
+//   - each stored value that the Set in effect can read.
 //
-// The second is read without a lock. A value that another server stores meanwhile was written with
-// the configuration before, or with the next one.
+// The stored values are read without a lock. Another server writes a value in the meantime with the previous
+// configuration or with the new one.
 
 // Value is a stored value of a collection. Place is its key in etcd.
 type Value struct {
@@ -151,11 +151,11 @@ func (a *Active) ReadFrom(values func(ctx context.Context, collections []string)
 	}
 }
 
-// errOther: the key is wrong, and the method did not notice.
+// errOther is the error of a value that is decrypted to another one: the key is wrong, and the method does not detect it.
 var errOther = errors.New("the decrypted value is another one")
 
-// checkStored returns an error if next cannot read a value that s can read. A value of a KMS plugin counts as
-// such, because the plugin may only be down.
+// checkStored returns an error if next cannot read a value that s can read. It assumes that s can read the values of its
+// KMS plugins, which may be down.
 func (s *Set) checkStored(ctx context.Context, next *Set, values iter.Seq2[Value, error]) error {
 	var bad unreadable
 	for v, err := range values {
@@ -174,7 +174,7 @@ func (s *Set) checkStored(ctx context.Context, next *Set, values iter.Seq2[Value
 	return errors.Join(ctx.Err(), bad.err(next))
 }
 
-// loses reports whether r has the KMS plugin of a value, and next has not.
+// loses reports whether r has the KMS plugin of a value and next does not.
 func (r *rule) loses(next *rule, sealed []byte) bool {
 	return r.hasPlugin(sealed, func(w *way, _ *kms) bool { return !next.has(w.prefix) })
 }

@@ -169,7 +169,7 @@ func (s *Set) Await(ctx context.Context) {
 	}
 }
 
-// Health is why a KMS plugin is not well, or nil, by its last status.
+// Health returns why a KMS plugin is unhealthy by its last status, or nil.
 func (s *Set) Health() error {
 	var errs []error
 	for i, k := range s.kms {

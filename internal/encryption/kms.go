@@ -76,7 +76,7 @@ type kms struct {
 	hang  func() error  // closes the connection
 }
 
-// streak is calls for data keys that failed in a row.
+// streak is a series of calls for data keys that all failed.
 type streak struct {
 	first, last time.Time // zero: the last call succeeded
 }
@@ -211,8 +211,9 @@ func (k *kms) checkStatus(ctx context.Context) error {
 	return nil
 }
 
-// renew extends the seed's time if the plugin still has its key, and can decrypt the seed: it may have lost the key that it
-// still names, and a restart could not read what is written since. If the plugin has another key, renew makes a new seed.
+// renew extends the time of the seed if the plugin still has its key and can decrypt the seed. A plugin may have lost the
+// key that it still names, and values that are written then could not be read after a restart. If the plugin has another
+// key, renew makes a new seed.
 func (k *kms) renew(ctx context.Context, keyID string, expires time.Time) error {
 	if s := k.state.Load(); s != nil && s.keyID == keyID {
 		if err := k.try(ctx, &s.made, s.plain); err != nil {
@@ -264,7 +265,7 @@ func (k *kms) generate(ctx context.Context) (*kmsState, error) {
 	return &kmsState{key: key, plain: plain, made: e, keyID: e.keyID, tail: e.tail()}, nil
 }
 
-// try returns an error unless the plugin decrypts a data key that it has encrypted.
+// try returns an error unless the plugin decrypts a data key that it has encrypted to the same key.
 func (k *kms) try(ctx context.Context, e *envelope, plain []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()

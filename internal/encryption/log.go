@@ -18,7 +18,7 @@ import (
 type Log struct {
 	store.Log
 	*Active
-	// StandIns is for which values that cannot be decrypted Replay gives stand-ins. It is set before.
+	// StandIns selects the values that Replay replaces by stand-ins. It is set before Replay.
 	StandIns StandIns
 
 	// mu orders Append and the change to another Set.
@@ -63,8 +63,8 @@ type OpenError struct {
 	// With names the provider and the key that encrypted the value; empty: the record could not
 	// be read.
 	With string
-	// Again: a KMS plugin did not decrypt it, and may do so within seconds. It is false when the calls
-	// of the plugin have failed for ten seconds, until one succeeds.
+	// Again: a KMS plugin did not decrypt the value, and may do so within seconds. It is false once the calls
+	// of the plugin have failed for ten seconds, until a call succeeds.
 	Again bool
 	Err   error
 }

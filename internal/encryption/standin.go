@@ -12,24 +12,24 @@ import (
 
 // # Values that cannot be read at a start
 //
-// A value that cannot be decrypted must not keep the server from serving the others. It must not hide a mistake in the
-// configuration either: without the key of all Secrets, a start is refused, so that it can be repaired before clients
-// notice. So a value gets a stand-in of the store if its provider and key are there:
+// A value that cannot be decrypted must not prevent the server from serving the others. But a start without the key of all
+// Secrets must fail, so that an operator can repair the configuration before clients notice. So a value is replaced by a
+// stand-in of the store if its provider and key are configured, which is known if
 //
 //   - another value with the same provider and key can be decrypted, or
-//   - it is of a KMS plugin that is well, and that refused to decrypt the value
+//   - its KMS plugin is healthy and has refused to decrypt the value.
 //
-// Otherwise the start is refused, unless the operator wants stand-ins for all.
+// Otherwise the start fails, unless the operator requests stand-ins for all values.
 
-// StandIns is for which values that cannot be decrypted a replay gives stand-ins.
+// StandIns selects the values that a replay replaces by stand-ins if they cannot be decrypted.
 type StandIns uint8
 
 const (
-	// NoStandIns is for readers that need all values.
+	// NoStandIns replaces none: a value that cannot be decrypted is an error.
 	NoStandIns StandIns = iota
-	// SomeStandIns is for values whose provider and key are there.
+	// SomeStandIns replaces values whose provider and key are configured. Others are an error.
 	SomeStandIns
-	// AllStandIns is for all values.
+	// AllStandIns replaces all values that cannot be decrypted.
 	AllStandIns
 )
 
@@ -77,7 +77,7 @@ func (r *replayed) failed(o *store.Object, by *rule, err error) {
 	}
 }
 
-// passing reports whether a plugin may decrypt a value that it has not decrypted: it was not reached.
+// passing reports whether a plugin that returned an error may decrypt the value later, because the plugin was not reached.
 func passing(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted, codes.Aborted:
@@ -86,13 +86,12 @@ func passing(err error) bool {
 	return false
 }
 
-// lacksKey reports whether values could not be decrypted because the configuration lacks their provider or key, as far
-// as that can be told.
+// lacksKey reports whether values could not be decrypted because the configuration may lack their provider or key.
 func (r *replayed) lacksKey() bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.passing {
-		return true // it seems so
+		return true // the plugin was not reached, so this is not known
 	}
 	for prefix, o := range r.missing {
 		_, good := r.good[prefix]
@@ -119,7 +118,7 @@ func prefixOfValue(held []byte) []byte {
 	return held[:at]
 }
 
-// standIn returns the stand-in of a version that could not be decrypted when the log was replayed; nil: it is none.
+// standIn returns the stand-in of a version that could not be decrypted when the log was replayed, nil for other versions.
 func (l *Log) standIn(collection string, o *store.Object, why error) *store.Object {
 	if at, known := l.standIns.Load(place{collection, o.Key}); !known || at != o.Modified {
 		return nil
@@ -127,7 +126,7 @@ func (l *Log) standIn(collection string, o *store.Object, why error) *store.Obje
 	return store.NewUnreadable(o.Key, o.Created, o.Modified, why.Error())
 }
 
-// stored returns the entry as the log takes it: a version that is replaced is the stored one, and not its stand-in.
+// stored replaces a stand-in in e.Before by the stored version, which the log expects.
 func (l *Log) stored(e *store.Entry) error {
 	if e.Before.Unreadable() == "" {
 		return nil

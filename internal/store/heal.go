@@ -8,17 +8,17 @@ import (
 
 // # Values that become readable
 //
-// A value that could not be read may be readable later: a KMS plugin was down when the server started, and is up
-// again. So the follower reads the values of stand-ins again from time to time. The objects take the places of their
-// stand-ins at the revision at hand, which is no change of the log. What had read the stand-ins has to read again:
+// A value that could not be read may be readable later: for example, a KMS plugin was down when the server started. So
+// the follower reads the values of stand-ins again from time to time. The objects replace their stand-ins at the current
+// revision, without a change in the log. Readers of the stand-ins have to read again:
 //
 //   - the history in memory ends; what is older is read from the log
 //   - cursors of the collections, and all feeds, get an *ExpiredError
 
 const (
+	// healEach is the pause between two attempts to read the values again.
 	healEach = 10 * time.Second
-	// mostUnhealed is how many values of a collection may still be unreadable before the others wait for the
-	// next time.
+	// mostUnhealed is the number of values of a collection that are still unreadable after which an attempt ends.
 	mostUnhealed = 16
 )
 

@@ -93,8 +93,9 @@ func (r *Replica) Revision() Revision {
 	return now
 }
 
-// Late is how often the replica has been seen to be behind: a read returned a state without the newest changes of its
-// collection, or a cursor was kept from a change that it selects. Zero: its readers saw what readers of the store see.
+// Late returns how often a reader has seen that the replica is behind: a read returned a state without the newest changes of
+// its collection, or a cursor did not return a change that it selects. If it is zero, readers of the replica saw what
+// readers of the store see.
 func (r *Replica) Late() uint64 { return r.late.Load() }
 
 // Reach moves the replica to a revision, or to the head if that is lower. It never moves the replica back.

@@ -430,8 +430,9 @@ func (s *Store) MostRecent(ctx context.Context) (*State, error) {
 // notBefore is the key of a Revision in a context.
 type notBefore struct{}
 
-// NotBefore returns a context in which MostRecent returns a state that is not older than the revision. The revision is that
-// of a state that MostRecent returned since the request of the context began: so the request asks a Shared once.
+// NotBefore returns a context in which MostRecent returns a state that is not older than the revision, without a call of
+// Shared.Head. The revision is that of a state that MostRecent returned after the request of the context had begun. So a
+// request calls Head once.
 func NotBefore(ctx context.Context, r Revision) context.Context {
 	return context.WithValue(ctx, notBefore{}, r)
 }
