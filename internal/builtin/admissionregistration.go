@@ -74,7 +74,7 @@ func admissionregistrationGroup() resource.Group {
 	for i := range types {
 		t := &types[i]
 		t.Categories = inAPIExtensions
-		t.Strategy.Metadata = resource.MetadataRules{AnyFinalizer: true, Recheck: resource.RecheckUpdate}
+		t.Strategy.Metadata = resource.MetadataRules{AnyFinalizer: true, Recheck: resource.RecheckNew}
 		t.Strategy.Generation, t.Strategy.Warnings = counted, warnOfStaticName
 		if strings.HasSuffix(t.Resource, "webhookconfigurations") {
 			t.Strategy.Generation = countedExactly

@@ -174,6 +174,9 @@ var (
 	// recheckUpdate is for kinds whose validation of an update does not check the
 	// metadata as that of a new object.
 	recheckUpdate = resource.MetadataRules{Recheck: resource.RecheckUpdate}
+	// recheckNew is for kinds whose validation of an update does not compare the metadata
+	// with the stored one.
+	recheckNew = resource.MetadataRules{Recheck: resource.RecheckNew}
 	// statusAlone is for kinds whose subresource "status" cannot change metadata.
 	statusAlone = resource.StatusRules{Fixed: resource.AllMetadata}
 )

@@ -59,7 +59,7 @@ func coreGroup() resource.Group {
 			Names: resource.Names{Resource: "limitranges", Kind: "LimitRange", ShortNames: []string{"limits"}},
 			New:   object[corev1.LimitRange], Namespaced: true,
 			Strategy: resource.Strategy{
-				AllowCreateOnUpdate: true, AllowUnconditionalUpdate: true, Metadata: recheckUpdate,
+				AllowCreateOnUpdate: true, AllowUnconditionalUpdate: true, Metadata: recheckNew,
 				Default:        defaults(core.DefaultLimitRange),
 				Validate:       validates(core.ValidateLimitRange),
 				ValidateUpdate: updates(core.ValidateLimitRangeUpdate),
@@ -119,7 +119,7 @@ func coreGroup() resource.Group {
 			New:          object[corev1.PersistentVolume],
 			Subresources: []resource.Subresource{{Name: "status", Verbs: getPatchUpdate, Set: setVolumeStatus}},
 			Strategy: resource.Strategy{
-				AllowUnconditionalUpdate: true, Status: resource.StatusRules{New: defaults(storage.NewVolumeStatus)},
+				AllowUnconditionalUpdate: true, Metadata: recheckNew, Status: resource.StatusRules{New: defaults(storage.NewVolumeStatus)},
 				Deletion:       returnsObject,
 				Default:        defaults(storage.DefaultVolume),
 				Validate:       validates(storage.ValidateVolume),

@@ -92,6 +92,7 @@ func TestEvent(t *testing.T) {
 		{"of an object elsewhere", "involvedObject.namespace: other", `involvedObject.namespace: Invalid value: "other": does not match event.namespace`},
 		{"of an object without a namespace", "involvedObject: {}\nmetadata.namespace: other", `involvedObject.namespace: Invalid value: "": does not match event.namespace`},
 		{"with a time: elsewhere", "eventTime: 2020-01-01T00:00:00.000000Z\ninvolvedObject: {}\nmetadata.namespace: other\nreportingComponent: a\nreportingInstance: b\naction: c\nreason: d", `involvedObject.namespace: Invalid value: "": does not match event.namespace`},
+		{"with a zero time: required", "eventTime: 0001-01-01T00:00:00.000000Z\nreportingComponent: a", "reportingInstance: Required value\naction: Required value\nreason: Required value"},
 		{"with a time: required", "eventTime: 2020-01-01T00:00:00.000000Z", "reportingComponent: Required value\nreportingComponent: Invalid value: \"\": name part must be non-empty\nreportingComponent: Invalid value: \"\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')\nreportingInstance: Required value\naction: Required value\nreason: Required value"},
 		{"with a time: too long", "eventTime: 2020-01-01T00:00:00.000000Z\nreportingComponent: a\nreportingInstance: \"{a*129}\"\naction: \"{b*129}\"\nreason: \"{c*129}\"\nmessage: \"{d*1025}\"", "reportingInstance: Invalid value: \"\": can have at most 128 characters\naction: Invalid value: \"\": can have at most 128 characters\nreason: Invalid value: \"\": can have at most 128 characters\nmessage: Invalid value: \"\": can have at most 1024 characters"},
 	}, func(o *corev1.Event) []string { return testkinds.Texts(core.ValidateEvent(o)) })
@@ -102,6 +103,8 @@ func TestEvent(t *testing.T) {
 		{"new: a time is required", "eventTime: null", "eventTime: Required value"},
 		{"new: a type is known", "type: Bad", `type: Invalid value: "": has invalid value: Bad`},
 		{"new: what is old is not set", "firstTimestamp: 2020-01-01T00:00:00Z\nlastTimestamp: 2020-01-01T00:00:00Z\ncount: 1\nsource: {component: a}", "firstTimestamp: Invalid value: \"\": needs to be unset\nlastTimestamp: Invalid value: \"\": needs to be unset\ncount: Invalid value: \"\": needs to be unset\nsource: Invalid value: \"\": needs to be unset"},
+		{"new: a zero time is set", "eventTime: 0001-01-01T00:00:00.000000Z\nfirstTimestamp: 0001-01-01T00:00:00Z\nlastTimestamp: 0001-01-01T00:00:00Z\nseries: {count: 2, lastObservedTime: 0001-01-01T00:00:00.000000Z}", "firstTimestamp: Invalid value: \"\": needs to be unset\nlastTimestamp: Invalid value: \"\": needs to be unset"},
+		{"new: a finalizer has a domain", "metadata.finalizers: [a]", `metadata.finalizers[0]: Invalid value: "a": name is neither a standard finalizer name nor is it fully qualified`},
 		{"new: a series of two", "series: {count: 1}", "series.count: Invalid value: \"\": should be at least 2\nseries.lastObservedTime: Required value"},
 	}, func(o *corev1.Event) []string { return testkinds.Texts(core.ValidateNewEvent(o)) })
 	testkinds.Updates(t, fresh, []testkinds.Update{

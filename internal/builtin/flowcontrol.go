@@ -15,7 +15,7 @@ func flowcontrolGroup() resource.Group {
 			New:          object[flowcontrolv1.FlowSchema],
 			Subresources: []resource.Subresource{statusWith(updates(flowcontrol.ValidateFlowSchemaStatus))},
 			Strategy: resource.Strategy{
-				AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Status: statusAlone, Generation: counted,
+				AllowUnconditionalUpdate: true, Metadata: recheckNew, Status: statusAlone, Generation: counted,
 				Default:        defaults(flowcontrol.DefaultFlowSchema),
 				Validate:       validates(flowcontrol.ValidateFlowSchema),
 				ValidateUpdate: updates(flowcontrol.ValidateFlowSchemaUpdate),
@@ -26,7 +26,7 @@ func flowcontrolGroup() resource.Group {
 			New:          object[flowcontrolv1.PriorityLevelConfiguration],
 			Subresources: []resource.Subresource{statusWith(updates(flowcontrol.ValidatePriorityLevelStatus))},
 			Strategy: resource.Strategy{
-				AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Status: statusAlone, Generation: counted,
+				AllowUnconditionalUpdate: true, Metadata: recheckNew, Status: statusAlone, Generation: counted,
 				Default:        defaults(flowcontrol.DefaultPriorityLevel),
 				Validate:       validates(flowcontrol.ValidatePriorityLevel),
 				ValidateUpdate: updates(flowcontrol.ValidatePriorityLevelUpdate),

@@ -27,7 +27,7 @@ func storageGroup() resource.Group {
 			Names: resource.Names{Resource: "csinodes", Kind: "CSINode"},
 			New:   object[storagev1.CSINode],
 			Strategy: resource.Strategy{
-				Metadata: recheckUpdate, Deletion: returnsObject,
+				Metadata: recheckNew, Deletion: returnsObject,
 				Validate:       validates(storage.ValidateNode),
 				ValidateUpdate: updates(storage.ValidateNodeUpdate),
 			},
@@ -56,7 +56,7 @@ func storageGroup() resource.Group {
 			New:          object[storagev1.VolumeAttachment],
 			Subresources: []resource.Subresource{statusWith(updates(storage.ValidateAttachmentUpdate))},
 			Strategy: resource.Strategy{
-				Metadata: recheckUpdate, Status: statusAlone, Deletion: returnsObject,
+				Metadata: recheckNew, Status: statusAlone, Deletion: returnsObject,
 				Default:        defaults(storage.DefaultAttachment),
 				Validate:       validates(storage.ValidateAttachment),
 				ValidateUpdate: updates(storage.ValidateAttachmentUpdate),

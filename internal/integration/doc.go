@@ -38,7 +38,7 @@
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	oidc_test.go                   ID tokens, AuthenticationConfiguration and its reload, slow issuers
 //	odd_writes_test.go             random writes of odd names, values and encodings
-//	nested_metadata_test.go        metadata inside of specs, generations, names
+//	nested_metadata_test.go        metadata inside of specs, generations, names, repeated causes
 //	ownership_test.go              which manager owns what a request sends and does not store, emptied values
 //	patched_version_test.go        patches that name another version of the kind
 //	policies_test.go               validating policies, their bindings and params in effect at once

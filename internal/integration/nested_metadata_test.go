@@ -1,6 +1,8 @@
 package integration_test
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -59,5 +61,37 @@ func TestLongNames(t *testing.T) {
 		run(t, c, []step{{"POST " + path, `{"metadata":{"name":"` + name + `"}}`, 422, map[string]string{
 			"details.causes.0.message": `"Invalid value: \"` + name + `\": must be no more than 253 ` + unit + `"`,
 		}}})
+	}
+}
+
+// TestRepeatedCauses checks how often an update reports an error of its metadata, which depends on
+// the kind: some check it again as that of a new object, some compare it again with the stored one.
+func TestRepeatedCauses(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	const (
+		domain    = `metadata.finalizers[0]`
+		grace     = "metadata.deletionGracePeriodSeconds"
+		finalizer = "metadata.finalizers"
+	)
+	for _, kind := range []struct {
+		path, body      string
+		grace, finalize []string
+	}{
+		{"/api/v1/namespaces/default/limitranges", `"spec":{"limits":[]}`, []string{grace}, []string{finalizer, finalizer, domain}},
+		{"/apis/scheduling.k8s.io/v1/priorityclasses", `"value":1`, []string{grace, grace}, []string{finalizer, domain}},
+		{"/api/v1/namespaces/default/configmaps", `"data":{}`, []string{grace, grace}, []string{finalizer, domain, finalizer, domain}},
+	} {
+		fields := func(of []string) map[string]string {
+			want := map[string]string{fmt.Sprintf("details.causes.%d", len(of)): "null"}
+			for i, f := range of {
+				want[fmt.Sprintf("details.causes.%d.field", i)] = strconv.Quote(f)
+			}
+			return want
+		}
+		run(t, c, []step{
+			{"POST " + kind.path, `{"metadata":{"name":"a"},` + kind.body + `}`, 201, nil},
+			{"MERGE " + kind.path + "/a", `{"metadata":{"deletionGracePeriodSeconds":1}}`, 422, fields(kind.grace)},
+			{"MERGE " + kind.path + "/a", `{"metadata":{"finalizers":["a "]}}`, 422, fields(kind.finalize)},
+		})
 	}
 }

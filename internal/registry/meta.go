@@ -91,21 +91,23 @@ func nameRules(t *resource.Type) validation.ValidateNameFunc {
 
 // validateNewMeta validates the metadata of a new object.
 func validateNewMeta(t *resource.Type, meta metav1.Object) field.ErrorList {
-	return validateMeta(t, meta, nameRules(t))
+	return append(validateMeta(t, meta, nameRules(t)), validateFinalizers(t, meta)...)
 }
 
-// validateAnyMeta validates the metadata of a stored object. Its name is checked only by the rules
-// of the kind, since it cannot change.
-func validateAnyMeta(t *resource.Type, meta metav1.Object) field.ErrorList {
-	return validateMeta(t, meta, t.Strategy.Metadata.ValidateName)
-}
-
+// validateMeta validates what the metadata of all kinds has in common.
 func validateMeta(t *resource.Type, meta metav1.Object, name validation.ValidateNameFunc) field.ErrorList {
-	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(withoutValidLabels(meta), t.Namespaced, name, path)
+	return validation.ValidateObjectMetaAccessor(withoutValidLabels(meta), t.Namespaced, name, field.NewPath("metadata"))
+}
+
+// validateFinalizers checks that each finalizer has a domain or is a standard one, if the kind
+// requires it.
+func validateFinalizers(t *resource.Type, meta metav1.Object) (errs field.ErrorList) {
+	if t.Strategy.Metadata.AnyFinalizer {
+		return nil
+	}
 	for i, name := range meta.GetFinalizers() {
-		if !t.Strategy.Metadata.AnyFinalizer && !strings.Contains(name, "/") && !standardFinalizer(name) {
-			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
+		if !strings.Contains(name, "/") && !standardFinalizer(name) {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
 		}
 	}
 	return errs
@@ -115,24 +117,30 @@ func validateMeta(t *resource.Type, meta metav1.Object, name validation.Validate
 // changes the name or the UID, nor begins or delays a deletion. Other system fields are restored
 // before, so they cannot be wrong. Some kinds report the same errors twice on the wire.
 func validateMetaUpdate(t *resource.Type, subresource string, meta, old metav1.Object) field.ErrorList {
-	errs := validateAnyMeta(t, meta)
+	// The name is checked only by the rules of the kind, since it cannot change.
+	errs := validateMeta(t, meta, t.Strategy.Metadata.ValidateName)
+	finalizers := validateFinalizers(t, meta)
 	changed := meta.GetName() != old.GetName() || meta.GetNamespace() != old.GetNamespace() || meta.GetUID() != old.GetUID() || meta.GetDeletionTimestamp() != nil || meta.GetDeletionGracePeriodSeconds() != nil
-	if !changed && len(errs) == 0 {
+	if !changed && len(errs) == 0 && len(finalizers) == 0 {
 		return nil
 	}
 	update := validation.ValidateObjectMetaAccessorUpdate(meta, old, field.NewPath("metadata"))
 	recheck := t.Strategy.Metadata.Recheck
-	once := recheck == resource.RecheckUpdate
-	if s := t.Subresource(subresource); s != nil {
-		once = !s.MetadataAsNew
+	if s := t.Subresource(subresource); s != nil && recheck != resource.RecheckNothing {
+		recheck = resource.RecheckUpdate
+		if s.MetadataAsNew {
+			recheck = resource.RecheckAll
+		}
 	}
-	switch {
-	case recheck == resource.RecheckNothing:
+	switch recheck {
+	case resource.RecheckNothing:
 		return slices.Concat(errs, update)
-	case once:
-		return slices.Concat(errs, update, update)
+	case resource.RecheckNew:
+		return slices.Concat(errs, update, errs, finalizers)
+	case resource.RecheckUpdate:
+		return slices.Concat(errs, update, update, finalizers)
 	}
-	return slices.Concat(errs, update, errs, update)
+	return slices.Concat(errs, update, update, finalizers, errs, finalizers)
 }
 
 // standardFinalizer reports whether a finalizer needs no domain.

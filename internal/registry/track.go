@@ -164,7 +164,7 @@ func (w *write) timesChecked() int {
 	switch w.stored().Strategy.Metadata.Recheck {
 	case resource.RecheckNothing:
 		return 2
-	case resource.RecheckUpdate:
+	case resource.RecheckUpdate, resource.RecheckNew:
 		return 3
 	}
 	return 4

@@ -63,7 +63,7 @@ func BenchmarkValidate(b *testing.B) {
 	typ := typeOf(b, "", "pods")
 	b.ReportAllocs()
 	for b.Loop() {
-		if errs := validateAnyMeta(typ, p); len(errs) > 0 {
+		if errs := validateMeta(typ, p, typ.Strategy.Metadata.ValidateName); len(errs) > 0 {
 			b.Fatal(errs)
 		}
 	}

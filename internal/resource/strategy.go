@@ -92,6 +92,8 @@ const (
 	RecheckAll Recheck = iota
 	// RecheckUpdate repeats those of an update.
 	RecheckUpdate
+	// RecheckNew repeats those of a new object.
+	RecheckNew
 	// RecheckNothing repeats none. A new object with errors of its kind does not have
 	// errors of its metadata reported at all.
 	RecheckNothing

@@ -34,8 +34,9 @@ func ValidateEventUpdate(e, _ *corev1.Event) field.ErrorList { return ValidateEv
 func ValidateNewEvent(e *corev1.Event) field.ErrorList {
 	errs := validateEvent(e, "reportingController")
 	errs = append(errs, validation.ValidateObjectMeta(&e.ObjectMeta, true, validation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	errs = append(errs, validateFinalizers(e)...)
 	errs = append(errs, validateSeries(e)...)
-	if e.EventTime.IsZero() {
+	if e.EventTime == (metav1.MicroTime{}) {
 		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
 	}
 	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
@@ -45,8 +46,8 @@ func ValidateNewEvent(e *corev1.Event) field.ErrorList {
 		name string
 		set  bool
 	}{
-		{"firstTimestamp", !e.FirstTimestamp.IsZero()},
-		{"lastTimestamp", !e.LastTimestamp.IsZero()},
+		{"firstTimestamp", e.FirstTimestamp != metav1.Time{}}, // a zero time that the client sent counts as set
+		{"lastTimestamp", e.LastTimestamp != metav1.Time{}},
 		{"count", e.Count != 0},
 		{"source", e.Source != corev1.EventSource{}},
 	} {
@@ -62,6 +63,7 @@ func ValidateNewEvent(e *corev1.Event) field.ErrorList {
 func ValidateNewEventUpdate(e, old *corev1.Event) field.ErrorList {
 	errs := validateEvent(e, "reportingController")
 	errs = append(errs, validation.ValidateObjectMetaUpdate(&e.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
+	errs = append(errs, validateFinalizers(e)...)
 	if !reflect.DeepEqual(e.Series, old.Series) {
 		errs = append(errs, validateSeries(e)...)
 	}
@@ -87,6 +89,14 @@ func ValidateNewEventUpdate(e, old *corev1.Event) field.ErrorList {
 	return errs
 }
 
+// validateFinalizers checks that each finalizer has a domain or is a standard one.
+func validateFinalizers(e *corev1.Event) (errs field.ErrorList) {
+	for i, name := range e.Finalizers {
+		errs = append(errs, validateDomain(name, field.NewPath("metadata", "finalizers").Index(i))...)
+	}
+	return errs
+}
+
 func immutable(now, before any, name string) field.ErrorList {
 	if equality.Semantic.DeepEqual(now, before) {
 		return nil
@@ -105,7 +115,7 @@ func validateSeries(e *corev1.Event) (errs field.ErrorList) {
 	if e.Series.Count < 2 {
 		errs = append(errs, field.Invalid(field.NewPath("series.count"), "", "should be at least 2"))
 	}
-	if e.Series.LastObservedTime.IsZero() {
+	if e.Series.LastObservedTime == (metav1.MicroTime{}) {
 		errs = append(errs, field.Required(field.NewPath("series.lastObservedTime"), ""))
 	}
 	return errs
@@ -115,7 +125,7 @@ func validateSeries(e *corev1.Event) (errs field.ErrorList) {
 // what the version calls the controller that reports.
 func validateEvent(e *corev1.Event, controller string) (errs field.ErrorList) {
 	of, in := e.InvolvedObject.Namespace, e.Namespace
-	if e.EventTime.IsZero() {
+	if e.EventTime == (metav1.MicroTime{}) {
 		elsewhere := in != of
 		if of == "" { // things without a namespace have their Events in "default"
 			elsewhere = in != "" && in != metav1.NamespaceDefault

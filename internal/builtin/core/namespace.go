@@ -47,7 +47,11 @@ func ValidateFinalize(ns, _ *corev1.Namespace) field.ErrorList {
 var plainFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
 func validateFinalizer(name string, path *field.Path) field.ErrorList {
-	errs := validation.ValidateFinalizerName(name, path)
+	return append(validation.ValidateFinalizerName(name, path), validateDomain(name, path)...)
+}
+
+// validateDomain checks that a finalizer has a domain, or needs none.
+func validateDomain(name string, path *field.Path) (errs field.ErrorList) {
 	if !strings.Contains(name, "/") && !slices.Contains(plainFinalizers, name) {
 		errs = append(errs, field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
 	}
