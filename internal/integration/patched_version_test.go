@@ -33,6 +33,12 @@ func TestPatchedVersion(t *testing.T) {
 		{"JSON " + v2 + "/h", `[{"op":"remove","path":"/apiVersion"}]`, 400, map[string]string{
 			"message": `"the name of the object (h based on URL) was undeterminable: name must be provided"`,
 		}},
+		{"JSON " + v2 + "/h", `[{"op":"replace","path":"","value":{"kind":"HorizontalPodAutoscaler","metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}}]`, 400, map[string]string{
+			"message": `"the name of the object (h based on URL) was undeterminable: name must be provided"`,
+		}},
+		{"JSON " + v2 + "/h", `[{"op":"replace","path":"","value":{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"h"},"spec":{"maxReplicas":4,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}}]`, 200, map[string]string{
+			"spec.maxReplicas": "4",
+		}},
 		{"MERGE " + v2 + "/h", `{"kind":null}`, 200, nil},
 		{"PATCH " + v2 + "/h", `{"apiVersion":null,"kind":"Foo"}`, 200, nil},
 		{"PATCH " + v2 + "/h", `{"apiVersion":5}`, 422, map[string]string{

@@ -154,7 +154,9 @@ func (w *write) patchDocument(ctx context.Context, document []byte, p *Patch) (m
 // removesVersion reports whether the patch has removed the apiVersion of an object of a built-in kind. kube-apiserver does
 // not find the name of such an object.
 func (p *Patch) removesVersion(t *resource.Type, document []byte) bool {
-	if p.Type == types.StrategicMergePatchType || t.Custom != nil || !bytes.Contains(p.Bytes, []byte("apiVersion")) {
+	// A JSON patch can replace the whole document without naming apiVersion.
+	mayLack := p.Type == types.JSONPatchType || p.Type == types.MergePatchType && bytes.Contains(p.Bytes, []byte("apiVersion"))
+	if t.Custom != nil || !mayLack {
 		return false
 	}
 	head, err := wire.TypeMeta(document)
