@@ -24,7 +24,7 @@ func appsGroup() resource.Group {
 		{
 			Names: resource.Names{Resource: "daemonsets", Kind: "DaemonSet", ShortNames: []string{"ds"}, Categories: inAll},
 			New:   object[appsv1.DaemonSet], Namespaced: true,
-			Subresources: []resource.Subresource{statusWith(updates(apps.ValidateDaemonSetStatus))},
+			Subresources: []resource.Subresource{statusBy(setDaemonSetStatus, updates(apps.ValidateDaemonSetStatus))},
 			Strategy: resource.Strategy{
 				AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Generation: counted,
 				Default:        defaults(apps.DefaultDaemonSet),

@@ -119,7 +119,7 @@ func coreGroup() resource.Group {
 			New:          object[corev1.PersistentVolume],
 			Subresources: []resource.Subresource{{Name: "status", Verbs: getPatchUpdate, Set: setVolumeStatus}},
 			Strategy: resource.Strategy{
-				AllowUnconditionalUpdate: true, Metadata: recheckNew, Status: resource.StatusRules{New: defaults(storage.NewVolumeStatus)},
+				AllowUnconditionalUpdate: true, Metadata: resource.MetadataRules{Recheck: resource.RecheckNewTwice}, Status: resource.StatusRules{New: defaults(storage.NewVolumeStatus)},
 				Deletion:       returnsObject,
 				Default:        defaults(storage.DefaultVolume),
 				Validate:       validates(storage.ValidateVolume),

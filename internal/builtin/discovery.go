@@ -14,7 +14,7 @@ func discoveryGroup() resource.Group {
 			Names: resource.Names{Resource: "endpointslices", Kind: "EndpointSlice"},
 			New:   object[discoveryv1.EndpointSlice], Namespaced: true,
 			Strategy: resource.Strategy{
-				AllowUnconditionalUpdate: true, Metadata: recheckUpdate,
+				AllowUnconditionalUpdate: true, Metadata: recheckNew,
 				Generation:     resource.Generation{Initial: 1, CountChanges: true, CountMetadata: resource.Labels},
 				Default:        defaults(discovery.DefaultSlice),
 				PrepareCreate:  defaults(discovery.PrepareSlice),

@@ -1,11 +1,13 @@
 package builtin
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/apps"
 	"github.com/tidemark-dev/tidemark/internal/builtin/batch"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
@@ -22,6 +24,16 @@ func setJobStatus(o, sent runtime.Object) error {
 	j.Status = next.Status
 	takeMetadata(&j.ObjectMeta, &next.ObjectMeta)
 	batch.LabelLikePods(j)
+	return nil
+}
+
+// setDaemonSetStatus keeps the annotation that counts the changes of the template.
+func setDaemonSetStatus(o, sent runtime.Object) error {
+	d, next := o.(*appsv1.DaemonSet), sent.(*appsv1.DaemonSet)
+	d.Status = next.Status
+	old := d.DeepCopy()
+	takeMetadata(&d.ObjectMeta, &next.ObjectMeta)
+	apps.PrepareDaemonSetUpdate(d, old)
 	return nil
 }
 

@@ -78,6 +78,8 @@ func TestRepeatedCauses(t *testing.T) {
 		grace, finalize []string
 	}{
 		{"/api/v1/namespaces/default/limitranges", `"spec":{"limits":[]}`, []string{grace}, []string{finalizer, finalizer, domain}},
+		{"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", `"addressType":"IPv4","endpoints":[]`, []string{grace}, []string{finalizer, finalizer, domain}},
+		{"/api/v1/persistentvolumes", `"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/x"}}`, []string{grace}, []string{finalizer, finalizer, domain, finalizer, domain}},
 		{"/apis/scheduling.k8s.io/v1/priorityclasses", `"value":1`, []string{grace, grace}, []string{finalizer, domain}},
 		{"/api/v1/namespaces/default/configmaps", `"data":{}`, []string{grace, grace}, []string{finalizer, domain, finalizer, domain}},
 	} {

@@ -52,6 +52,28 @@ func TestScale(t *testing.T) {
 	})
 }
 
+// TestStatusKeeps checks what a status update cannot change: the count of a DaemonSet's templates, and fields of Pods that
+// are alpha.
+func TestStatusKeeps(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	const sets = "/apis/apps/v1/namespaces/default/daemonsets"
+	const mounts = `[{"name":"c","image":"i","imageID":"","ready":true,"restartCount":0,"volumeMounts":[{"name":"v","mountPath":"/v","volumeStatus":{"image":{"imageRef":"r"}}}]}]`
+	run(t, c, []step{
+		{"POST " + sets, `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, 201, nil},
+		{"MERGE " + sets + "/d/status", `{"metadata":{"annotations":null},"status":{"numberReady":1}}`, 200, values{
+			"metadata.annotations": `{"deprecated.daemonset.template.generation":"1"}`, "status.numberReady": "1",
+		}},
+		{"MERGE " + sets + "/d/status", `{"metadata":{"annotations":{"deprecated.daemonset.template.generation":"5","a":"b"}}}`, 200, values{
+			"metadata.annotations": `{"a":"b","deprecated.daemonset.template.generation":"1"}`, "status.numberReady": "1",
+		}},
+		{"POST " + pods, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201, nil},
+		{"MERGE " + pods + "/p/status", `{"status":{"containerStatuses":` + mounts + `,"ephemeralContainerStatuses":` + mounts + `}}`, 200, values{
+			"status.containerStatuses.0.volumeMounts.0":          `{"mountPath":"/v","name":"v"}`,
+			"status.ephemeralContainerStatuses.0.volumeMounts.0": `{"mountPath":"/v","name":"v"}`,
+		}},
+	})
+}
+
 // TestScaleOwners checks that owning the replicas of a Scale is owning the replicas
 // of the object, and that other managers keep their fields.
 func TestScaleOwners(t *testing.T) {

@@ -137,6 +137,8 @@ func validateMetaUpdate(t *resource.Type, subresource string, meta, old metav1.O
 		return slices.Concat(errs, update)
 	case resource.RecheckNew:
 		return slices.Concat(errs, update, errs, finalizers)
+	case resource.RecheckNewTwice:
+		return slices.Concat(errs, update, errs, finalizers, errs, finalizers)
 	case resource.RecheckUpdate:
 		return slices.Concat(errs, update, update, finalizers)
 	}

@@ -94,6 +94,8 @@ const (
 	RecheckUpdate
 	// RecheckNew repeats those of a new object.
 	RecheckNew
+	// RecheckNewTwice does so twice.
+	RecheckNewTwice
 	// RecheckNothing repeats none. A new object with errors of its kind does not have
 	// errors of its metadata reported at all.
 	RecheckNothing

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -91,6 +93,11 @@ func SetPodStatus(p, sent *corev1.Pod) {
 	old := p.Status
 	p.Status = sent.Status
 	p.Labels, p.Annotations, p.Finalizers = sent.Labels, sent.Annotations, sent.Finalizers
+	if !slices.ContainsFunc(volumeMountStatuses(&old), func(m *corev1.VolumeMountStatus) bool { return m.VolumeStatus != nil }) {
+		for _, m := range volumeMountStatuses(&p.Status) { // an alpha field
+			m.VolumeStatus = nil
+		}
+	}
 	check.SetIfZero(&p.Status.QOSClass, old.QOSClass)
 	check.SetIfZero(&p.Status.ObservedGeneration, old.ObservedGeneration)
 	seen := map[corev1.PodConditionType]int{}
@@ -99,6 +106,18 @@ func SetPodStatus(p, sent *corev1.Pod) {
 		check.SetIfZero(&c.ObservedGeneration, nthGeneration(old.Conditions, c.Type, seen[c.Type]))
 		seen[c.Type]++
 	}
+}
+
+// volumeMountStatuses returns the statuses of the mounts of all containers.
+func volumeMountStatuses(s *corev1.PodStatus) (all []*corev1.VolumeMountStatus) {
+	for _, containers := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range containers {
+			for j := range containers[i].VolumeMounts {
+				all = append(all, &containers[i].VolumeMounts[j])
+			}
+		}
+	}
+	return all
 }
 
 // nthGeneration is that of the nth condition of a type: a type may stand twice.

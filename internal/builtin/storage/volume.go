@@ -79,7 +79,6 @@ func ValidateVolume(v *corev1.PersistentVolume) field.ErrorList {
 func ValidateVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
 	errs := ValidateVolume(v)
 	errs = append(errs, validateVolumeSpec(&v.Spec, v.Name, field.NewPath("spec"))...) // the wire has them twice, with the metadata
-	errs = append(errs, validation.ValidateFinalizers(v.Finalizers, field.NewPath("metadata", "finalizers"))...)
 	now, was := v.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource
 	if now.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil { // it may come later
 		csi := *now.CSI
