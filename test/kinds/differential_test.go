@@ -326,14 +326,21 @@ func (s sender) send(t *testing.T, method, path string, body map[string]any) ans
 		}
 		data = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(context.Background(), method, s.host+path, data)
+	media := "application/json"
+	if method == "PATCH" {
+		media = "application/merge-patch+json"
+	}
+	return s.do(t, method, path, media, data)
+}
+
+// do sends a body of a media type.
+func (s sender) do(t *testing.T, method, path, media string, body io.Reader) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), method, s.host+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Content-Type", "application/json")
-	if method == "PATCH" {
-		r.Header.Set("Content-Type", "application/merge-patch+json")
-	}
+	r.Header.Set("Content-Type", media)
 	got, err := s.client.Do(r)
 	if err != nil {
 		return answer{}

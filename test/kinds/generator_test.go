@@ -185,7 +185,7 @@ var oddNumbers = []float64{0, -1, 1, 2, 3, 255, 256, 512, 65535, 65536, 70000, 1
 // affects other tests.
 var differing = []string{
 	"privileged", "seLinuxChangePolicy", "stopSignal", "observedGeneration", "deprecated.daemonset.template.generation",
-	"globalDefault", "expression", "messageExpression", "valueExpression",
+	"globalDefault", "deprecatedTopology", "nodeAllocatableResourceMappings", "expression", "messageExpression", "valueExpression",
 }
 
 // mutate changes one value that may be changed, and keeps its type.
