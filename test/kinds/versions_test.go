@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,6 +67,8 @@ func (d *differential) through(t *testing.T, other *differential) {
 		d.updates++
 		_, equal := d.same(t, "update of "+path, "PUT", path, func(i int) map[string]any {
 			o := clone(d.both[i].send(t, "GET", path, nil).body)
+			// A write that changes nothing leaves the fields of managers that wrote through the other group of Events.
+			o["metadata"].(map[string]any)["labels"] = map[string]any{"update": fmt.Sprint(d.updates)}
 			g := newGenerator(seed)
 			if g.IntN(3) > 0 {
 				g.graft(o, d.grafts, func(g graft) bool { return g.At[0] != "status" })
