@@ -112,6 +112,7 @@ type fork struct {
 	ancestor    weak.Pointer[World] // the parent, which a fork may outlive and does not keep in memory
 	controllers []string
 	base        store.Revision // of the parent's state
+	baseTime    time.Time      // of the change with this revision; zero: unknown
 	created     time.Time
 	kept        *kept // nil: the fork is in memory alone
 	// past: the fork, or one that it was forked from, began with an older state than the newest.
@@ -198,7 +199,7 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 		return nil, forkError(err)
 	}
 	f := &World{server: w.server, running: w.running, seed: w.seed.fork(o.Seed, o.Name), fork: &fork{
-		name: o.Name, parent: w.Name(), ancestor: weak.Make(w), controllers: o.Controllers, base: state.Revision(), created: w.server.clock(),
+		name: o.Name, parent: w.Name(), ancestor: weak.Make(w), controllers: o.Controllers, base: state.Revision(), baseTime: state.Time(), created: w.server.clock(),
 		past: w.forksPast(&o, state),
 	}}
 	if f.clock = w.server.Clock; f.clock == nil {

@@ -278,7 +278,7 @@ func (w *World) describe() forkapi.Fork {
 	t := w.store.Stats()
 	return forkapi.Fork{
 		Name: w.fork.name, Parent: w.fork.parent, URL: w.URL(), Path: w.prefix(), Created: metav1.NewTime(w.fork.created),
-		Base: strconv.FormatUint(uint64(w.fork.base), 10), ResourceVersion: strconv.FormatUint(uint64(t.Head), 10),
+		Base: strconv.FormatUint(uint64(w.fork.base), 10), BaseTime: w.fork.baseTime, ResourceVersion: strconv.FormatUint(uint64(t.Head), 10),
 		Bytes: t.ObjectBytes + t.HistoryBytes, Kept: w.fork.kept != nil,
 	}
 }

@@ -50,8 +50,10 @@ type keptFacts struct {
 	// Parent is the name of the parent; empty: a root world.
 	Parent string `json:"parent,omitempty"`
 	// Base is the resource version of the parent that the fork began with.
-	Base    uint64    `json:"base"`
-	Created time.Time `json:"created"`
+	Base uint64 `json:"base"`
+	// BaseTime is when the change with the revision Base was made; zero: unknown, or an earlier version made the fork.
+	BaseTime time.Time `json:"baseTime,omitzero"`
+	Created  time.Time `json:"created"`
 	// Controllers selects the controllers; null: those of the server.
 	Controllers []string `json:"controllers"`
 	// Past: see fork.past. Nil: an earlier version made the fork, and did not record it.
@@ -184,7 +186,7 @@ func (w *World) keep(ctx context.Context, o ForkOptions) (*World, error) {
 	}
 	past := w.forksPast(&o, state)
 	k := r.newKept(o.Name, keptFacts{
-		Parent: w.Name(), Base: uint64(state.Revision()), Created: w.server.clock(), Controllers: o.Controllers,
+		Parent: w.Name(), Base: uint64(state.Revision()), BaseTime: state.Time(), Created: w.server.clock(), Controllers: o.Controllers,
 		Tokens: w.tokens.Fork().Forks(), Past: &past,
 	}, w.issued)
 	k.mu.lock()
@@ -344,7 +346,7 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 		controllers = s.controllers()
 	}
 	w := &World{server: s, running: r, issued: k.issued, clock: s.Clock, now: s.now, fork: &fork{
-		name: k.name, parent: k.facts.Parent, controllers: controllers, base: store.Revision(k.facts.Base), created: k.facts.Created, kept: k, past: k.facts.past(), lastUse: time.Now(),
+		name: k.name, parent: k.facts.Parent, controllers: controllers, base: store.Revision(k.facts.Base), baseTime: k.facts.BaseTime, created: k.facts.Created, kept: k, past: k.facts.past(), lastUse: time.Now(),
 	}}
 	w.use, w.direct = w.openOnce, w.newDirect(w.serve)
 	ready := make(chan struct{})
@@ -463,7 +465,7 @@ func (k *kept) describe() forkapi.Fork {
 	}
 	d := forkapi.Fork{
 		Name: k.name, Parent: k.facts.Parent, URL: k.running.url + forkPath + k.name, Path: forkPath + k.name, Kept: true,
-		Created: metav1.NewTime(k.facts.Created), Base: strconv.FormatUint(k.facts.Base, 10),
+		Created: metav1.NewTime(k.facts.Created), Base: strconv.FormatUint(k.facts.Base, 10), BaseTime: k.facts.BaseTime,
 	}
 	select {
 	case k.mu <- struct{}{}:

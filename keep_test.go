@@ -711,3 +711,45 @@ func TestKeepHistory(t *testing.T) {
 	})
 	must(t, s.RESTConfig(), http.StatusOK, "GET", ofServer, "")
 }
+
+// TestKeepPast: a kept fork of the past has the time of the state that it begins with, also after a restart.
+func TestKeepPast(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := on(dir)
+	var later atomic.Int64
+	began := time.Now().UTC().Truncate(time.Second)
+	s.SetClock(func() time.Time { return began.Add(time.Duration(later.Load())) })
+	servertest.Start(t, s)
+	settle(t, s.Root())
+	later.Store(int64(time.Minute))
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("a", "1"))
+	then := s.Root().Revision()
+	later.Store(int64(2 * time.Minute))
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("b", "1"))
+	later.Store(int64(3 * time.Minute))
+	check := func(path string, minutes time.Duration) {
+		t.Helper()
+		if got := get[struct{ BaseTime time.Time }](t, s.RESTConfig(), path).BaseTime; !got.Equal(began.Add(minutes * time.Minute)) {
+			t.Errorf("%s begins with a state of %v, want %v", path, got, began.Add(minutes*time.Minute))
+		}
+	}
+	for name, body := range map[string]string{"past": `"name":"past","keep":true`, "passing": `"name":"passing"`} {
+		must(t, s.RESTConfig(), http.StatusCreated, "POST", "/forks", fmt.Sprintf(`{%s,"resourceVersion":"%d"}`, body, then))
+		check("/forks/"+name, 1)
+	}
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/forks", `{"name":"now","keep":true}`)
+	check("/forks/now", 2)
+	fork, err := s.Fork("past")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tidemark.StoreOf(fork).Any().Time(); !got.Equal(began.Add(time.Minute)) {
+		t.Errorf("the newest change of the fork is of %v", got)
+	}
+	servertest.Stop(t, s)
+	s = servertest.Start(t, on(dir))
+	check("/forks/past", 1)
+	must(t, below(s, "past"), http.StatusOK, "GET", configMaps+"/a", "")
+	check("/forks/past", 1)
+}

@@ -149,7 +149,11 @@ func (f *forkFlags) create(ctx context.Context, config *rest.Config, raw *client
 	if err := writeForkConfig(path, raw, f.context, made); err != nil {
 		return fmt.Errorf("the fork %s is made, but its kubeconfig is not written: %w", made.Name, err)
 	}
-	fmt.Fprintf(out, "The fork %s begins with resource version %s. Its kubeconfig is %s:\n\n  kubectl --kubeconfig=%s get namespaces\n", made.Name, made.Base, path, path)
+	of := ""
+	if !made.BaseTime.IsZero() {
+		of = ", of " + made.BaseTime.UTC().Format(time.RFC3339)
+	}
+	fmt.Fprintf(out, "The fork %s begins with resource version %s%s. Its kubeconfig is %s:\n\n  kubectl --kubeconfig=%s get namespaces\n", made.Name, made.Base, of, path, path)
 	return nil
 }
 
@@ -228,7 +232,7 @@ func (f *forkFlags) printList(ctx context.Context, config *rest.Config, out io.W
 		return err
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "NAME\tFROM\tCREATED\tBASE\tRESOURCE VERSION\tBYTES\tKEPT\tPATH")
+	fmt.Fprintln(t, "NAME\tFROM\tCREATED\tBASE\tBASE TIME\tRESOURCE VERSION\tBYTES\tKEPT\tPATH")
 	for _, k := range all.Forks {
 		bytes, kept := strconv.FormatInt(k.Bytes, 10), "no"
 		if k.ResourceVersion == "" {
@@ -237,7 +241,11 @@ func (f *forkFlags) printList(ctx context.Context, config *rest.Config, out io.W
 		if k.Kept {
 			kept = "yes"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.Name, cmp.Or(k.Parent, "-"), k.Created.UTC().Format(time.RFC3339), k.Base, cmp.Or(k.ResourceVersion, "-"), bytes, kept, k.Path)
+		baseTime := "-"
+		if !k.BaseTime.IsZero() {
+			baseTime = k.BaseTime.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.Name, cmp.Or(k.Parent, "-"), k.Created.UTC().Format(time.RFC3339), k.Base, baseTime, cmp.Or(k.ResourceVersion, "-"), bytes, kept, k.Path)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -42,6 +42,7 @@ func TestFork(t *testing.T) {
 	want(exitFailed, `Error: fork "try" already exists`, "--name=try", "-o", path)
 	want(exitFailed, "is gone", "--name=old", "--at=1", "-o", filepath.Join(dir, "old"))
 	want(exitOK, "/fork/try", "--list")
+	want(exitOK, "BASE TIME", "--list")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig: %v, %v", info, err)
 	}
@@ -104,7 +105,7 @@ func TestForkKeep(t *testing.T) {
 	list(`try +- .* [0-9]{5,} +yes +/fork/try`)
 	servertest.Stop(t, s)
 	s = start()
-	list(`try +- .* - +- +yes +/fork/try`)
+	list(`try +- .* [0-9-]+T[0-9:]+Z +- +- +yes +/fork/try`)
 	c, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		t.Fatal(err)

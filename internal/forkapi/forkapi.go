@@ -1,8 +1,12 @@
-// Package forkapi has the requests and answers with which clients list, create and delete the forks of a
+// Package forkapi has the requests and responses with which clients list, create and delete the forks of a
 // server.
 package forkapi
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Path is the path of forks: GET and POST, and GET and DELETE of Path/NAME.
 const Path = "/forks"
@@ -32,6 +36,8 @@ type Fork struct {
 	// Created is the time of the fork, Base the resource version that it began with.
 	Created metav1.Time `json:"created"`
 	Base    string      `json:"base"`
+	// BaseTime is when the change with the resource version Base was made; zero: it is not known.
+	BaseTime time.Time `json:"baseTime,omitzero"`
 	// ResourceVersion is the newest one; empty: it is not known, because the fork is kept and no request has opened
 	// it yet.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
@@ -43,7 +49,7 @@ type Fork struct {
 	Error string `json:"error,omitempty"`
 }
 
-// List is the answer to a GET of Path.
+// List is the response to a GET of Path.
 type List struct {
 	Forks []Fork `json:"forks"`
 }

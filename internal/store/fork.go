@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 )
 
 // # Forks
@@ -113,7 +115,7 @@ func (s *Store) History(ctx context.Context, after Revision, state *State, most 
 //
 // The copies count in the account of the fork that is about to begin with the state; nil: they have no limit.
 // If they do not fit, the error is a *CopyError.
-func (s *Store) StateAt(ctx context.Context, r Revision, of *Account) (*State, error) {
+func (s *Store) StateAt(ctx context.Context, r Revision, of *Account) (then *State, err error) {
 	now := s.Any()
 	switch {
 	case r == now.revision:
@@ -121,7 +123,10 @@ func (s *Store) StateAt(ctx context.Context, r Revision, of *Account) (*State, e
 	case r > now.revision:
 		return nil, &TooLargeError{Revision: r, Current: now.revision}
 	}
-	then := &State{revision: r, indexes: now.indexes, bytes: now.bytes, time: now.time}
+	then = &State{revision: r, indexes: now.indexes, bytes: now.bytes}
+	if then.time, err = s.timeOf(ctx, r); err != nil {
+		return nil, err
+	}
 	then.roots = make(roots, len(now.roots))
 	for i := range then.roots {
 		then.roots[i] = new([rootsPiece]*node)
@@ -140,6 +145,31 @@ func (s *Store) StateAt(ctx context.Context, r Revision, of *Account) (*State, e
 		}
 	}
 	return then, nil
+}
+
+// timeOf returns when the change of a revision was made. It is zero if that is unknown, as for the oldest revision of the
+// history: the change that made it is no longer there.
+func (s *Store) timeOf(ctx context.Context, r Revision) (time.Time, error) {
+	if r == 0 {
+		return time.Time{}, nil
+	}
+	feed, err := s.Feed(r - 1)
+	if errors.As(err, new(*ExpiredError)) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer feed.Close()
+	var first [1]CollectionChange
+	n, err := feed.TryNext(ctx, first[:])
+	if errors.As(err, new(*ExpiredError)) || err == nil && (n == 0 || first[0].Revision != r) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	return first[0].Origin().Time, nil
 }
 
 // rootAt returns the tree of a collection at a revision, and the bytes of what it copied.

@@ -63,8 +63,7 @@ func (s *State) root(c *collection) *node { return s.roots.at(c.index) }
 // Revision is the revision of the newest change of the whole store: a list's version.
 func (s *State) Revision() Revision { return s.revision }
 
-// Time is the Origin.Time of the newest change of the whole store; zero: unknown. The state of an older
-// revision (Store.StateAt) has a later one.
+// Time is the Origin.Time of the newest change of the whole store; zero: unknown.
 func (s *State) Time() time.Time { return s.time }
 
 // Bytes is about the memory that the objects take. The state of a fork does not count the objects that

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
@@ -190,13 +191,14 @@ func testForkEarlier(t *testing.T, s *store.Store, log ForkLog) {
 	b := &branch{t: t, store: s, chance: chance, want: map[string]map[string]*store.Object{}}
 	type moment struct {
 		revision store.Revision
+		time     time.Time
 		want     map[string]map[string]*store.Object
 		bytes    int64
 	}
 	var moments []moment
 	for range 200 {
 		b.change()
-		m := moment{b.store.Any().Revision(), map[string]map[string]*store.Object{}, b.store.Any().Bytes()}
+		m := moment{b.store.Any().Revision(), b.store.Any().Time(), map[string]map[string]*store.Object{}, b.store.Any().Bytes()}
 		for collection, objects := range b.want {
 			m.want[collection] = maps.Clone(objects)
 		}
@@ -215,6 +217,10 @@ func testForkEarlier(t *testing.T, s *store.Store, log ForkLog) {
 		}
 		if state.Revision() != m.revision || state.Bytes() != m.bytes {
 			t.Errorf("the state at %d has revision %d and %d bytes, want %d", m.revision, state.Revision(), state.Bytes(), m.bytes)
+		}
+		oldest, _ := s.Bounds() // the change that made this state may be gone
+		if got := state.Time(); !got.Equal(m.time) && (m.revision != oldest || !got.IsZero()) {
+			t.Errorf("the state at %d is of %v, want %v", m.revision, got, m.time)
 		}
 		child := &branch{t: t, store: mustFork(t, b.store, state, log), chance: chance, want: m.want}
 		child.check()
