@@ -72,6 +72,7 @@ func help(root *cobra.Command) {
 			return usageError{fmt.Errorf("%q is no command of %s", rest[0], of.CommandPath())}
 		}
 		of.InitDefaultHelpFlag()
+		of.InitDefaultVersionFlag()
 		return of.Help()
 	}
 }

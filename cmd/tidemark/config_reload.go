@@ -19,6 +19,7 @@ var reloadable = []string{"v", "vmodule"}
 // sourced remembers where the values of flags come from.
 type sourced struct {
 	fixed  map[string]bool   // flags that the command line or the environment names
+	from   map[string]string // where the environment or the file sets a flag: "TIDEMARK_V", "v in tidemark.yaml"
 	values map[string]string // of all flags, when the server started
 }
 

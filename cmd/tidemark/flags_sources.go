@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,18 +28,57 @@ var alternatives = map[string]string{"data-dir": "in-memory", "in-memory": "data
 
 // complete gives the flags that the command line does not name the values of the environment and of the file.
 func (f *serveFlags) complete(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	before := namedIn(flags)
 	if err := fromEnvironment(flags, lookup); err != nil {
 		return err
+	}
+	f.sourced.fixed, f.sourced.from = namedIn(flags), map[string]string{}
+	for name := range added(before, f.sourced.fixed) {
+		f.sourced.from[name] = variable(name)
 	}
 	if f.config == "" {
 		return nil
 	}
-	f.sourced.fixed = namedIn(flags)
 	if err := fromFile(flags, f.config); err != nil {
 		return fmt.Errorf("--config=%s: %w", f.config, err)
 	}
+	for name := range added(f.sourced.fixed, namedIn(flags)) {
+		f.sourced.from[name] = "the key " + name + " in " + f.config
+	}
 	f.sourced.values = valuesOf(flags)
 	return nil
+}
+
+// added yields the flags that a source names and the sources before it do not.
+func added(before, after map[string]bool) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name, named := range after {
+			if named && !before[name] && !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// flagInText is a flag in an error.
+var flagInText = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
+
+// explain adds to an error about flags where their values come from, unless that is the command line.
+func (s *sourced) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	var all []string
+	for _, flag := range flagInText.FindAllString(err.Error(), -1) {
+		from := s.from[strings.TrimPrefix(flag, "--")]
+		if text := fmt.Sprintf("%s is from %s", flag, from); from != "" && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	if len(all) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, strings.Join(all, ", "))
 }
 
 // variable returns the environment variable of a flag.

@@ -211,6 +211,37 @@ func TestConfigReload(t *testing.T) {
 	}
 }
 
+// TestErrorNamesSource: an error about a value of the file or of the environment names where it comes from.
+func TestErrorNamesSource(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tidemark.yaml")
+	if err := os.WriteFile(path, []byte("controllers: [nothing]\nin-memory: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := " (--controllers is from the key controllers in " + path + ")\n"
+	for _, test := range []struct {
+		args      []string
+		variables map[string]string
+		want      string
+	}{
+		{[]string{"--config=" + path}, nil, file},
+		{[]string{"--config=" + path, "--dry-run"}, nil, file},
+		{[]string{"--in-memory"}, map[string]string{"TIDEMARK_CONTROLLERS": "nothing"}, " (--controllers is from TIDEMARK_CONTROLLERS)\n"},
+		{[]string{"--config=" + path}, map[string]string{"TIDEMARK_CONTROLLERS": "*", "TIDEMARK_ETCD_SERVERS": "http://127.0.0.1:1"}, "--in-memory is from the key in-memory in " + path},
+		{[]string{"--in-memory", "--controllers=nothing"}, nil, ""},
+	} {
+		for name, value := range test.variables {
+			t.Setenv(name, value)
+		}
+		code, _, errs := command(append([]string{"serve"}, test.args...)...)
+		if code != exitUsage || !strings.Contains(errs, test.want) || test.want == "" && strings.Contains(errs, " is from ") {
+			t.Errorf("%v %v: %d %q, want %q", test.args, test.variables, code, errs, test.want)
+		}
+		for name := range test.variables {
+			t.Setenv(name, "")
+		}
+	}
+}
+
 // TestDryRunPlace: a dry-run says where the server would be and its objects, and checks that a directory has the state
 // of --at.
 func TestDryRunPlace(t *testing.T) {

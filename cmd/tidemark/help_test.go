@@ -29,6 +29,21 @@ func TestHelpGroups(t *testing.T) {
 	}
 }
 
+// TestHelpSame: all ways to the help of the program and of a command print the same.
+func TestHelpSame(t *testing.T) {
+	for _, name := range []string{"", "serve", "bench", "bench list"} {
+		args := strings.Fields(name)
+		_, want, _ := command(append(args, "--help")...)
+		if _, got, _ := command(append([]string{"help"}, args...)...); got != want {
+			t.Errorf("help %s prints\n%s\nwant, as --help,\n%s", name, got, want)
+		}
+	}
+	_, want, _ := command("--help")
+	if _, got, _ := command(); got != want || !strings.Contains(got, "--version") {
+		t.Errorf("the program without arguments prints\n%s\nwant, as --help,\n%s", got, want)
+	}
+}
+
 func longest(words []string) (n int) {
 	for _, word := range words {
 		n = max(n, len(word))

@@ -334,6 +334,10 @@ func (m *migration) toSnapshot(ctx context.Context, file string) error {
 
 // markMoved marks the directory, whose lock is held: its server would acknowledge writes that the snapshot lacks.
 func (m *migration) markMoved(r *migrate.Report, file string) error {
+	file, err := filepath.Abs(file) // the mark is read elsewhere
+	if err != nil {
+		return err
+	}
 	return m.dir.MarkMoved(fmt.Sprintf("the snapshot %s at resource version %d, for etcd", file, r.Head))
 }
 
@@ -481,6 +485,10 @@ func (m *migration) preflightFromEtcd(ctx context.Context, e *etcdstore.Export, 
 
 // importFrom makes the data directory.
 func (m *migration) importFrom(ctx context.Context, d *migrate.Directory, at store.Revision) (report *migrate.Report, err error) {
+	path, err := filepath.Abs(m.dir.Path) // the mark is read elsewhere
+	if err != nil {
+		return nil, err
+	}
 	marked := false
 	plain, copied, failed := d.Objects(ctx)
 	sealed, failedSeal := m.set.Seal(plain)
@@ -500,7 +508,7 @@ func (m *migration) importFrom(ctx context.Context, d *migrate.Directory, at sto
 				return err
 			}
 			m.steps.end(nil)
-			if err := d.Export.MarkMoved(ctx, "the data directory "+m.dir.Path); err != nil {
+			if err := d.Export.MarkMoved(ctx, "the data directory "+path); err != nil {
 				return fmt.Errorf("the mark that the objects were moved, which keeps servers from writing to etcd: %w", err)
 			}
 			marked = true

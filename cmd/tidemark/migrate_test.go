@@ -84,6 +84,18 @@ func TestMigrateDirectory(t *testing.T) {
 	want(exitOK, "tidemark serve --etcd-servers=", from, to)
 	want(exitFailed, "exists: name another one", from, to)
 	want(exitOK, "history begins at", from, to+"2", "--no-history")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(here, file("s.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(exitOK, "tidemark serve --etcd-servers=", from, "--to=etcd-snapshot:"+relative+"0")
+	if mark, err := os.ReadFile(file("data/MOVED")); err != nil || !strings.Contains(string(mark), " "+file("s.db0")+" ") {
+		t.Errorf("the mark has not the absolute path: %q, %v", mark, err)
+	}
 	if left, err := filepath.Glob(file(".*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}

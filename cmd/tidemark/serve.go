@@ -148,22 +148,16 @@ func newServeFor(f *serveFlags) *cobra.Command {
 			if err := f.complete(c.Flags(), os.LookupEnv); err != nil {
 				return usageError{err}
 			}
-			if err := f.checkOIDC(c.Flags()); err != nil {
-				return usageError{err}
-			}
-			if err := f.check(c.Flags().Changed); err != nil {
-				return usageError{err}
-			}
-			if err := errors.Join(f.etcd.check(f, c.Flags().Changed), f.follow.check(f, c.Flags().Changed)); err != nil {
-				return usageError{err}
+			if err := f.checkAll(c.Flags()); err != nil {
+				return usageError{f.sourced.explain(err)}
 			}
 			for _, message := range misspelt(c.Flags(), os.Environ()) {
 				fmt.Fprintf(c.ErrOrStderr(), "Warning: %s\n", message)
 			}
 			if f.dryRun {
-				return f.tryOut(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
+				return f.sourced.explain(f.tryOut(c.Context(), c.OutOrStdout(), c.ErrOrStderr()))
 			}
-			return f.serve(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
+			return f.sourced.explain(f.serve(c.Context(), c.OutOrStdout(), c.ErrOrStderr()))
 		},
 	}
 	f.register(c)
@@ -259,6 +253,17 @@ func (f *serveFlags) registerObjects(flags *pflag.FlagSet) {
 	inGroup(flags, "Features", func() {
 		flags.Var(&f.gates, "feature-gates", gatesUsage())
 	})
+}
+
+// checkAll checks the values of all flags, and copies them to the server.
+func (f *serveFlags) checkAll(flags *pflag.FlagSet) error {
+	if err := f.checkOIDC(flags); err != nil {
+		return err
+	}
+	if err := f.check(flags.Changed); err != nil {
+		return err
+	}
+	return errors.Join(f.etcd.check(f, flags.Changed), f.follow.check(f, flags.Changed))
 }
 
 // check reports invalid combinations of flags, and copies values to the server.
