@@ -1,6 +1,7 @@
 package tidemark
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 // For clients of kube-apiserver its name is "etcd".
 func (s *Server) checks(r *running) []httpapi.Check {
 	fine := func() error { return nil }
-	live, ready := s.Err, s.Err
+	live, ready := s.usable, s.usable
 	if r.shared != nil {
 		short, long := s.Shared.ProbeTimeouts()
 		if !s.follows() { // a restart of a follower does not bring its server back
@@ -31,6 +32,15 @@ func (s *Server) checks(r *running) []httpapi.Check {
 		{Name: "informer-sync", Probe: fine},
 		{Name: "poststarthook/start-system-namespaces-controller", Live: true, Probe: fine},
 	}
+}
+
+// usable returns why the server cannot write to its storage. A directory that was replaced ends the server, also if there are
+// no writes: see pebblelog.Options.Held.
+func (s *Server) usable() error {
+	if s.Storage == nil {
+		return s.Err()
+	}
+	return cmp.Or(s.Err(), s.Storage.Usable())
 }
 
 // sharedCheck fails when the log of a shared storage does not answer in time. It asks the log once in

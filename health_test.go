@@ -39,6 +39,7 @@ type slowLog struct {
 
 func (l *slowLog) OpenLog(context.Context) (store.Log, error) { return l, nil }
 func (l *slowLog) Dir() string                                { return "" }
+func (l *slowLog) Usable() error                              { return nil }
 func (l *slowLog) Forks() store.ForkLogs                      { return nil }
 
 func (l *slowLog) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {

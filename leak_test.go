@@ -107,6 +107,7 @@ var _ tidemark.Storage = (*failing)(nil)
 
 func (f *failing) OpenLog(context.Context) (store.Log, error) { return f, nil }
 func (f *failing) Dir() string                                { return "" }
+func (f *failing) Usable() error                              { return nil }
 func (f *failing) Forks() store.ForkLogs                      { return nil }
 
 func (f *failing) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {

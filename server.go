@@ -221,6 +221,9 @@ type Storage interface {
 	// Dir is a directory for the server's other files (its certificate authority),
 	// which the lock guards too. Empty: they are not kept.
 	Dir() string
+	// Usable returns why nothing can be written any more, such as a directory that was replaced; nil: there is no reason.
+	// Health checks call it while the log is open.
+	Usable() error
 	// Forks is where forks are kept (ForkOptions.Keep); nil: they cannot be kept.
 	Forks() store.ForkLogs
 }

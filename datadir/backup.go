@@ -72,6 +72,9 @@ func (d *Dir) Verify(ctx context.Context, r io.Reader) error {
 
 // copy copies the directory.
 func (s *backup) copy(ctx context.Context) error {
+	if err := s.opened.log.Usable(); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(s.path); err != nil {
 		return err
 	}

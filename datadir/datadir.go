@@ -83,12 +83,17 @@ type Dir struct {
 // opened is what OpenLog opened.
 type opened struct {
 	log   *pebblelog.Log
+	held  func() error // pebblelog.Options.Held
 	forks *forks
 	// backup is held while a backup is under way.
 	backup sync.Mutex
 	// closed is set before the lock of the directory is released.
 	closed atomic.Bool
 }
+
+// Usable returns why nothing can be written to the directory any more, nil if there is no reason. Use it between OpenLog and
+// the Close of its log.
+func (d *Dir) Usable() error { return d.opened.log.Usable() }
 
 // Dir returns the path of the directory. It exists once OpenLog has succeeded.
 func (d *Dir) Dir() string { return d.Path }
@@ -132,6 +137,9 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	}
 	o := d.logOptions()
 	o.AcceptDataLoss, o.ReadOnly, o.Upgrade = d.AcceptDataLoss, d.ReadOnly, upgrade
+	if !d.ReadOnly {
+		o.Held = lock.Held
+	}
 	log, err := pebblelog.Open(ctx, o)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -147,7 +155,7 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 			return nil, errors.Join(err, log.Close(), lock.Close())
 		}
 	}
-	d.opened = &opened{log: log, forks: newForks(d)}
+	d.opened = &opened{log: log, held: o.Held, forks: newForks(d)}
 	return &lockedLog{Log: log, opened: d.opened, lock: lock}, nil
 }
 

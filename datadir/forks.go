@@ -169,7 +169,12 @@ func (f *forks) upgrade() error {
 
 // options are those of the log of a fork.
 func (f *forks) options(name string) pebblelog.Options {
+	var held func() error
+	if f.dir.opened != nil {
+		held = f.dir.opened.held
+	}
 	return pebblelog.Options{
+		Held:         held,
 		Dir:          filepath.Join(f.of(name), logDir),
 		MinFreeBytes: f.dir.MinFreeBytes,
 		ReserveBytes: forkReserveBytes,

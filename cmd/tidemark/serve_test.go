@@ -205,6 +205,38 @@ func TestDataDirectory(t *testing.T) {
 	}
 }
 
+// TestReplacedDirectory: a server whose data directory was moved or replaced ends, with the first write or health check, and
+// writes nothing into the new directory.
+func TestReplacedDirectory(t *testing.T) {
+	t.Parallel()
+	for _, use := range []struct{ method, path string }{{"GET", "/livez"}, {"POST", "/api/v1/namespaces"}} {
+		dir := filepath.Join(t.TempDir(), "data")
+		p := serve(t, "--data-dir="+dir)
+		if err := os.Rename(dir, dir+".old"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		q, err := http.NewRequestWithContext(t.Context(), use.method, p.config.Host+use.path, strings.NewReader(`{"metadata":{"name":"lost"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Content-Type", "application/json")
+		if resp, err := p.client.Do(q); err == nil { // or the server ended before
+			if resp.Body.Close(); resp.StatusCode < http.StatusInternalServerError {
+				t.Errorf("%s %s: %s", use.method, use.path, resp.Status)
+			}
+		}
+		if code := p.exit(); code != exitFailed || !strings.Contains(p.stderr.String(), "the data directory was moved, removed or replaced while the server used it: "+dir) {
+			t.Errorf("after %s %s: exit code %d\n%s", use.method, use.path, code, p.stderr.String())
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("in the new directory: %v %v", left, err)
+		}
+	}
+}
+
 // TestNoPlaceForFiles: a server in memory needs neither a home nor a place for
 // temporary files, and says what it could not write.
 func TestNoPlaceForFiles(t *testing.T) {

@@ -26,6 +26,9 @@ func Take(path string) (*Lock, error) {
 	return &Lock{c, path}, nil
 }
 
+// Held returns nil: a file that is locked cannot be moved.
+func (l *Lock) Held() error { return nil }
+
 // Remove releases the lock, and removes the file unless another process has it open.
 func (l *Lock) Remove() error {
 	err := l.Close()

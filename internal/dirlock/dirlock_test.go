@@ -39,3 +39,40 @@ func TestLock(t *testing.T) {
 		t.Error("a lock where no file can be")
 	}
 }
+
+// TestHeld: a lock whose file was moved or replaced is lost.
+func TestHeld(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := dirlock.Take(filepath.Join(dir, dirlock.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.Held(); err != nil {
+		t.Errorf("a lock that is held: %v", err)
+	}
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Skipf("a directory with a file that is locked cannot be moved here: %v", err)
+	}
+	if err := l.Held(); !errors.Is(err, dirlock.ErrLost) {
+		t.Errorf("without its directory: %v", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, dirlock.File), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Held(); !errors.Is(err, dirlock.ErrLost) {
+		t.Errorf("with another file in its place: %v", err)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(dir+".old", dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Held(); err != nil {
+		t.Errorf("with its directory back: %v", err)
+	}
+}

@@ -5,6 +5,7 @@ package dirlock
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -69,6 +70,22 @@ func readPID(f *os.File) (int, error) {
 	b := make([]byte, 32)
 	n, _ := f.ReadAt(b, 0)
 	return strconv.Atoi(strings.TrimSpace(string(b[:n])))
+}
+
+// Held returns an error if the path of the lock leads to another file than the one that is locked, or to none: the
+// directory, or the file, was moved, removed or replaced.
+func (l *Lock) Held() error {
+	there, err := os.Stat(l.f.Name())
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s is gone", ErrLost, l.f.Name())
+	}
+	if err != nil { // not known
+		return nil
+	}
+	if held, err := l.f.Stat(); err == nil && !os.SameFile(held, there) {
+		return fmt.Errorf("%w: %s is another file than the one that was locked", ErrLost, l.f.Name())
+	}
+	return nil
 }
 
 // Close releases the lock.

@@ -82,6 +82,9 @@ func (d *Dump) Dir() string { return "" }
 // Forks returns nil: no forks are kept.
 func (d *Dump) Forks() store.ForkLogs { return nil }
 
+// Usable implements tidemark.Storage.
+func (d *Dump) Usable() error { return nil }
+
 // place is where an object is stored.
 type place struct {
 	Collection string `json:"collection"`

@@ -49,7 +49,7 @@ func (l *Log) Checkpoint(ctx context.Context, dir string) (Summary, error) {
 	if l.o.ReadOnly {
 		return Summary{}, errReadOnly
 	}
-	if err := l.failure.get(); err != nil {
+	if err := l.Usable(); err != nil {
 		return Summary{}, err
 	}
 	if free, ok := l.space.free(); ok && free < l.space.minFree {

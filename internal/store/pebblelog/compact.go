@@ -31,7 +31,7 @@ func (l *Log) Compact(ctx context.Context, floor store.Revision) error {
 	defer l.readers.release()
 	l.compacting.Lock()
 	defer l.compacting.Unlock()
-	if err := l.failure.get(); err != nil {
+	if err := l.Usable(); err != nil {
 		return err
 	}
 	if l.o.ReadOnly {
@@ -163,7 +163,7 @@ func (l *Log) Reclaim(ctx context.Context) error {
 	defer l.readers.release()
 	l.compacting.Lock()
 	defer l.compacting.Unlock()
-	if err := l.failure.get(); err != nil {
+	if err := l.Usable(); err != nil {
 		return err
 	}
 	for _, space := range []byte{spaceReplaced, spaceHeader, spaceActor, spaceCurrent} {

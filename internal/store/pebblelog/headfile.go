@@ -172,7 +172,7 @@ func (l *Log) runCopier() {
 				flushed = false
 			}
 		}
-		if l.failure.get() == nil {
+		if l.Usable() == nil {
 			l.renewHead(flushed)
 		}
 	}

@@ -283,11 +283,21 @@ func (l *Log) loadHead() (head, error) {
 	return h, nil
 }
 
+// Usable returns why the log has failed, nil if it has not. A log whose directory is another one fails.
+func (l *Log) Usable() error {
+	if l.o.Held != nil {
+		if err := l.o.Held(); err != nil {
+			l.failure.set(fmt.Errorf("log %s: %w", l.o.Dir, err))
+		}
+	}
+	return l.failure.get()
+}
+
 // Append implements store.Log.
 //
 // It ignores the context: a group that was begun is finished.
 func (l *Log) Append(_ context.Context, group []store.Entry, mark *store.Mark) error {
-	if err := l.failure.get(); err != nil {
+	if err := l.Usable(); err != nil {
 		return err
 	}
 	if len(group) == 0 && mark == nil {
@@ -531,7 +541,7 @@ func (l *Log) Close() error {
 	defer l.compacting.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.failure.get(); err != nil {
+	if err := l.Usable(); err != nil {
 		return err
 	}
 	l.committer.stop()

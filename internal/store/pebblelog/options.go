@@ -51,6 +51,10 @@ type Options struct {
 	// format 2 is written. Its error ends Open. Nil: nothing is to be done.
 	Upgrade func() error
 
+	// Held returns an error if Dir is no longer the directory that was opened. The log calls it before it writes, and fails
+	// with its error. Nil: the directory stays.
+	Held func() error
+
 	// Logger gets Pebble's messages, most of them at debug level. Nil discards them.
 	Logger *slog.Logger
 
