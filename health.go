@@ -134,7 +134,7 @@ func (w *World) allMetrics() []httpapi.Metric {
 		},
 		{
 			Name:  "tidemark_transport_bytes",
-			Help:  "Memory that waits for clients of all HTTP/2 connections: answers that are not sent yet, bodies that are not read yet, headers.",
+			Help:  "Memory that waits for clients of all HTTP/2 connections: responses that are not sent yet, bodies that are not read yet, headers.",
 			Value: float64(r.transportUsed()),
 		},
 		{

@@ -29,6 +29,6 @@ func (f *serveFlags) registerAuthentication(flags *pflag.FlagSet) {
 	w := &f.server.Authentication.Webhook
 	flags.StringVar(&w.ConfigFile, "authentication-token-webhook-config-file", "", "kubeconfig file of a service that is asked about bearer tokens that nothing else knows")
 	flags.StringVar(&w.Version, "authentication-token-webhook-version", webhook.DefaultVersion, "version of the TokenReview that the service gets: v1 or v1beta1")
-	flags.DurationVar(&f.tokenTTL, "authentication-token-webhook-cache-ttl", webhook.DefaultCacheTTL, "how long answers of the service are kept; 0 keeps none")
-	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "accept requests without credentials as the user system:anonymous; false answers them with 401")
+	flags.DurationVar(&f.tokenTTL, "authentication-token-webhook-cache-ttl", webhook.DefaultCacheTTL, "how long responses of the service are kept; 0 keeps none")
+	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "accept requests without credentials as the user system:anonymous; false refuses them with 401")
 }

@@ -20,8 +20,8 @@ func (f *serveFlags) registerAuthorization(flags *pflag.FlagSet) {
 	flags.StringVar(&a.PolicyFile, "authorization-policy-file", "", "file of policies, a line of JSON each, for --authorization-mode=ABAC")
 	flags.StringVar(&a.WebhookConfigFile, "authorization-webhook-config-file", "", "kubeconfig that names the service for --authorization-mode=Webhook")
 	flags.StringVar(&a.WebhookVersion, "authorization-webhook-version", "v1beta1", "version of the SubjectAccessReview that the webhook gets: v1 or v1beta1")
-	flags.DurationVar(&f.webhookTTLs.authorized, "authorization-webhook-cache-authorized-ttl", 5*time.Minute, "how long to keep answers of the webhook that allow a request; 0 keeps none")
-	flags.DurationVar(&f.webhookTTLs.unauthorized, "authorization-webhook-cache-unauthorized-ttl", 30*time.Second, "how long to keep other answers of the webhook; 0 keeps none")
+	flags.DurationVar(&f.webhookTTLs.authorized, "authorization-webhook-cache-authorized-ttl", 5*time.Minute, "how long to keep responses of the webhook that allow a request; 0 keeps none")
+	flags.DurationVar(&f.webhookTTLs.unauthorized, "authorization-webhook-cache-unauthorized-ttl", 30*time.Second, "how long to keep other responses of the webhook; 0 keeps none")
 }
 
 // checkAuthorization copies the flags that were given to the server, and checks them.

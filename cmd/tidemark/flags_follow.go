@@ -18,7 +18,7 @@ type followFlags struct {
 }
 
 func (o *followFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.url, "follow", "", "URL of a server to follow, https://host:port: its objects are copied to the data directory, which answers all reads, and it makes all writes")
+	flags.StringVar(&o.url, "follow", "", "URL of a server to follow, https://host:port: its objects are copied to the data directory, which serves all reads, and that server makes all writes")
 	flags.StringVar(&o.kubeconfig, "follow-kubeconfig", "", "kubeconfig with the credentials for --follow, in its current context; required with --follow")
 }
 

@@ -191,7 +191,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	inGroup(flags, "Programs that start the server", func() { f.control.register(flags) })
 	inGroup(flags, "Stop", func() {
 		flags.DurationVar(&s.ShutdownDelay, "shutdown-delay-duration", 0, "how long to go on serving after SIGTERM or SIGINT with a failing /readyz, so that load balancers take the server out first")
-		flags.BoolVar(&s.ShutdownSendRetryAfter, "shutdown-send-retry-after", false, "after that delay, answer new requests with 429, Retry-After and the end of their connection until those that run have ended, instead of refusing connections")
+		flags.BoolVar(&s.ShutdownSendRetryAfter, "shutdown-send-retry-after", false, "after that delay, refuse new requests with 429, Retry-After and the end of their connection until those that run have ended, instead of refusing connections")
 	})
 	inGroup(flags, "Logs, traces and profiles", func() {
 		f.logging.register(flags, s)

@@ -85,10 +85,10 @@ func histograms(name, help string, b *exposition.Buckets) family[*exposition.His
 func (f *families) begin() {
 	f.requests = counters("apiserver_request_total", "Requests, by verb, dry run, group, version, resource, scope, component and code.")
 	f.terminations = counters("apiserver_request_terminations_total", "Requests that the server ended in self-defence.")
-	f.aborts = counters("apiserver_request_aborts_total", "Requests whose answer was broken off.")
-	f.durations = histograms("apiserver_request_duration_seconds", "Time from the headers of a request to the end of its answer.", durationBuckets)
+	f.aborts = counters("apiserver_request_aborts_total", "Requests whose response was broken off.")
+	f.durations = histograms("apiserver_request_duration_seconds", "Time from the headers of a request to the end of its response.", durationBuckets)
 	f.slis = histograms("apiserver_request_sli_duration_seconds", "Time of a request without that in queues and in admission webhooks; watches are not in it.", sliBuckets)
-	f.sizes = histograms("apiserver_response_sizes", "Bytes of the answers to get, list and watch.", sizeBuckets)
+	f.sizes = histograms("apiserver_response_sizes", "Bytes of the responses to get, list and watch.", sizeBuckets)
 	f.bodies = histograms("apiserver_request_body_size_bytes", "Bytes of the bodies of writes.", bodyBuckets)
 	f.deprecated = gauges("apiserver_requested_deprecated_apis", "1 for each deprecated resource that was requested.")
 	f.lists = counters("apiserver_cache_list_total", "Lists that read objects in memory.")

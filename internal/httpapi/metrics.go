@@ -134,7 +134,7 @@ func inFlight(kind string, g *fairness.Gate, writes bool) prometheus.Collector {
 
 func waitingBytes(g *fairness.Gate) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tidemark_waiting_requests_bytes", Help: "Memory held by requests that wait for their clients: bodies, and answers that are not read."},
+		Name: "tidemark_waiting_requests_bytes", Help: "Memory held by requests that wait for their clients: bodies, and responses that are not read."},
 		func() float64 { return float64(g.Bytes()) })
 }
 

@@ -20,7 +20,7 @@ func NewMetrics() *Metrics {
 	status := []string{"status"}
 	return &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "request_total", Help: "Tokens that were looked up in the cache of the token webhook's answers: hit or miss."}, status),
+			Name: prefix + "request_total", Help: "Tokens that were looked up in the cache of the token webhook's responses: hit or miss."}, status),
 		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "fetch_total", Help: "Calls of the token webhook, with retries: ok or error."}, status),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
