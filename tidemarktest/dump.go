@@ -184,13 +184,15 @@ func (e *Env) lastChanges() ([]string, error) {
 		var c struct {
 			Revision              uint64
 			Verb, Collection, Key string
+			Actor                 *Actor
 		}
 		if err := d.Decode(&c); err == io.EOF {
 			return lines, nil
 		} else if err != nil {
 			return nil, err
 		}
-		lines = append(lines, fmt.Sprintf("  %d  %-6s  %s %s", c.Revision, c.Verb, c.Collection, c.Key))
+		what := (&Change{Verb: fmt.Sprintf("%-6s ", c.Verb), Collection: c.Collection, Key: c.Key, Actor: c.Actor}).what()
+		lines = append(lines, fmt.Sprintf("  %d  %s", c.Revision, what))
 		if len(lines) > loggedChanges {
 			lines = lines[1:]
 		}

@@ -45,10 +45,14 @@ func (e *Env) Golden(t TB, file string, options ...GoldenOption) {
 		return
 	}
 	text, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("tidemarktest: there is no file %s: %s=1 writes it, with this state:\n%s", file, updateGolden, diffEnds(nil, got))
+		return
+	}
+	if err != nil {
 		t.Fatalf("tidemarktest: %v", err)
 	}
-	if diff := diffEnds(parseGolden(string(text)), got); diff != "" || err != nil {
+	if diff := diffEnds(parseGolden(string(text)), got); diff != "" {
 		t.Errorf("tidemarktest: the state differs from %s (- %s, + the state); %s=1 writes the file:\n%s", file, file, updateGolden, diff)
 	}
 }

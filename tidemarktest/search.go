@@ -274,11 +274,15 @@ func (s *search) runFirst(env *Env) (err error) {
 	if err == nil && s.records {
 		s.recorded, err = s.requests(ctx)
 	}
+	early := r.hasReturned()
 	if stopped := r.stop(); err == nil {
 		err = stopped
 	}
 	if err != nil {
 		return err
+	}
+	if len(s.writes) == 0 && early {
+		return errors.New("the function has returned before its context ended, and the controller has not written anything: does its manager return an error?")
 	}
 	if len(s.writes) == 0 {
 		return fmt.Errorf("the controller has not written anything within %v", firstQuiet+wrongQuiet)
@@ -549,7 +553,7 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 		s.t.Errorf("tidemarktest: %s: %s", s.name, text)
 	}
 	if failed > 1 {
-		s.t.Logf("tidemarktest: %s: %d of %d runs failed, in %d ways", s.name, failed, len(all)-left, len(ways))
+		s.t.Logf("tidemarktest: %s: %d of %d runs failed, in %s", s.name, failed, len(all)-left, count(len(ways), "way"))
 	}
 	if len(missed) > 0 {
 		s.t.Logf("tidemarktest: %s: %d of %d disturbances did not happen, because %s:%s", s.name, len(missed), len(all)-1, s.missed, listNames(missed))
@@ -702,6 +706,16 @@ func (r *controllerRun) end(ctx context.Context, quiet time.Duration) (*Run, err
 		return nil, err
 	}
 	return newRun(append(r.before[:len(r.before):len(r.before)], changes...), r.kept)
+}
+
+// hasReturned reports whether a controller that was started has ended by itself.
+func (r *controllerRun) hasReturned() bool {
+	select {
+	case <-r.returned:
+		return true
+	default:
+		return false
+	}
 }
 
 // stop ends the controller, if it was started.

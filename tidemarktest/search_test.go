@@ -112,6 +112,16 @@ func TestSearchOnReplica(t *testing.T) {
 	}
 }
 
+// TestSearchOfNothing: the error of a function that returns at once says so.
+func TestSearchOfNothing(t *testing.T) {
+	t.Parallel()
+	r := &fatal{recording: &recording{TB: t}}
+	tidemarktest.EveryPrefix(r, tidemarktest.Start(t), func(context.Context, *tidemarktest.Env) {})
+	if len(r.errors) != 1 || !strings.Contains(r.errors[0], "the function has returned before its context ended") {
+		t.Errorf("the errors are %q", r.errors)
+	}
+}
+
 // fatal is a test that records fatal errors too, and goes on after them.
 type fatal struct{ *recording }
 

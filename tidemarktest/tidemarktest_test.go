@@ -174,12 +174,12 @@ func TestDump(t *testing.T) {
 		t.Setenv("TIDEMARK_DUMP", variable)
 		f := &failing{TB: t}
 		env := world.Fork(f)
-		env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: seen}}")
+		env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: seen}}", "{apiVersion: v1, kind: Node, metadata: {name: node}, status: {phase: Running}}")
 		for _, c := range f.cleanups {
 			c()
 		}
-		if variable == "" && !strings.Contains(f.log.String(), "apply   configmaps default/seen") {
-			t.Errorf("the log lacks the change:\n%s", &f.log)
+		if variable == "" && !strings.Contains(f.log.String(), "apply   configmaps default/seen") || variable == "" && !strings.Contains(f.log.String(), "apply   nodes/status node") {
+			t.Errorf("the log lacks a change:\n%s", &f.log)
 		}
 	}
 	for _, name := range []string{"state.yaml", "history.jsonl"} {

@@ -56,6 +56,11 @@ func TestGoldenWithout(t *testing.T) {
 	env := tidemarktest.Start(t)
 	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "{apiVersion: v1, kind: Secret, metadata: {name: b}}")
 	file := filepath.Join(t.TempDir(), "golden.yaml")
+	none := &recording{TB: t}
+	env.Golden(none, file)
+	if len(none.errors) != 1 || !strings.Contains(none.errors[0], "there is no file "+file+": TIDEMARK_UPDATE_GOLDEN=1 writes it") {
+		t.Errorf("without a file: %q", none.errors)
+	}
 	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "1")
 	env.Golden(t, file, tidemarktest.Without("secrets"))
 	text, err := os.ReadFile(file)
