@@ -22,7 +22,7 @@ func serverReport(name string, watchers int, rows map[string]float64) bench.Serv
 	s := bench.ServerReport{Name: name}
 	for name, cpu := range rows {
 		s.Results = append(s.Results, bench.Result{Name: name, Rounds: []bench.Measurements{
-			{Ops: 1, ServerCPU: &cpu, Memory: &bench.Memory{RSS: int64(cpu * 1e6) << 20}, Extra: map[string]float64{"watchers": float64(watchers)}},
+			{Ops: 1, ServerCPU: &cpu, Memory: &bench.Memory{RSS: int64(cpu*1e6) << 20}, Extra: map[string]float64{"watchers": float64(watchers)}},
 		}})
 	}
 	return s
@@ -155,16 +155,16 @@ func TestBars(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                               "no operations",
-		head:                             "no operations",
-		head + "both.json\tget\n":        ":3: 2 fields",
-		head + "none.json\tget\tx\n":     ":3: ",
-		head + "both.json\tput\tx\n":     `no row "put"`,
+		"":                                "no operations",
+		head:                              "no operations",
+		head + "both.json\tget\n":         ":3: 2 fields",
+		head + "none.json\tget\tx\n":      ":3: ",
+		head + "both.json\tput\tx\n":      `no row "put"`,
 		head + "both.json\tget\tx\tjoy\n": `no metric "joy": want anon, cpu, p50, p99, rss`,
 		head + "both.json\tget\tx\tp50\n": `no p50 ms`,
-		head + "both.json\talone\tx\n":   `no row "alone"`,
-		head + "\nboth.json\tput\tx\n":   ":4: ",
-		"CPU time\tA\tB\nx.json\ta\tb\n": "x.json",
+		head + "both.json\talone\tx\n":    `no row "alone"`,
+		head + "\nboth.json\tput\tx\n":    ":4: ",
+		"CPU time\tA\tB\nx.json\ta\tb\n":  "x.json",
 	} {
 		if _, err := bench.ReadBars(write("wrong.tsv", text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
