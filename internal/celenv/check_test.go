@@ -185,6 +185,19 @@ func TestCostlyRules(t *testing.T) {
 	}
 }
 
+// TestManyRules counts the rules of a schema, which take memory and time even if they are short.
+func TestManyRules(t *testing.T) {
+	for n, want := range map[int]int{500: 0, 1000: 0, 1001: 1, 1500: 500} {
+		rules := make(apiextensionsv1.ValidationRules, n)
+		for i := range rules {
+			rules[i].Rule = "true"
+		}
+		if errs := celenv.CheckRules(&apiextensionsv1.JSONSchemaProps{XValidations: rules}, nil, new(int)); len(errs) != want {
+			t.Errorf("%d rules: %d errors, want %d", n, len(errs), want)
+		}
+	}
+}
+
 // TestCheckTime compares the time to check the longest expression of each shape with that of a chain of comparisons.
 func TestCheckTime(t *testing.T) {
 	tier.Full(t)

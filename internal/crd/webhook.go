@@ -44,6 +44,9 @@ const (
 	webhookBytes = 1 << 20
 	// maxAnswerBytes limits an answer. Conversion may make an object larger.
 	maxAnswerBytes = 8 << 20
+	// maxAnswerValues limits the values of several objects in an answer, which are decoded together: an empty
+	// list of two bytes takes forty in memory.
+	maxAnswerValues = 1 << 19
 )
 
 // webhook converts objects by calling a webhook. It is safe for concurrent use.
@@ -164,6 +167,13 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 	list := &answer.Response.ConvertedObjects
 	if list.n != len(all) {
 		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", kind, list.n, len(all)))
+	}
+	values := 0
+	for _, one := range list.all {
+		values += bytes.Count(one, []byte(",")) + bytes.Count(one, []byte("[")) + bytes.Count(one, []byte("{"))
+	}
+	if len(all) > 1 && values > maxAnswerValues {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned more than %d values in %d objects", kind, maxAnswerValues, len(all)))
 	}
 	made := make([]*Object, len(all))
 	for i, in := range all {

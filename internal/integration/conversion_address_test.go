@@ -133,6 +133,8 @@ func TestLongWebhookAnswers(t *testing.T) {
 		"labels": {func(a map[string]any) {
 			object(a)["metadata"].(map[string]any)["labels"] = map[string]any{long: long}
 		}, "invalid metadata: "},
+		"values": {func(a map[string]any) { object(a)["spec"] = map[string]any{"x": make([][0]int, 300_000)} }, "the body has more than 262144 values"},
+		"objects": {func(a map[string]any) { object(a)["spec"] = map[string]any{"x": make([]struct{}, 110_000)} }, "objects"},
 		"no object": {func(a map[string]any) {
 			a["response"].(map[string]any)["convertedObjects"].([]any)[0] = map[string]any{"metadata": map[string]any{"name": []any{long}}}
 		}, "invalid converted object at index 0"},
@@ -146,5 +148,31 @@ func TestLongWebhookAnswers(t *testing.T) {
 				t.Errorf("%d bytes: %.300q, want %s", len(message), message, row.want)
 			}
 		})
+	}
+}
+
+// TestManyConvertedValues converts a list whose objects have too many values together. They are converted one by one.
+func TestManyConvertedValues(t *testing.T) {
+	for n, want := range map[int]int64{1: 1, 200_000: 4} {
+		hook := &converter{}
+		webhook, ca := serveHook(t, hook)
+		c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+		run(t, c, []step{
+			{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil},
+			{"POST " + things, thing("a", `{"n":1}`), 201, nil},
+			{"POST " + things, thing("b", `{"n":2}`), 201, nil},
+			{"POST " + things, thing("c", `{"n":3}`), 201, nil},
+		})
+		spoil := func(answer map[string]any) {
+			for _, o := range answer["response"].(map[string]any)["convertedObjects"].([]any) {
+				o.(map[string]any)["other"] = make([][0]int, n)
+			}
+		}
+		hook.spoil.Store(&spoil)
+		before := hook.asked.Load()
+		run(t, c, []step{{"GET " + strings.Replace(things, "/v1/", "/v2/", 1), "", 200, values{"items.2.spec.count": "3"}}})
+		if calls := hook.asked.Load() - before; calls != want {
+			t.Errorf("%d values: the webhook was called %d times, want %d", n, calls, want)
+		}
 	}
 }

@@ -110,12 +110,13 @@ func dropUnusable(spec *apiextensions.CustomResourceDefinitionSpec) {
 
 func failed(err error) field.ErrorList { return field.ErrorList{field.InternalError(nil, err)} }
 
-// maxVersions bounds the versions of a definition: the library looks through all of them
-// for each.
-const maxVersions = 1000
+// maxVersions bounds the versions of a definition: each adds all of its operations to the OpenAPI document, which
+// is made again for the next client after a change.
+const maxVersions = 100
 
-func tooMany(d *Definition) field.ErrorList {
-	if n := len(d.Spec.Versions); n > maxVersions {
+// tooMany refuses a definition with too many versions, unless it is stored with as many.
+func tooMany(d, old *Definition) field.ErrorList {
+	if n := len(d.Spec.Versions); n > maxVersions && (old == nil || n > len(old.Spec.Versions)) {
 		return field.ErrorList{field.TooMany(field.NewPath("spec", "versions"), n, maxVersions)}
 	}
 	return nil
@@ -123,7 +124,7 @@ func tooMany(d *Definition) field.ErrorList {
 
 // Validate checks a new definition.
 func Validate(d *Definition) field.ErrorList {
-	if errs := append(tooMany(d), checkCosts(d)...); len(errs) > 0 {
+	if errs := append(tooMany(d, nil), checkCosts(d)...); len(errs) > 0 {
 		return errs
 	}
 	made, err := internal(d)
@@ -152,7 +153,7 @@ func own(errs field.ErrorList) field.ErrorList {
 // the spec is unchanged, its schemas are not checked again: that takes long, they were checked
 // when they were stored, and most updates change only metadata or status.
 func ValidateUpdate(d, old *Definition) field.ErrorList {
-	if errs := tooMany(d); errs != nil {
+	if errs := tooMany(d, old); errs != nil {
 		return errs
 	}
 	if reflect.DeepEqual(d.Spec, old.Spec) {

@@ -68,3 +68,24 @@ func texts(errs field.ErrorList) (all []string) {
 	slices.Sort(all)
 	return all
 }
+
+// TestManyVersions: a definition that is stored with more versions may keep them.
+func TestManyVersions(t *testing.T) {
+	made := func(n int) *Definition {
+		d := &Definition{}
+		d.Spec.Versions = make([]apiextensionsv1.CustomResourceDefinitionVersion, n)
+		return d
+	}
+	for _, c := range []struct {
+		n, stored int
+		ok        bool
+	}{{100, 0, true}, {101, 0, false}, {300, 300, true}, {299, 300, true}, {301, 300, false}} {
+		var old *Definition
+		if c.stored > 0 {
+			old = made(c.stored)
+		}
+		if errs := tooMany(made(c.n), old); len(errs) == 0 != c.ok {
+			t.Errorf("%d after %d versions: %v", c.n, c.stored, errs)
+		}
+	}
+}
