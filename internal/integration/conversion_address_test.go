@@ -133,7 +133,7 @@ func TestLongWebhookAnswers(t *testing.T) {
 		"labels": {func(a map[string]any) {
 			object(a)["metadata"].(map[string]any)["labels"] = map[string]any{long: long}
 		}, "invalid metadata: "},
-		"values": {func(a map[string]any) { object(a)["spec"] = map[string]any{"x": make([][0]int, 300_000)} }, "the body has more than 262144 values"},
+		"values":  {func(a map[string]any) { object(a)["spec"] = map[string]any{"x": make([][0]int, 300_000)} }, "the body has more than 262144 values"},
 		"objects": {func(a map[string]any) { object(a)["spec"] = map[string]any{"x": make([]struct{}, 110_000)} }, "objects"},
 		"no object": {func(a map[string]any) {
 			a["response"].(map[string]any)["convertedObjects"].([]any)[0] = map[string]any{"metadata": map[string]any{"name": []any{long}}}
