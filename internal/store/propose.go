@@ -28,8 +28,8 @@ func (f *follower) commit(ctx context.Context, t *Txn) ([]*Object, error) {
 // writers can be the reason some times in a row.
 const mostRefusals = 20
 
-// The log may refuse freeRefusals transactions in a row for reasons that the state does not show. After each further one
-// there is a pause, which doubles from shortestRefusal to longestRefusal. One that is made ends the row.
+// The log may refuse freeRefusals transactions in a row for reasons that the state does not show. Each further refusal is
+// followed by a pause, which doubles from shortestRefusal to longestRefusal. A transaction that is made ends the row.
 const (
 	freeRefusals                    = 8
 	shortestRefusal, longestRefusal = time.Millisecond, time.Second
@@ -45,14 +45,10 @@ func (f *follower) refused(ctx context.Context) error {
 	if n <= 10 {
 		pause = min(pause, shortestRefusal<<(n-1))
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !sleep(ctx, pause) {
 		return ctx.Err()
 	}
+	return nil
 }
 
 // decide proposes a transaction until the log has made it, or it fails by a state that is not
