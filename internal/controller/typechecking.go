@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/celenv"
 	"github.com/tidemark-dev/tidemark/internal/expression"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -25,8 +26,14 @@ const (
 	validatingPolicies = "validatingadmissionpolicies.admissionregistration.k8s.io"
 	// typeCheckingManager is the field manager of what the loop writes.
 	typeCheckingManager = "validatingadmissionpolicy-status"
-	// mostCheckedKinds bounds the kinds that a policy is checked against.
+	// mostCheckedKinds bounds the kinds that a rule of a policy is checked against.
 	mostCheckedKinds = 10
+	// mostKinds, mostWork and mostWarnings bound the check of a policy, as it is for the loop, and not for a request: its kinds,
+	// the work of the checks, which take about 5 s, and the bytes of the warnings. Expressions that are beyond them are not
+	// checked.
+	mostKinds    = 100
+	mostWork     = 10 * celenv.MaxWork
+	mostWarnings = 256 << 10
 )
 
 // typeChecking checks the expressions of ValidatingAdmissionPolicies against the schemas of the kinds
@@ -70,7 +77,7 @@ func (c *typeChecking) sync(ctx context.Context, i item) error {
 	return err
 }
 
-// checkTypes returns the warnings of a policy. Kinds without a schema are not checked.
+// checkTypes returns the warnings of a policy, within the bounds. Kinds without a schema are not checked.
 func checkTypes(catalog *resource.Catalog, s *admissionregistrationv1.ValidatingAdmissionPolicySpec) ([]admissionregistrationv1.ExpressionWarning, error) {
 	kinds := checkedKinds(catalog, s)
 	if len(kinds) == 0 {
@@ -85,6 +92,7 @@ func checkTypes(catalog *resource.Catalog, s *admissionregistrationv1.Validating
 	if err != nil {
 		return nil, err
 	}
+	work, size := 0, 0
 	var checks []*expression.TypeChecker
 	var checked []schema.GroupVersionKind
 	for i, t := range kinds {
@@ -100,7 +108,9 @@ func checkTypes(catalog *resource.Catalog, s *admissionregistrationv1.Validating
 			return nil, fmt.Errorf("the types of %s: %w", t.GroupVersionKind(), err)
 		}
 		for _, v := range s.Variables {
-			c.Variable(v.Name, v.Expression)
+			if work += c.Variable(v.Name, v.Expression); work > mostWork {
+				return nil, nil
+			}
 		}
 		checks, checked = append(checks, c), append(checked, t.GroupVersionKind())
 	}
@@ -108,8 +118,14 @@ func checkTypes(catalog *resource.Catalog, s *admissionregistrationv1.Validating
 	check := func(path *field.Path, text string) {
 		var found []string
 		for i, c := range checks {
-			if wrong := c.Check(text); wrong != "" {
+			if work > mostWork || size > mostWarnings {
+				break
+			}
+			wrong, more := c.Check(text)
+			work += more
+			if wrong != "" {
 				found = append(found, fmt.Sprintf("%v: %s\n", checked[i], wrong))
+				size += len(found[len(found)-1])
 			}
 		}
 		if len(found) > 0 {
@@ -157,7 +173,8 @@ func checkedKinds(catalog *resource.Catalog, s *admissionregistrationv1.Validati
 		}
 	}
 	slices.SortFunc(kinds, func(a, b *resource.Type) int { return bytes.Compare(orderOf(a), orderOf(b)) })
-	return slices.CompactFunc(kinds, func(a, b *resource.Type) bool { return a.GroupVersionKind() == b.GroupVersionKind() })
+	kinds = slices.CompactFunc(kinds, func(a, b *resource.Type) bool { return a.GroupVersionKind() == b.GroupVersionKind() })
+	return kinds[:min(len(kinds), mostKinds)]
 }
 
 // orderOf sorts types by group, version and kind.

@@ -81,20 +81,23 @@ func declTypeOf(name string, s *spec.Schema) *apiservercel.DeclType {
 }
 
 // Variable adds a composited variable, which later expressions can use. One that does not compile has
-// type dyn.
-func (t *TypeChecker) Variable(name, text string) {
+// type dyn. Variable returns the work of the check, in the unit of celenv.MaxWork.
+func (t *TypeChecker) Variable(name, text string) (work int) {
 	of := apiservercel.DynType
-	if ast, _, issues := celenv.Compile(t.env, text, t.deepest); issues == nil {
+	ast, work, issues := celenv.Compile(t.env, text, t.deepest)
+	if issues == nil {
 		of = declType(ast.OutputType())
 	}
 	t.deepest = max(t.deepest, celenv.Deepest(of))
 	t.variables.Fields[name] = apiservercel.NewDeclField(name, of, true, nil, nil)
+	return work
 }
 
-// Check returns what is wrong with an expression; empty: nothing.
-func (t *TypeChecker) Check(text string) string {
-	if _, _, issues := celenv.Compile(t.env, text, t.deepest); issues != nil {
-		return celenv.Text(issues)
+// Check returns what is wrong with an expression, empty if nothing is, and the work of the check.
+func (t *TypeChecker) Check(text string) (wrong string, work int) {
+	_, work, issues := celenv.Compile(t.env, text, t.deepest)
+	if issues != nil {
+		return celenv.Text(issues), work
 	}
-	return ""
+	return "", work
 }

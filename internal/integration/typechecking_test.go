@@ -13,6 +13,34 @@ import (
 
 const validatingPolicies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
+// TestManyTypeWarnings: the warnings of a policy that has many for many kinds are bounded. The whole of them would not fit into an
+// object, and the check would be repeated for good.
+func TestManyTypeWarnings(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	var rules, validations []string
+	for _, names := range []string{"pods services configmaps secrets endpoints events nodes namespaces limitranges", "persistentvolumes persistentvolumeclaims podtemplates replicationcontrollers resourcequotas serviceaccounts"} {
+		rules = append(rules, rule("", "v1", strings.ReplaceAll(names, " ", `","`)))
+	}
+	for i := range 600 {
+		validations = append(validations, fmt.Sprintf(`{"expression":"object.nope%d == 1 && object.more%d == 2 && object.others%d == '%s'"}`, i, i, i, strings.Repeat("x", 200)))
+	}
+	if code, b := post(t, c, validatingPolicies, `{"metadata":{"name":"many"},"spec":{"matchConstraints":{"resourceRules":[`+strings.Join(rules, ",")+`]},"validations":[`+strings.Join(validations, ",")+`]}}`); code != 201 {
+		t.Fatalf("%d %.500s", code, b)
+	}
+	settle(t, c)
+	p := object[admissionregistrationv1.ValidatingAdmissionPolicy](t, c, validatingPolicies+"/many")
+	if p.Status.ObservedGeneration != 1 || p.Status.TypeChecking == nil {
+		t.Fatalf("the status is %+v", p.Status)
+	}
+	size := 0
+	for _, w := range p.Status.TypeChecking.ExpressionWarnings {
+		size += len(w.Warning)
+	}
+	if size < 128<<10 || size > 512<<10 {
+		t.Errorf("%d bytes of warnings", size)
+	}
+}
+
 // TestTypeChecking checks the warnings in the status of policies.
 func TestTypeChecking(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
