@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/celenv"
 	"github.com/tidemark-dev/tidemark/internal/expression"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -29,10 +28,10 @@ const (
 	// mostCheckedKinds bounds the kinds that a rule of a policy is checked against.
 	mostCheckedKinds = 10
 	// mostKinds, mostWork and mostWarnings bound the check of a policy, as it is for the loop, and not for a request: its kinds,
-	// the work of the checks, which take about 5 s, and the bytes of the warnings. Expressions that are beyond them are not
+	// the work of the checks, as a TypeChecker counts it, about 5 s, and the bytes of the warnings. Expressions that are beyond them are not
 	// checked.
 	mostKinds    = 100
-	mostWork     = 10 * celenv.MaxWork
+	mostWork     = 10_000_000
 	mostWarnings = 256 << 10
 )
 
