@@ -32,7 +32,7 @@ func Compile(env *cel.Env, text string, deepest int) (made *cel.Ast, work int, i
 
 const (
 	// maxText bounds the text of errors that is returned as it is.
-	maxText = 4 << 10
+	maxText = 32 << 10
 	// maxErrors is how many errors a longer text has, without the line of the expression, and maxError how long each is.
 	maxErrors = 5
 	maxError  = 512
