@@ -50,18 +50,18 @@ func TestWatchesOfOneUser(t *testing.T) {
 	defer attack.Wait()
 	defer cancel()
 	open := 0
-	for before := -1; before < open; { // some of those that come at once find the queues full
+	for round, before := 1, -1; before < open; round++ { // some of those that come at once find the queues full
 		before = open
-		x.sent.Store(0)
 		attack.Go(func() {
 			x.hold(ctx, connections, func(c *hostile) {
 				c.each(100, request{path: "/api/v1/namespaces/default/secrets?watch=1", token: x.token})
 			})
 		})
-		await.True(t, "the requests are sent", func() bool { return x.sent.Load() >= connections })
-		for last := -1; last < open; time.Sleep(time.Second) {
-			last, open = open, x.longRunning(t)
-		}
+		await.True(t, "all watches of the round are open or refused", func() bool {
+			var refused int
+			open, refused = x.secretWatches(t)
+			return open+refused >= round*connections*100
+		})
 	}
 	if open < limit/2 || open > limit {
 		t.Fatalf("%d watches of one user are open, want between %d and %d", open, limit/2, limit)
@@ -100,24 +100,28 @@ func TestWatchesOfOneUser(t *testing.T) {
 	}
 }
 
-var secretWatches = regexp.MustCompile(`(?m)^apiserver_longrunning_requests\{.*resource="secrets".*\} (\S+)$`)
+var (
+	openWatches    = regexp.MustCompile(`(?m)^apiserver_longrunning_requests\{.*resource="secrets".*\} (\S+)$`)
+	refusedWatches = regexp.MustCompile(`(?m)^apiserver_request_total\{code="429".*resource="secrets".*\} (\S+)$`)
+)
 
-// longRunning returns the number of open watches of Secrets.
-func (x *target) longRunning(t *testing.T) int {
+// secretWatches returns how many watches of Secrets are open, and how many were refused.
+func (x *target) secretWatches(t *testing.T) (open, refused int) {
 	t.Helper()
 	_, text, err := x.p.do(t.Context(), "GET", "/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := 0
-	for _, m := range secretWatches.FindAllSubmatch([]byte(text), -1) {
-		n, err := strconv.ParseFloat(string(m[1]), 64)
-		if err != nil {
-			t.Fatal(err)
+	for metric, n := range map[*regexp.Regexp]*int{openWatches: &open, refusedWatches: &refused} {
+		for _, m := range metric.FindAllSubmatch(text, -1) {
+			v, err := strconv.ParseFloat(string(m[1]), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*n += int(v)
 		}
-		sum += int(n)
 	}
-	return sum
+	return open, refused
 }
 
 // watch opens a watch of the administrator.

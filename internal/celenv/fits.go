@@ -11,16 +11,16 @@ import (
 	objects "k8s.io/apiserver/pkg/cel/mutation/dynamic"
 )
 
-// The lists and maps that an expression makes can have one value many times: [x, x], of which x is [y, y],
-// and so on. Such a value takes little memory and cost, but whatever reads all of it takes twice as long
-// for each level. This file measures a value before something reads it.
+// An expression can make a list that refers to another list twice, which refers to a third list twice, and so on.
+// Such a value needs little memory, but reading it takes twice as long for each level. This file measures a value
+// before a function reads it.
 
 // partBytes is what each part of a value counts, in bytes of text.
 const partBytes = 20
 
-// Fits reports whether a value has at most 10 MB of text, of which each value in it counts 20 bytes. A value
-// counts as often as it can be reached. Fits takes a time that does not depend on larger values. Whoever
-// converts the result of an expression calls it first.
+// Fits reports whether the size of a value is at most 10 MB: its text, and 20 bytes for each value in it. A value
+// that is referred to several times counts several times. Fits stops at the limit, so its own time is bounded.
+// Callers that convert the result of an expression call Fits first.
 func Fits(v ref.Val) bool {
 	room := maxMade
 	return fits(v, &room)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/dirlock"
@@ -55,7 +56,10 @@ func TestHeld(t *testing.T) {
 		t.Errorf("a lock that is held: %v", err)
 	}
 	if err := os.Rename(dir, dir+".old"); err != nil {
-		t.Skipf("a directory with a file that is locked cannot be moved here: %v", err)
+		if runtime.GOOS == "windows" { // it does not move a directory with an open file
+			return
+		}
+		t.Fatal(err)
 	}
 	if err := l.Held(); !errors.Is(err, dirlock.ErrLost) {
 		t.Errorf("without its directory: %v", err)

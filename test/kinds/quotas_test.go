@@ -27,7 +27,7 @@ func TestQuotasLikePeer(t *testing.T) {
 				d := differential{both: both, g: generator{testrand.New(t)}, file: file, namespace: s.Namespace}
 				d.resource, _, _ = strings.Cut(filepath.Base(file), ".")
 				if d.collection = d.find(t); !strings.Contains(d.collection, "/namespaces/") {
-					t.Skip("not in namespaces")
+					return // a quota counts kinds in namespaces only
 				}
 				group, _, found := strings.Cut(d.load(t)["apiVersion"].(string), "/")
 				names := []string{d.resource, "count/" + d.resource}
