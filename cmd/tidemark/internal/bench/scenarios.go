@@ -78,7 +78,7 @@ var scenarios = []scenario{
 	{"patch-pods", "closed, or open with --rate", "patch 1,000 pods with managed fields: the status as a kubelet does and as a merge patch, a label as a merge patch", "patch", patchPodsVariants},
 	{"apply-configmap", "closed, or open with --rate", "server-side apply of 1,000 ConfigMaps, changing one field", "apply", byClients(applyRound(appliedConfigMap), 1, 16)},
 	{"apply-deployment", "closed, or open with --rate", "the same with Deployments of 1.9 KB", "apply", byClients(applyRound(appliedDeployment), 1, 16)},
-	{"apply-unchanged", "closed, or open with --rate", "server-side apply that changes nothing", "apply", applyUnchangedVariants},
+	{"apply-unchanged", "closed, or open with --rate", "repeated server-side apply that changes nothing", "apply", applyUnchangedVariants},
 	{"overwrite", "closed, 16 clients", "update all pods ten times: memory afterwards", "update", single(overwriteRound)},
 	{"delete-collection", "one at a time", "deletecollection of all pods, and of 10,000 ConfigMaps; latency of the whole request", "object", deleteCollectionVariants},
 	{"delete-namespace", "one at a time", "delete a namespace with 10,000 ConfigMaps, until it is gone", "object", single(deleteNamespaceRound)},
