@@ -46,6 +46,45 @@ func TestHostileColumns(t *testing.T) {
 	})
 }
 
+// TestManyNames makes definitions whose short names and categories discovery would repeat for each of many versions.
+func TestManyNames(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	names := func(member string, n int) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf(`"n%05d"`, i)
+		}
+		return `"` + member + `":[` + strings.Join(all, ",") + "]"
+	}
+	var versions strings.Builder
+	for i := range 99 {
+		fmt.Fprintf(&versions, `,{"name":"v%d","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}`, i+2)
+	}
+	with := func(versions, names string) string {
+		return strings.Replace(definition(`"x":{"type":"string"}`, versions), `"kind":"Thing"`, `"kind":"Thing",`+names, 1)
+	}
+	const tooMany = `CustomResourceDefinition.apiextensions.k8s.io "things.example.com" is invalid: spec.names: Forbidden: the short names and categories have 70000 bytes, repeated for each of the 100 versions; must have at most 65536`
+	for _, member := range []string{"shortNames", "categories"} {
+		wantRefused(t, c, definitions, with(versions.String(), names(member, 70)), 422, tooMany)
+	}
+	run(t, c, []step{
+		{"POST " + definitions, with("", names("categories", 70)), 201, nil},
+		{"MERGE " + definitions + "/things.example.com", fmt.Sprintf(`{"spec":%s}`, specOf(t, with(versions.String(), names("categories", 70)))), 422, nil},
+		{"MERGE " + definitions + "/things.example.com", fmt.Sprintf(`{"spec":%s}`, specOf(t, with(versions.String(), names("categories", 60)))), 200, nil},
+		{"MERGE " + definitions + "/things.example.com/status", fmt.Sprintf(`{"status":{"acceptedNames":{%s}}}`, names("categories", 70)), 422, nil},
+	})
+}
+
+// specOf returns the spec of an object.
+func specOf(t *testing.T, object string) string {
+	t.Helper()
+	var o struct{ Spec json.RawMessage }
+	if err := json.Unmarshal([]byte(object), &o); err != nil {
+		t.Fatal(err)
+	}
+	return string(o.Spec)
+}
+
 // TestUnsupportedSchemas creates definitions with members of a schema that are not supported, beside selectable fields.
 func TestUnsupportedSchemas(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()

@@ -4,6 +4,7 @@ package apiextensions
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -122,9 +123,44 @@ func tooMany(d, old *Definition) field.ErrorList {
 	return nil
 }
 
+// maxNamesBytes bounds the short names and categories of a definition. Discovery repeats them for each version, and
+// every client reads them.
+const maxNamesBytes = 64 << 10
+
+// repeatedNames returns the bytes of the short names and categories, as often as discovery shows them. A name costs
+// some bytes beside its text.
+func repeatedNames(names *apiextensionsv1.CustomResourceDefinitionNames, versions int) int {
+	const each = 4
+	n := 0
+	for _, name := range names.ShortNames {
+		n += len(name) + each
+	}
+	for _, name := range names.Categories {
+		n += len(name) + each
+	}
+	return n * versions
+}
+
+// longNames refuses names that discovery would repeat too often, unless the stored definition has as many. Of returns
+// the names of a definition, which stand at the path.
+func longNames(d, old *Definition, path *field.Path, of func(*Definition) *apiextensionsv1.CustomResourceDefinitionNames) field.ErrorList {
+	versions := len(d.Spec.Versions)
+	n := repeatedNames(of(d), versions)
+	if n <= maxNamesBytes || old != nil && n <= repeatedNames(of(old), len(old.Spec.Versions)) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(path, fmt.Sprintf("the short names and categories have %d bytes, repeated for each of the %d versions; must have at most %d", n, versions, maxNamesBytes))}
+}
+
+func wantedNames(d *Definition) *apiextensionsv1.CustomResourceDefinitionNames { return &d.Spec.Names }
+
+func acceptedNames(d *Definition) *apiextensionsv1.CustomResourceDefinitionNames {
+	return &d.Status.AcceptedNames
+}
+
 // Validate checks a new definition.
 func Validate(d *Definition) field.ErrorList {
-	if errs := append(tooMany(d, nil), checkCosts(d)...); len(errs) > 0 {
+	if errs := slices.Concat(tooMany(d, nil), longNames(d, nil, field.NewPath("spec", "names"), wantedNames), checkCosts(d)); len(errs) > 0 {
 		return errs
 	}
 	made, err := internal(d)
@@ -153,7 +189,7 @@ func own(errs field.ErrorList) field.ErrorList {
 // the spec is unchanged, its schemas are not checked again: that takes long, they were checked
 // when they were stored, and most updates change only metadata or status.
 func ValidateUpdate(d, old *Definition) field.ErrorList {
-	if errs := tooMany(d, old); errs != nil {
+	if errs := append(tooMany(d, old), longNames(d, old, field.NewPath("spec", "names"), wantedNames)...); errs != nil {
 		return errs
 	}
 	if reflect.DeepEqual(d.Spec, old.Spec) {
@@ -199,6 +235,9 @@ func withoutSchemas(d *Definition) *Definition {
 
 // ValidateStatus checks an update of the status.
 func ValidateStatus(d, old *Definition) field.ErrorList {
+	if errs := longNames(d, old, field.NewPath("status", "acceptedNames"), acceptedNames); errs != nil {
+		return errs
+	}
 	d, old = withoutSchemas(d), withoutSchemas(old) // the status does not depend on them
 	made, err := internal(d)
 	if err != nil {
