@@ -78,7 +78,7 @@ var importRules = []importRule{
 	{"internal/builtin/rbac", "", "what a kind does is a function of its objects"},
 	{"internal/builtin/scheduling", "", "what a kind does is a function of its objects"},
 	{"internal/discovery", "internal/resource", "discovery is a view of the catalog"},
-	{"internal/openapi", "internal/resource", "OpenAPI is a view of the catalog"},
+	{"internal/openapi", "internal/fairness internal/resource", "OpenAPI is a view of the catalog; a request that waits for it has no seat"},
 	{"internal/wire", "internal/quantity internal/resource", "a representation depends on the type alone"},
 	{"internal/patch", "", "a patch changes any document, of any type"},
 	{"internal/apply", "", "field ownership depends on bytes and schemas only"},

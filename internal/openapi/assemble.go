@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -16,12 +17,12 @@ type contents struct {
 	rendering
 	frame         tree // the document without them
 	paths, models map[string]*member
-	kinds         map[string][]any // of the models
+	kinds         map[string][]byte // of the models, as members
 }
 
 // contents collects the members of a page.
-func (d *documents) contents(key pageKey) (*contents, error) {
-	c := &contents{rendering: rendering{3, key.form}, frame: d.frame(key.page), paths: map[string]*member{}, models: map[string]*member{}}
+func (d *documents) contents(ctx context.Context, key pageKey) (*contents, error) {
+	c := &contents{rendering: rendering{3, key.form}, frame: d.frame(key.page), paths: map[string]*member{}, models: map[string]*member{}, kinds: map[string][]byte{}}
 	pages := []string{key.page}
 	if key.page == "v2" {
 		c.version, pages = 2, d.order
@@ -35,6 +36,9 @@ func (d *documents) contents(key pageKey) (*contents, error) {
 		maps.Copy(c.paths, paths)
 		at := d.subjects[page]
 		for _, t := range at.types {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			p, err := d.partsOf(at, t, c.rendering)
 			if err != nil {
 				return nil, err
@@ -50,7 +54,13 @@ func (d *documents) contents(key pageKey) (*contents, error) {
 			}
 		}
 	}
-	c.kinds = kinds(d.catalog, c.models, key.page)
+	for name, list := range kinds(d.catalog, c.models, key.page) {
+		text, err := c.encodeSchema(tree{kindsMember: list})
+		if err != nil {
+			return nil, err
+		}
+		c.kinds[name] = text
+	}
 	return c, nil
 }
 
@@ -98,12 +108,7 @@ func (c *contents) each(all map[string]*member, f func(name string, value [][]by
 		if err != nil {
 			return err
 		}
-		value := [][]byte{before, nil, after}
-		if list := c.kinds[name]; len(list) > 0 {
-			if value[1], err = c.encodeSchema(tree{kindsMember: list}); err != nil {
-				return err
-			}
-		}
+		value := [][]byte{before, c.kinds[name], after}
 		if err := f(name, slices.DeleteFunc(value, func(b []byte) bool { return len(b) == 0 })); err != nil {
 			return err
 		}
@@ -114,12 +119,7 @@ func (c *contents) each(all map[string]*member, f func(name string, value [][]by
 // write writes the document.
 func (c *contents) write(w io.Writer) error {
 	if c.form == asProtobuf {
-		b, err := c.protobuf()
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(b)
-		return err
+		return c.writeProtobuf(w)
 	}
 	frame, err := encode(c.frame)
 	if err != nil {

@@ -352,13 +352,15 @@ func compareHistory(t *testing.T, base *resource.Catalog, steps int) {
 	compare := func(key pageKey) {
 		t.Helper()
 		d := s.documents()
-		packed, err := d.page(key)
-		if err != nil {
+		if _, err := d.make(t.Context(), key); err != nil {
 			t.Fatalf("%v: %v", key, err)
 		}
 		var got bytes.Buffer
-		if err := unpack(&got, packed); err != nil {
+		if err := unpack(&got, d.kept(key).packed); err != nil {
 			t.Fatal(err)
+		}
+		if size := d.kept(key).size; size != int64(got.Len()) {
+			t.Errorf("%v: the size is %d, want %d", key, size, got.Len())
 		}
 		want, err := d.plain(key)
 		if err != nil {

@@ -2,8 +2,8 @@ package openapi
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha512"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -142,40 +142,55 @@ func (d *documents) index() ([]byte, error) {
 	return encode(tree{"paths": paths})
 }
 
-// keptPage is a page that was requested. Concurrent requests for it wait until it is made.
+// keptPage is a page that was requested.
 type keptPage struct {
-	make   sync.Mutex
-	packed []byte // gzip; nil while it is not made
+	packed []byte // gzip
+	size   int64  // decompressed
 }
 
-// page returns a page, compressed.
-func (d *documents) page(key pageKey) ([]byte, error) {
+// kept returns a page, nil if it is not made.
+func (d *documents) kept(key pageKey) *keptPage {
 	d.mu.Lock()
-	k := d.pages[key]
-	if k == nil {
-		k = &keptPage{}
-		d.pages[key] = k
-	}
-	d.mu.Unlock()
-	k.make.Lock()
-	defer k.make.Unlock()
-	if k.packed != nil {
-		return k.packed, nil
-	}
-	c, err := d.contents(key)
+	defer d.mu.Unlock()
+	return d.pages[key]
+}
+
+// make makes a page, and returns how many bytes it has written, also if it fails. It ends early when the context does.
+func (d *documents) make(ctx context.Context, key pageKey) (int64, error) {
+	c, err := d.contents(ctx, key)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
+	compressed := gzip.NewWriter(&packed)
+	w := &counted{ctx: ctx, w: compressed}
 	if err := c.write(w); err != nil {
-		return nil, err
+		return w.n, err
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
+	if err := compressed.Close(); err != nil {
+		return w.n, err
 	}
-	k.packed = bytes.Clone(packed.Bytes())
-	return k.packed, nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pages[key] = &keptPage{bytes.Clone(packed.Bytes()), w.n}
+	return w.n, nil
+}
+
+// counted counts what is written, and fails when the context ends.
+type counted struct {
+	ctx context.Context //nolint:containedctx // of the one page that it is made for
+	w   io.Writer
+	n   int64
+}
+
+// Write implements io.Writer.
+func (c *counted) Write(b []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
 }
 
 // unpacker decompresses pages piece by piece. Pages are large, and a client that does not
@@ -197,11 +212,6 @@ func unpack(w io.Writer, packed []byte) error {
 	}
 	_, err := io.CopyBuffer(struct{ io.Writer }{w}, &u.Reader, u.piece[:])
 	return err
-}
-
-// unpackedBytes returns the decompressed size, which gzip has at the end (RFC 1952).
-func unpackedBytes(packed []byte) int {
-	return int(binary.LittleEndian.Uint32(packed[len(packed)-4:]))
 }
 
 func encode(v any) ([]byte, error) {

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"context"
 	"errors"
 	"mime"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -25,13 +27,13 @@ const (
 // for each request. The version is the gitVersion of /version. Cbor: resources are served in
 // CBOR as well.
 func New(catalog func() *resource.Catalog, version string, cbor bool) *Source {
-	return &Source{catalog: catalog, version: version, cbor: cbor, library: newLibrary(catalog)}
+	return &Source{catalog: catalog, version: version, cbor: cbor, library: newLibrary(catalog), pace: newPace()}
 }
 
 // Fork returns a source for another catalog with the same built-in kinds. They share what the documents
-// have of these and of common custom kinds.
+// have of these and of common custom kinds, and the limit for the work to make them.
 func (s *Source) Fork(catalog func() *resource.Catalog) *Source {
-	return &Source{catalog: catalog, version: s.version, cbor: s.cbor, library: s.library}
+	return &Source{catalog: catalog, version: s.version, cbor: s.cbor, library: s.library, pace: s.pace}
 }
 
 // Source serves the documents of the newest catalog. It is an http.Handler.
@@ -40,6 +42,7 @@ type Source struct {
 	version string
 	cbor    bool
 	library *library
+	pace    *pace
 
 	mu     sync.Mutex // held to make documents
 	newest atomic.Pointer[documents]
@@ -62,34 +65,78 @@ func (s *Source) documents() *documents {
 	return d
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. A page that is not made yet is made for the newest catalog. Meanwhile the request
+// has no seat.
 func (s *Source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	(&handler{s.documents()}).ServeHTTP(w, r)
+	d := s.documents()
+	key := (&handler{d}).respond(w, r)
+	if key == nil {
+		return
+	}
+	err := fairness.Wait(r.Context(), waitingBytes, func() (err error) {
+		d, err = s.make(r.Context(), *key)
+		return err
+	})
+	switch {
+	case errors.Is(err, fairness.ErrFull):
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
+	case r.Context().Err() != nil:
+		http.Error(w, "the OpenAPI document was not made within the time of the request", http.StatusGatewayTimeout)
+	case err != nil:
+		http.Error(w, errors.Join(errors.New("making the OpenAPI document"), err).Error(), http.StatusInternalServerError)
+	default:
+		(&handler{d}).respond(w, r)
+	}
+}
+
+// waitingBytes estimates the memory of a request that waits for a document.
+const waitingBytes = 32 << 10
+
+// make returns the newest documents when it is the turn of the request. They have the page, if it still exists.
+func (s *Source) make(ctx context.Context, key pageKey) (*documents, error) {
+	made := func(d *documents) bool { return d.kept(key) != nil || !d.has(key.page) }
+	if err := s.pace.begin(ctx, func() bool { return made(s.documents()) }); err != nil {
+		return nil, err
+	}
+	n := int64(0)
+	defer func() { s.pace.end(n) }()
+	d := s.documents()
+	if made(d) {
+		return d, nil
+	}
+	var err error
+	n, err = d.make(ctx, key)
+	return d, err
 }
 
 type handler struct{ *documents }
 
-// ServeHTTP implements http.Handler. It answers GET and HEAD.
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// respond responds to GET and HEAD. It returns the page that has to be made first, nil if it has responded.
+func (h *handler) respond(w http.ResponseWriter, r *http.Request) *pageKey {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "405 method not allowed", http.StatusMethodNotAllowed)
-		return
+		return nil
 	}
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
 	case path == "/openapi/v2":
-		h.serve(w, r, "v2", "v2", protobufV2)
+		return h.serve(w, r, "v2", protobufV2)
 	case path == "/openapi/v3":
 		h.serveIndex(w, r)
 	default:
 		page := strings.TrimPrefix(path, "/openapi/v3/")
 		if !slices.Contains(h.order, page) {
 			w.WriteHeader(http.StatusNotFound) // without a body, as kube-apiserver
-			return
+			return nil
 		}
-		h.servePage(w, r, page)
+		return h.servePage(w, r, page)
 	}
+	return nil
 }
+
+// has reports whether there is a page.
+func (d *documents) has(page string) bool { return page == "v2" || slices.Contains(d.order, page) }
 
 // serveIndex writes the list of pages. Its content type is that of kube-apiserver.
 func (h *handler) serveIndex(w http.ResponseWriter, r *http.Request) {
@@ -105,37 +152,37 @@ func (h *handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 
 // servePage writes a page. A URL with the current hash may be cached for ever; one with
 // another hash is redirected.
-func (h *handler) servePage(w http.ResponseWriter, r *http.Request, page string) {
-	if hash := r.URL.Query().Get("hash"); hash != "" {
-		if want := h.hashOf(page); hash != want {
-			u := url.URL{Path: "/openapi/v3/" + page, RawQuery: url.Values{"hash": {want}}.Encode()}
-			http.Redirect(w, r, u.String(), http.StatusMovedPermanently)
-			return
-		}
-		w.Header().Set("Cache-Control", "public, immutable")
-		w.Header().Set("Expires", time.Now().Add(forever).UTC().Format(http.TimeFormat))
+func (h *handler) servePage(w http.ResponseWriter, r *http.Request, page string) *pageKey {
+	hash := r.URL.Query().Get("hash")
+	if want := h.hashOf(page); hash != "" && hash != want {
+		u := url.URL{Path: "/openapi/v3/" + page, RawQuery: url.Values{"hash": {want}}.Encode()}
+		http.Redirect(w, r, u.String(), http.StatusMovedPermanently)
+		return nil
 	}
-	h.serve(w, r, page, page, protobufV3)
+	return h.serve(w, r, page, protobufV3)
 }
 
-// serve writes a page in the media type that the client accepts.
-func (h *handler) serve(w http.ResponseWriter, r *http.Request, page, hashed, protobuf string) {
+// serve writes a page in the media type that the client accepts. It returns the page if it has to be made first.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, page, protobuf string) *pageKey {
 	f, ok := accept(r.Header.Get("Accept"), protobuf)
 	if !ok {
+		h.mayBeKept(w, r)
 		w.WriteHeader(http.StatusNotAcceptable) // without a body, as kube-apiserver
-		return
+		return nil
 	}
+	matches := strings.Contains(r.Header.Get("If-None-Match"), h.hashOf(page))
+	key := pageKey{page, f}
+	kept := h.kept(key)
+	if kept == nil && !matches {
+		return &key
+	}
+	h.mayBeKept(w, r)
 	header := w.Header()
 	header.Set("Vary", "Accept")
-	header.Set("Etag", `"`+h.hashOf(hashed)+`"`)
-	if match := r.Header.Get("If-None-Match"); strings.Contains(match, h.hashOf(hashed)) {
+	header.Set("Etag", `"`+h.hashOf(page)+`"`)
+	if matches {
 		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	body, err := h.page(pageKey{page, f})
-	if err != nil {
-		http.Error(w, errors.Join(errors.New("making the OpenAPI document"), err).Error(), http.StatusInternalServerError)
-		return
+		return nil
 	}
 	header.Set("Content-Type", "application/json")
 	if f == asProtobuf {
@@ -144,14 +191,23 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, page, hashed, pr
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		header.Set("Content-Encoding", "gzip")
 		header.Add("Vary", "Accept-Encoding")
-		header.Set("Content-Length", strconv.Itoa(len(body)))
-		w.Write(body)
-		return
+		header.Set("Content-Length", strconv.Itoa(len(kept.packed)))
+		w.Write(kept.packed)
+		return nil
 	}
-	header.Set("Content-Length", strconv.Itoa(unpackedBytes(body)))
+	header.Set("Content-Length", strconv.FormatInt(kept.size, 10))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_ = unpack(w, body) // fails only if the client is gone
+		_ = unpack(w, kept.packed) // fails only if the client is gone
+	}
+	return nil
+}
+
+// mayBeKept lets the client keep what it has requested by its hash.
+func (h *handler) mayBeKept(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("hash") != "" {
+		w.Header().Set("Cache-Control", "public, immutable")
+		w.Header().Set("Expires", time.Now().Add(forever).UTC().Format(http.TimeFormat))
 	}
 }
 

@@ -290,7 +290,7 @@ func TestHandler(t *testing.T) {
 func BenchmarkPage(b *testing.B) {
 	for b.Loop() {
 		d := New(builtin.Catalog, version, false).documents()
-		if _, err := d.page(pageKey{"api/v1", asJSON}); err != nil {
+		if _, err := d.make(b.Context(), pageKey{"api/v1", asJSON}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,6 +1,8 @@
 package openapi
 
 import (
+	"io"
+
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	openapi_v3 "github.com/google/gnostic-models/openapiv3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -82,87 +84,124 @@ func parse[D any](v, required tree, parser func([]byte) (D, error)) (D, error) {
 	return parser(text)
 }
 
-// protobuf returns the document.
-func (c *contents) protobuf() ([]byte, error) {
+// writeProtobuf writes the document. Its members are large together, so they are written one after the other.
+func (c *contents) writeProtobuf(w io.Writer) error {
 	if c.version == 2 {
-		return c.protobufV2()
+		return c.writeProtobufV2(w)
 	}
-	return c.protobufV3()
+	return c.writeProtobufV3(w)
 }
 
-func (c *contents) protobufV2() ([]byte, error) {
+func (c *contents) writeProtobufV2(w io.Writer) error {
 	c.frame["paths"], c.frame["definitions"] = tree{}, tree{}
 	frame, err := parseV2(c.frame)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	paths, err := c.messages(c.paths, 2)
+	head, err := proto.Marshal(&openapi_v2.Document{Swagger: frame.Swagger, Info: frame.Info})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	definitions, err := c.messages(c.models, 1)
+	if _, err := w.Write(appendHead(head, 8, c.messagesSize(c.paths, 2))); err != nil {
+		return err
+	}
+	if err := c.writeMessages(w, c.paths, 2); err != nil {
+		return err
+	}
+	if _, err := w.Write(appendHead(nil, 9, c.messagesSize(c.models, 1))); err != nil {
+		return err
+	}
+	if err := c.writeMessages(w, c.models, 1); err != nil {
+		return err
+	}
+	tail, err := proto.Marshal(&openapi_v2.Document{Security: frame.Security, SecurityDefinitions: frame.SecurityDefinitions})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b, err := proto.Marshal(&openapi_v2.Document{Swagger: frame.Swagger, Info: frame.Info})
-	if err != nil {
-		return nil, err
-	}
-	b = appendField(appendField(b, 8, paths), 9, definitions)
-	return proto.MarshalOptions{}.MarshalAppend(b, &openapi_v2.Document{Security: frame.Security, SecurityDefinitions: frame.SecurityDefinitions})
+	_, err = w.Write(tail)
+	return err
 }
 
-func (c *contents) protobufV3() ([]byte, error) {
+func (c *contents) writeProtobufV3(w io.Writer) error {
 	components := c.frame["components"].(tree)
 	delete(components, "schemas")
 	c.frame["paths"] = tree{}
 	frame, err := parseV3(c.frame)
 	if err != nil {
-		return nil, err
-	}
-	paths, err := c.messages(c.paths, 1)
-	if err != nil {
-		return nil, err
-	}
-	schemas, err := c.messages(c.models, 1, 1) // each is one choice of a schema or a reference
-	if err != nil {
-		return nil, err
+		return err
 	}
 	rest, err := proto.Marshal(frame.Components)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b, err := proto.Marshal(&openapi_v3.Document{Openapi: frame.Openapi, Info: frame.Info})
+	head, err := proto.Marshal(&openapi_v3.Document{Openapi: frame.Openapi, Info: frame.Info})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return appendField(appendField(b, 4, paths), 5, appendField(nil, 1, schemas), rest), nil
+	if _, err := w.Write(appendHead(head, 4, c.messagesSize(c.paths, 1))); err != nil {
+		return err
+	}
+	if err := c.writeMessages(w, c.paths, 1); err != nil {
+		return err
+	}
+	schemas := c.messagesSize(c.models, 1, 1) // each is one choice of a schema or a reference
+	if _, err := w.Write(appendHead(appendHead(nil, 5, fieldSize(1, schemas)+len(rest)), 1, schemas)); err != nil {
+		return err
+	}
+	if err := c.writeMessages(w, c.models, 1, 1); err != nil {
+		return err
+	}
+	_, err = w.Write(rest)
+	return err
 }
 
-// messages returns members as a repeated field of messages with a name and a value. Within are the numbers of
-// the fields around the value.
-func (c *contents) messages(all map[string]*member, number protowire.Number, within ...protowire.Number) ([]byte, error) {
-	var out, entry []byte
-	err := c.each(all, func(name string, value [][]byte) error {
-		for _, n := range within {
-			value = [][]byte{appendField(nil, n, value...)}
+// valueSize returns the bytes of a member that is within fields of the numbers.
+func (c *contents) valueSize(name string, m *member, within []protowire.Number) int {
+	size := m.size + len(c.kinds[name])
+	for _, n := range within {
+		size = fieldSize(n, size)
+	}
+	return size
+}
+
+func entrySize(name string, value int) int { return fieldSize(1, len(name)) + fieldSize(2, value) }
+
+// messagesSize returns how many bytes writeMessages writes.
+func (c *contents) messagesSize(all map[string]*member, number protowire.Number, within ...protowire.Number) (n int) {
+	for name, m := range all {
+		n += fieldSize(number, entrySize(name, c.valueSize(name, m, within)))
+	}
+	return n
+}
+
+// writeMessages writes members as a repeated field of messages with a name and a value. Within are the numbers of the
+// fields around the value, from the inside.
+func (c *contents) writeMessages(w io.Writer, all map[string]*member, number protowire.Number, within ...protowire.Number) error {
+	var head []byte
+	return c.each(all, func(name string, value [][]byte) error {
+		size := c.valueSize(name, all[name], within)
+		head = appendHead(head[:0], number, entrySize(name, size))
+		head = append(appendHead(head, 1, len(name)), name...)
+		head = appendHead(head, 2, size)
+		for i := len(within) - 1; i >= 0; i-- {
+			size = c.valueSize(name, all[name], within[:i])
+			head = appendHead(head, within[i], size)
 		}
-		entry = appendField(appendField(entry[:0], 1, []byte(name)), 2, value...)
-		out = appendField(out, number, entry)
+		for _, part := range append([][]byte{head}, value...) {
+			if _, err := w.Write(part); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
-	return out, err
 }
 
-// appendField appends a field whose value is the concatenation of the parts.
-func appendField(b []byte, number protowire.Number, parts ...[]byte) []byte {
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
-	b = protowire.AppendVarint(protowire.AppendTag(b, number, protowire.BytesType), uint64(size))
-	for _, p := range parts {
-		b = append(b, p...)
-	}
-	return b
+// appendHead appends what precedes a value of the size: the number of its field, and the size.
+func appendHead(b []byte, number protowire.Number, size int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.BytesType), uint64(size))
+}
+
+// fieldSize returns the bytes of a field with a value of the size.
+func fieldSize(number protowire.Number, size int) int {
+	return protowire.SizeTag(number) + protowire.SizeBytes(size)
 }
