@@ -17,13 +17,21 @@ import (
 // that new objects of its kind hold to.
 const definitionGuard = "definition/"
 
-// customObjects refuses a new custom resource whose definition was deleted after the request
-// had begun, for example while its body was on its way. It would stay forever.
+// customObjects refuses a custom resource whose definition was deleted after the request had begun, for example while
+// its body was on its way. A new object would stay forever. If the definition was made again meanwhile, an object that
+// was read and checked by the schema of the former one must not be among those of the new one.
 func customObjects(*Config) registry.Plugin {
-	deleting := derived.NewMemo(1024, func(o *store.Object) (bool, error) { return registry.MetadataOf(o).Deleting, nil })
+	type state struct {
+		uid      string
+		deleting bool
+	}
+	states := derived.NewMemo(1024, func(o *store.Object) (state, error) {
+		m := registry.MetadataOf(o)
+		return state{string(m.UID), m.Deleting}, nil
+	})
 	return registry.Plugin{
 		Handles: func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
-			return t.Type.Custom != nil && o == admissionv1.Create || t.Type.Collection == crd.Collection && o != admissionv1.Create
+			return t.Type.Custom != nil && (o == admissionv1.Create || o == admissionv1.Update) || t.Type.Collection == crd.Collection && o != admissionv1.Create
 		},
 		Record: func(_ context.Context, t *registry.Transaction) error {
 			if t.Type.Collection == crd.Collection {
@@ -32,11 +40,17 @@ func customObjects(*Config) registry.Plugin {
 				}
 				return nil
 			}
-			d := t.State.Get(crd.Collection, t.Type.Collection)
-			if d == nil {
-				return apierrors.NewGenericServerResponse(http.StatusNotFound, "post", t.Type.GroupResource(), t.Name, "", 0, false)
+			var now state
+			if d := t.State.Get(crd.Collection, t.Type.Collection); d != nil {
+				now, _ = states.Of(d)
 			}
-			if is, _ := deleting.Of(d); is {
+			switch {
+			case now.uid != t.Type.Custom.UID:
+				verb := map[admissionv1.Operation]string{admissionv1.Create: "post", admissionv1.Update: "put"}[t.Operation]
+				return apierrors.NewGenericServerResponse(http.StatusNotFound, verb, t.Type.GroupResource(), t.Name, "", 0, false)
+			case t.Operation == admissionv1.Update: // the object that it replaces is gone before its definition is
+				return nil
+			case now.deleting:
 				return t.Forbidden("create not allowed while custom resource definition is terminating")
 			}
 			t.Unclaimed(definitionGuard + t.Type.Collection)

@@ -93,8 +93,8 @@ func (d *definition) newType(v *version) *resource.Type {
 		Display:    resource.Display{Fields: v.fields(), FieldError: "field label not supported: %s", Columns: v.columns()},
 		Custom: &resource.Custom{
 			Decode: v.decode, OpenAPI: v.openAPI, Structural: v.managed, Parts: v.parts(),
-			Stamp:    fmt.Sprintf("%s/%d/%s", d.head.Metadata.UID, d.head.Metadata.Generation, names.ListKind),
-			Outdated: d.outdated, Terminating: d.head.Metadata.DeletionTimestamp != "",
+			Stamp: fmt.Sprintf("%s/%d/%s", d.head.Metadata.UID, d.head.Metadata.Generation, names.ListKind),
+			UID:   d.head.Metadata.UID, Outdated: d.outdated, Terminating: d.head.Metadata.DeletionTimestamp != "",
 		},
 	}
 	if v.hasStatus() {

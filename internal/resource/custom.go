@@ -27,6 +27,8 @@ type Custom struct {
 	// Structural returns the schema for managed fields, nil if the kind has none. The
 	// result is shared, and each call may return another one.
 	Structural func() (*structuralschema.Structural, error)
+	// UID is that of the definition. One that is deleted and made again has another.
+	UID string
 	// Stamp changes whenever OpenAPI does.
 	Stamp string
 	// Documents keeps what package openapi has made of the kind, for as long as the Type is used.
