@@ -27,7 +27,9 @@ type documents struct {
 	subjects map[string]subject // of the pages of groups
 	hashes   map[string]string  // of everything that a page depends on
 
-	mu    sync.Mutex
+	converted int64 // the bytes of custom kinds that were converted for a page; used by make alone, which pace calls once at a time
+
+	mu    sync.Mutex // guards pages
 	pages map[pageKey]*keptPage
 }
 
@@ -155,25 +157,28 @@ func (d *documents) kept(key pageKey) *keptPage {
 	return d.pages[key]
 }
 
-// make makes a page, and returns how many bytes it has written, also if it fails. It ends early when the context does.
-func (d *documents) make(ctx context.Context, key pageKey) (int64, error) {
+// make makes a page, and returns the bytes that it has written, and more for those that it has converted, also if it
+// fails. It ends early when the context does. It must not be called concurrently.
+func (d *documents) make(ctx context.Context, key pageKey) (n int64, err error) {
+	d.converted = 0
+	var packed bytes.Buffer
+	compressed := gzip.NewWriter(&packed)
+	w := &counted{ctx: ctx, w: compressed}
+	defer func() { n = w.n + conversionFactor*d.converted }()
 	c, err := d.contents(ctx, key)
 	if err != nil {
 		return 0, err
 	}
-	var packed bytes.Buffer
-	compressed := gzip.NewWriter(&packed)
-	w := &counted{ctx: ctx, w: compressed}
 	if err := c.write(w); err != nil {
-		return w.n, err
+		return 0, err
 	}
 	if err := compressed.Close(); err != nil {
-		return w.n, err
+		return 0, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pages[key] = &keptPage{bytes.Clone(packed.Bytes()), w.n}
-	return w.n, nil
+	return 0, nil
 }
 
 // counted counts what is written, and fails when the context ends.

@@ -14,6 +14,8 @@ type pace struct {
 	bytesPerSecond int64
 	// burstBytes may be assembled without a pause. All pages of the built-in kinds have fewer.
 	burstBytes int64
+	// longest is the longest pause: a request has a minute.
+	longest time.Duration
 
 	turn chan struct{} // holds a value while a page is assembled
 
@@ -21,8 +23,11 @@ type pace struct {
 	done time.Time // when the bytes up to now are paid, at the rate
 }
 
+// conversionFactor is how much longer the conversion of a kind takes than the assembly of as many bytes.
+const conversionFactor = 4
+
 func newPace() *pace {
-	return &pace{bytesPerSecond: 32 << 20, burstBytes: 128 << 20, turn: make(chan struct{}, 1)}
+	return &pace{bytesPerSecond: 32 << 20, burstBytes: 128 << 20, longest: 15 * time.Second, turn: make(chan struct{}, 1)}
 }
 
 // begin waits until a page may be assembled, without a pause if it is made then. The caller must call end then, unless
@@ -49,7 +54,7 @@ func (p *pace) begin(ctx context.Context, made func() bool) error {
 func (p *pace) pause() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Until(p.done.Add(-p.seconds(p.burstBytes))) // of a time long ago, it is the least Duration
+	return min(p.longest, time.Until(p.done.Add(-p.seconds(p.burstBytes)))) // of a time long ago, it is the least Duration
 }
 
 // end ends what begin began. It pays for n bytes.
@@ -59,6 +64,9 @@ func (p *pace) end(n int64) {
 		p.done = now
 	}
 	p.done = p.done.Add(p.seconds(n))
+	if most := time.Now().Add(p.seconds(p.burstBytes) + p.longest); p.done.After(most) {
+		p.done = most
+	}
 	p.mu.Unlock()
 	<-p.turn
 }

@@ -147,6 +147,13 @@ func (d *documents) partsOf(page subject, t *resource.Type, r rendering) (*parts
 			return nil, err
 		}
 	}
+	if t.Custom != nil {
+		for _, all := range []map[string]*member{p.paths, p.models} {
+			for _, m := range all {
+				d.converted += int64(m.size)
+			}
+		}
+	}
 	if t.Custom != nil || r.version == 2 { // the other pages do not change
 		kept.Store(key, p)
 	}
