@@ -64,7 +64,7 @@ func TestCosts(t *testing.T) {
 			t.Errorf("%s: %v", text, failed)
 			continue
 		}
-		value, cost, err := p.run.eval(t.Context(), NewEvaluation(t.Context(), in, composition, Budget))
+		value, cost, err := p.run.Eval(t.Context(), NewEvaluation(t.Context(), in, composition, Budget))
 		env.mu.Lock()
 		release := env.declare(composition)
 		ast, issues := env.Compile(text)
@@ -127,7 +127,7 @@ func TestOtherVersions(t *testing.T) {
 	if err := broken.probe(); err == nil {
 		t.Error("a planner that panics is used")
 	}
-	other := &planner{env: env.Env}
+	other := &Planner{env: env.Env}
 	in := &Input{Object: map[string]any{"n": int64(3), "l": []any{int64(1), int64(2)}}}
 	for _, text := range []string{
 		"object.l.all(x, x < object.n)", "object.nope", "object.n", "lists.range(1000).all(x, lists.range(1000).all(y, x + y >= 0))", "object.l.map(x, [x])[1][0] == 2",
@@ -137,8 +137,8 @@ func TestOtherVersions(t *testing.T) {
 			t.Fatal(issues.Err())
 		}
 		var got [2]string
-		for i, m := range []*planner{env.planner, other} {
-			p, err := m.plan(ast)
+		for i, m := range []*Planner{env.planner, other} {
+			p, err := m.Plan(ast)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,7 @@ func (v Variables) environment(mode environment.Type) environmentKey {
 // kinds of variables share one, even if the fields of their variable variables differ.
 type compiler struct {
 	*cel.Env
-	planner *planner
+	planner *Planner
 	deepest int // of the declared types: see celenv.Deepest
 
 	mu sync.Mutex // held while an expression is compiled
@@ -116,6 +116,6 @@ func newCompiler(key environmentKey) (*compiler, error) {
 	if e.Env, err = set.Env(key.mode); err != nil {
 		return nil, err
 	}
-	e.planner = newPlanner(e.Env)
+	e.planner = NewPlanner(e.Env)
 	return e, nil
 }

@@ -74,7 +74,7 @@ func (e *Evaluation) Eval(p *Program) (ref.Val, error) {
 	if p.err != nil {
 		return nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: "compilation error: " + p.err.Error(), Cause: p.err}
 	}
-	value, cost, err := p.run.eval(e.ctx, e)
+	value, cost, err := p.run.Eval(e.ctx, e)
 	if !e.charge(cost) {
 		return nil, outOfBudget()
 	}

@@ -76,7 +76,7 @@ type Program struct {
 	text   string
 	work   int
 	output *cel.Type
-	run    *planned
+	run    *Planned
 	err    *apiservercel.Error
 }
 
@@ -130,7 +130,7 @@ func compile(key environmentKey, composited *Composition, text string, returns [
 		}
 		return failed(apiservercel.ErrorTypeInvalid, nil, "must evaluate to %s but got %v", want, ast.OutputType())
 	}
-	program, err := env.planner.plan(ast)
+	program, err := env.planner.Plan(ast)
 	if err != nil {
 		return failed(apiservercel.ErrorTypeInternal, nil, "program instantiation failed: %v", err)
 	}

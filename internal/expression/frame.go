@@ -13,8 +13,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// planned is a program that a planner made. It is immutable, and safe for concurrent use.
-type planned struct {
+// Planned is a program that a planner made. It is immutable, and safe for concurrent use.
+type Planned struct {
 	root interpreter.Interpretable
 	ids  int // the IDs of steps are below it
 	// program is set instead if this version of cel-go needs it.
@@ -49,8 +49,8 @@ var frames = sync.Pool{New: func() any { return new(frame) }}
 // maxFrame bounds the stacks of frames that are kept, in values.
 const maxFrame = 4096
 
-// eval evaluates the program. The cost is valid with an error, too.
-func (p *planned) eval(ctx context.Context, vars interpreter.Activation) (value ref.Val, cost uint64, err error) {
+// Eval evaluates the program. The cost is valid with an error, too.
+func (p *Planned) Eval(ctx context.Context, vars interpreter.Activation) (value ref.Val, cost uint64, err error) {
 	if p.program != nil {
 		return p.evalOther(ctx, vars)
 	}
@@ -79,7 +79,7 @@ func (p *planned) eval(ctx context.Context, vars interpreter.Activation) (value 
 }
 
 // evalOther evaluates a cel.Program.
-func (p *planned) evalOther(ctx context.Context, vars interpreter.Activation) (value ref.Val, cost uint64, err error) {
+func (p *Planned) evalOther(ctx context.Context, vars interpreter.Activation) (value ref.Val, cost uint64, err error) {
 	value, details, err := p.program.ContextEval(ctx, vars)
 	if actual := details.ActualCost(); actual != nil {
 		return value, *actual, err

@@ -4,15 +4,17 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"unsafe"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// A cel.Program is too slow for admission. Its cost tracker takes time quadratic in the iterations of a
+// A cel.Program is too slow for requests. Its cost tracker takes time quadratic in the iterations of a
 // comprehension: it searches a growing stack for values that are not there. It also allocates maps for
 // each evaluation, which cost more than a small expression. So this package plans programs itself, with
 // the interpreter and the options of a cel.Program, and counts the cost in a frame. TestCosts compares
@@ -22,22 +24,22 @@ import (
 // version of cel-go with other fields, and then gets a cel.Program. Its results are the same, but it
 // is slower.
 
-// planner plans the programs of an environment. It is immutable, and safe for concurrent use.
-type planner struct {
+// Planner plans programs that were compiled in one environment, which need not be one of this package. It is immutable, and safe for concurrent use.
+type Planner struct {
 	env         *cel.Env
 	interpreter interpreter.Interpreter // nil: this version of cel-go needs cel.Program
 	options     []interpreter.PlannerOption
 	costs       *costs
 }
 
-// newPlanner returns the planner of an environment.
-func newPlanner(env *cel.Env) *planner {
+// NewPlanner returns the planner of an environment.
+func NewPlanner(env *cel.Env) *Planner {
 	p, err := ownPlanner(env)
 	if err == nil {
 		err = p.probe()
 	}
 	if err != nil {
-		return &planner{env: env}
+		return &Planner{env: env}
 	}
 	return p
 }
@@ -46,13 +48,19 @@ func newPlanner(env *cel.Env) *planner {
 const probed = `object.l.all(x, x > 0 && x < 9) && object.l.exists(x, x == 2) && (object.s == 'a' || has(object.m.a)) && (object.l[0] > 0 ? object.m : {}).a == object.l[object.l[0] - 1] && [object.s + 'a'].size() == 1`
 
 // probe returns an error unless a program of the planner has the result and the cost of a cel.Program.
-func (p *planner) probe() (err error) {
+func (p *Planner) probe() (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the planner has panicked: %v", v)
 		}
 	}()
-	ast, issues := p.env.Compile(probed)
+	env := p.env
+	if !slices.ContainsFunc(env.Variables(), func(v *decls.VariableDecl) bool { return v.Name() == Object }) {
+		if env, err = env.Extend(cel.Variable(Object, cel.DynType)); err != nil {
+			return err
+		}
+	}
+	ast, issues := env.Compile(probed)
 	if issues.Err() != nil {
 		return issues.Err()
 	}
@@ -70,8 +78,8 @@ func (p *planner) probe() (err error) {
 	if err != nil {
 		return err
 	}
-	got, cost, err := own.eval(context.Background(), vars)
-	want, wantCost, wantErr := other.eval(context.Background(), vars)
+	got, cost, err := own.Eval(context.Background(), vars)
+	want, wantCost, wantErr := other.Eval(context.Background(), vars)
 	if err != nil || wantErr != nil || got != types.True || want != types.True || cost != wantCost {
 		return fmt.Errorf("got %v, %v with the cost %d; want %v, %v with %d", got, err, cost, want, wantErr, wantCost)
 	}
@@ -80,7 +88,7 @@ func (p *planner) probe() (err error) {
 
 // ownPlanner returns a planner that does not use cel.Program. It takes the options of libraries from
 // one, which has no methods that return them.
-func ownPlanner(env *cel.Env) (*planner, error) {
+func ownPlanner(env *cel.Env) (*Planner, error) {
 	ast, issues := env.Compile("true")
 	if issues.Err() != nil {
 		return nil, issues.Err()
@@ -89,7 +97,7 @@ func ownPlanner(env *cel.Env) (*planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{env: env, costs: &costs{}}
+	p := &Planner{env: env, costs: &costs{}}
 	var regexes []*interpreter.RegexOptimization
 	var trackers []interpreter.CostTrackerOption
 	var planned any
@@ -137,8 +145,8 @@ func newDispatcher(env *cel.Env) (interpreter.Dispatcher, error) {
 	return dispatcher, nil
 }
 
-// plan makes a program of a checked expression.
-func (p *planner) plan(ast *cel.Ast) (*planned, error) {
+// Plan makes a program of a checked expression.
+func (p *Planner) Plan(ast *cel.Ast) (*Planned, error) {
 	if p.interpreter != nil {
 		if own, err := p.planOwn(ast); err == nil {
 			return own, nil
@@ -148,16 +156,16 @@ func (p *planner) plan(ast *cel.Ast) (*planned, error) {
 }
 
 // planOther makes a cel.Program.
-func (p *planner) planOther(ast *cel.Ast) (*planned, error) {
+func (p *Planner) planOther(ast *cel.Ast) (*Planned, error) {
 	program, err := p.env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency))
 	if err != nil {
 		return nil, err
 	}
-	return &planned{program: program}, nil
+	return &Planned{program: program}, nil
 }
 
 // planOwn makes a program of the planner.
-func (p *planner) planOwn(ast *cel.Ast) (*planned, error) {
+func (p *Planner) planOwn(ast *cel.Ast) (*Planned, error) {
 	o := &observer{costs: p.costs}
 	options := append(p.options[:len(p.options):len(p.options)], interpreter.CustomDecorator(o.decorate))
 	root, err := p.interpreter.NewInterpretable(ast.NativeRep(), options...)
@@ -174,7 +182,7 @@ func (p *planner) planOwn(ast *cel.Ast) (*planned, error) {
 			s.Interpretable = q
 		}
 	}
-	return &planned{root: root, ids: int(o.maxID) + 1}, nil
+	return &Planned{root: root, ids: int(o.maxID) + 1}, nil
 }
 
 // readField copies the field of a struct that its package does not export into to. It returns an error

@@ -64,7 +64,7 @@ func (v *variables) evaluate(f *compositionField) ref.Val {
 		return types.NewErr("composited variable %q fails to evaluate: variables use each other more than %d levels deep", f.name, maxVariableDepth)
 	}
 	v.depth++
-	value, cost, err := f.program.run.eval(e.ctx, e)
+	value, cost, err := f.program.run.Eval(e.ctx, e)
 	v.depth--
 	e.charge(cost)
 	if err != nil {

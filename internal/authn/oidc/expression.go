@@ -7,12 +7,14 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/tidemark-dev/tidemark/internal/celenv"
+	exprs "github.com/tidemark-dev/tidemark/internal/expression"
 )
 
 // variable is the one variable that an expression sees.
@@ -27,15 +29,21 @@ const (
 type expression struct {
 	text    string
 	of      variable
-	program cel.Program
+	program *exprs.Planned
 	ast     *cel.Ast
+}
+
+// compiler compiles the expressions of a variable.
+type compiler struct {
+	env     *cel.Env
+	planner *exprs.Planner
 }
 
 // environments compile the expressions. They take tens of milliseconds to build, so a server
 // without expressions builds none.
-var environments = sync.OnceValues(func() (map[variable]*cel.Env, error) {
+var environments = sync.OnceValues(func() (map[variable]compiler, error) {
 	base := celenv.Base()
-	all := map[variable]*cel.Env{}
+	all := map[variable]compiler{}
 	for name, t := range map[variable]*apiservercel.DeclType{claimsVariable: claimsType(), userVariable: userType()} {
 		set, err := base.Extend(environment.VersionedOptions{
 			IntroducedVersion: version.MajorMinor(1, 0),
@@ -45,9 +53,11 @@ var environments = sync.OnceValues(func() (map[variable]*cel.Env, error) {
 		if err != nil {
 			return nil, err
 		}
-		if all[name], err = set.Env(environment.StoredExpressions); err != nil {
+		env, err := set.Env(environment.StoredExpressions)
+		if err != nil {
 			return nil, err
 		}
+		all[name] = compiler{env, exprs.NewPlanner(env)}
 	}
 	return all, nil
 })
@@ -79,14 +89,14 @@ func compile(path *field.Path, of variable, text string, condition bool) (*expre
 	if err != nil {
 		return nil, field.InternalError(path, err)
 	}
-	ast, _, issues := celenv.Compile(all[of], text, celenv.Deepest(claimsType(), userType()))
+	ast, _, issues := celenv.Compile(all[of].env, text, celenv.Deepest(claimsType(), userType()))
 	if issues != nil {
 		return nil, field.Invalid(path, text, "compilation failed: "+celenv.Text(issues))
 	}
 	if condition && ast.OutputType() != cel.BoolType {
 		return nil, field.Invalid(path, text, "must evaluate to bool")
 	}
-	program, err := all[of].Program(ast)
+	program, err := all[of].planner.Plan(ast)
 	if err != nil {
 		return nil, field.InternalError(path, fmt.Errorf("program instantiation failed: %w", err))
 	}
@@ -95,7 +105,11 @@ func compile(path *field.Path, of variable, text string, condition bool) (*expre
 
 // evaluate returns the value of an expression. The environment limits its cost.
 func (e *expression) evaluate(ctx context.Context, value ref.Val) (ref.Val, error) {
-	v, _, err := e.program.ContextEval(ctx, map[string]any{string(e.of): value})
+	vars, err := interpreter.NewActivation(map[string]any{string(e.of): value})
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := e.program.Eval(ctx, vars)
 	if err != nil {
 		return nil, fmt.Errorf("expression '%s' resulted in error: %w", e.text, err)
 	}

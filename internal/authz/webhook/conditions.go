@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/tidemark-dev/tidemark/internal/celenv"
+	"github.com/tidemark-dev/tidemark/internal/expression"
 )
 
 // maxConditions bounds the match conditions of a webhook.
@@ -28,7 +29,7 @@ type Conditions struct{ all []condition }
 
 type condition struct {
 	text    string
-	program cel.Program
+	program *expression.Planned
 }
 
 // Compile compiles match conditions: CEL expressions of the variable request, the spec of a
@@ -46,6 +47,7 @@ func Compile(path *field.Path, expressions []string) (*Conditions, field.ErrorLi
 	if err != nil {
 		return nil, field.ErrorList{field.InternalError(path.Child("matchConditions"), err)}
 	}
+	planner := expression.NewPlanner(env)
 	c, seen := &Conditions{}, map[string]bool{}
 	for i, text := range expressions {
 		path := path.Child("matchConditions").Index(i).Child("expression")
@@ -58,7 +60,7 @@ func Compile(path *field.Path, expressions []string) (*Conditions, field.ErrorLi
 			continue
 		}
 		seen[text] = true
-		program, err := compile(env, text)
+		program, err := compile(env, planner, text)
 		if err != nil {
 			errs = append(errs, field.Invalid(path, text, err.Error()))
 			continue
@@ -68,7 +70,7 @@ func Compile(path *field.Path, expressions []string) (*Conditions, field.ErrorLi
 	return c, errs
 }
 
-func compile(env *cel.Env, text string) (cel.Program, error) {
+func compile(env *cel.Env, planner *expression.Planner, text string) (*expression.Planned, error) {
 	ast, _, issues := celenv.Compile(env, text, celenv.Deepest(requestType()))
 	if issues != nil {
 		return nil, fmt.Errorf("compilation failed: %s", celenv.Text(issues))
@@ -76,7 +78,7 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 	if ast.OutputType() != cel.BoolType {
 		return nil, fmt.Errorf("must evaluate to bool but got %v", ast.OutputType())
 	}
-	program, err := env.Program(ast)
+	program, err := planner.Plan(ast)
 	if err != nil {
 		return nil, fmt.Errorf("program instantiation failed: %w", err)
 	}
@@ -101,19 +103,23 @@ func (c *Conditions) match(ctx context.Context, spec *authorizationv1.SubjectAcc
 			m.conditionErrors.WithLabelValues(kind, name).Inc()
 		}
 	}()
-	input := map[string]any{"request": variable(spec)}
+	input, err := interpreter.NewActivation(map[string]any{"request": variable(spec)})
+	if err != nil {
+		return false, err
+	}
 	var errs []error
 	budget := uint64(celconfig.RuntimeCELCostBudgetMatchConditions)
 	for i := range c.all {
-		value, details, err := c.all[i].program.ContextEval(ctx, input)
+		value, cost, err := c.all[i].program.Eval(ctx, input)
 		if canceled := new(interpreter.EvalCancelledError); errors.As(err, canceled) && canceled.Cause == interpreter.CostLimitExceeded {
 			return false, errTooExpensive
 		}
-		if cost := details.ActualCost(); cost != nil {
-			if *cost > budget {
-				return false, errTooExpensive
-			}
-			budget -= *cost
+		if cost > budget {
+			return false, errTooExpensive
+		}
+		budget -= cost
+		if ctx.Err() != nil {
+			return false, ctx.Err()
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cel evaluation error: expression '%v' resulted in error: %w", c.all[i].text, err))

@@ -127,6 +127,9 @@ func (w *Webhook) Authorize(ctx context.Context, a *authz.Attributes) (authz.Dec
 	if errors.Is(err, errTooExpensive) {
 		return authz.Deny, fmt.Sprintf("%s: %v", w.c.Name, errTooExpensive), nil
 	}
+	if err != nil && ctx.Err() != nil {
+		return authz.Deny, "", err // the conditions have not failed: the request has ended
+	}
 	if err != nil {
 		return w.c.OnError, "", err
 	}

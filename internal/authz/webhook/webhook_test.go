@@ -23,6 +23,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/await"
+	"github.com/tidemark-dev/tidemark/internal/testkinds"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
@@ -355,6 +357,56 @@ func TestConditions(t *testing.T) {
 		}
 		if n := testutil.ToFloat64(m.conditionErrors.WithLabelValues("Webhook", "test")); (n == 1) != (row.want.err != "") {
 			t.Errorf("%q: %v errors are counted", row.conditions, n)
+		}
+	}
+}
+
+// TestEndedConditions: conditions of a request that has ended end, and have not failed: the failure policy does not apply.
+func TestEndedConditions(t *testing.T) {
+	s := newService(t, says(`{"allowed":true}`))
+	c, errs := Compile(nil, []string{"request.groups.exists(g, g == 'blocked')"})
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	a := pods("ann")
+	a.User.Groups = make([]string, 1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := s.webhook(t, Config{Conditions: c, OnError: authz.NoOpinion})
+	if d, _, err := w.Authorize(ctx, a); d != authz.Deny || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", d, err)
+	}
+	if n := s.calls.Load(); n != 0 {
+		t.Errorf("%d calls", n)
+	}
+}
+
+// TestConditionCosts: the time of a condition grows with the iterations, not with their square.
+func TestConditionCosts(t *testing.T) {
+	tier.Full(t)
+	s := newService(t, says(`{}`))
+	c, errs := Compile(nil, []string{"request.nonResourceAttributes.path.split('/').exists(s, s == 'secret')"})
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	w := s.webhook(t, Config{Conditions: c})
+	took := func(segments int) time.Duration {
+		a := pods("ann")
+		a.IsResource, a.Path = false, strings.Repeat("/segment", segments)
+		began := testkinds.CPUTime()
+		if got := ask(t.Context(), w, a); got != (decision{authz.NoOpinion, "", ""}) {
+			t.Fatalf("%+v", got)
+		}
+		return testkinds.CPUTime() - began
+	}
+	const attempts = 5
+	for n := range attempts {
+		short, long := took(4_000), took(64_000)
+		if long < 64*short { // 16 times as many
+			return
+		}
+		if n == attempts-1 {
+			t.Errorf("4,000 iterations took %v, 64,000 took %v", short, long)
 		}
 	}
 }
