@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/mutating"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/policytest"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
@@ -126,6 +128,51 @@ func TestReinvocation(t *testing.T) {
 	}
 	if got, want := data(t, o), `{"copy":"new","k":"new"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestGrownObjects: a request whose object a policy makes large waits for other large requests, as one with a large body
+// does.
+func TestGrownObjects(t *testing.T) {
+	for _, test := range []struct {
+		name, spec string
+		large      bool
+	}{
+		{"patch", patch("JSONPatch{op: 'add', path: '/data/a', value: object.data.k + object.data.k}"), true},
+		{"apply", apply("Object{data: {'a': object.data.k + object.data.k}}"), true},
+		{"small patch", patch("JSONPatch{op: 'add', path: '/data/a', value: 'x'}"), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := policytest.New(t, mutating.Plugin(policy.Config{Catalog: builtin.Catalog}))
+				installMutating(t, s, "p", `"failurePolicy":"Ignore",`+test.spec)
+				g := fairness.New(fairness.Config{Bytes: 64 << 20, Watches: 10, Large: 1})
+				g.Configure([]fairness.Level{{Name: "l", Shares: 1, Queues: 16, HandSize: 1, QueueLength: 50}}, 100)
+				other, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Flow: 1, Large: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				own, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Flow: 2, Write: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				body := `{"metadata":{"name":"c"},"data":{"k":"` + strings.Repeat("x", fairness.SeatBytes/2) + `"}}`
+				done := make(chan error, 1)
+				go func() {
+					_, err := s.CreateWith(fairness.WithSeat(t.Context(), own), "configmaps", body)
+					done <- err
+				}()
+				synctest.Wait()
+				if waits := len(done) == 0; waits != test.large {
+					t.Errorf("the write waits: %t, want %t", waits, test.large)
+				}
+				other.Release()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				own.Release()
+			})
+		})
 	}
 }
 

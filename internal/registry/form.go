@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -356,6 +357,9 @@ func (t Target) typeOf(f Form) *resource.Type {
 // sets the defaults of the form's version, and drops unknown fields. Attributes.Object has the change
 // when Mutate returns, In at once. Fields that the request cannot change are restored later.
 func (a *Attributes) Replace(ctx context.Context, f Form, object []byte) error {
+	if err := a.Widen(ctx, object); err != nil {
+		return err
+	}
 	next, _, err := a.Decode(f, object)
 	var unread *wire.BodyError
 	if errors.As(err, &unread) {
@@ -403,6 +407,20 @@ func (a *Attributes) Set(ctx context.Context, f Form, next runtime.Object) error
 	made := &Versioned{Form: f, Object: next, Old: v.Old, oldTree: v.oldTree, oldJSON: v.oldJSON}
 	a.versions.made = append(a.versions.made, made)
 	a.versions.dirty = made
+	return nil
+}
+
+// Widen takes as many seats as for a body like object, the JSON that a plugin has made, before it is decoded. Otherwise a
+// small body that plugins make large would not wait for other large requests. The error is a Status, which refuses the
+// request whatever a failure policy says. Only Mutate may call it.
+func (a *Attributes) Widen(ctx context.Context, object []byte) error {
+	err := fairness.Widen(ctx, wire.Work(a.Exchanged(), wire.JSON, object))
+	switch {
+	case errors.Is(err, fairness.ErrFull):
+		return apierrors.NewTooManyRequests(err.Error(), 1)
+	case err != nil:
+		return apierrors.NewTimeoutError("request did not complete within requested timeout - "+err.Error(), 0)
+	}
 	return nil
 }
 

@@ -54,6 +54,9 @@ func configureObject(ctx context.Context, a *registry.Attributes, v *registry.Ve
 	if patch.Size(object) > patch.MaxBytes {
 		return fmt.Errorf("error applying patch: the object would be larger than %d bytes", patch.MaxBytes)
 	}
+	if err := a.Widen(ctx, object); err != nil {
+		return err
+	}
 	next, _, err := a.Decode(v.Form, object)
 	if err != nil {
 		return fmt.Errorf("unable to convert unstructured object to %v: %w", v.Kind, err)
@@ -197,6 +200,9 @@ func patchObject(ctx context.Context, a *registry.Attributes, v *registry.Versio
 		return nil
 	case err != nil:
 		return fmt.Errorf("JSON Patch: %w", err)
+	}
+	if err := a.Widen(ctx, made); err != nil {
+		return err
 	}
 	next, complaints, err := a.Decode(v.Form, made)
 	if err == nil && len(complaints) > 0 {

@@ -53,26 +53,31 @@ func (s *Server) target(collection, namespace, name string) registry.Target {
 
 // Create creates an object, in the Namespace n if its kind has namespaces.
 func (s *Server) Create(collection, body string) (registry.Object, error) {
-	return s.create(collection, "n", body, registry.WriteOptions{})
+	return s.create(context.Background(), collection, "n", body, registry.WriteOptions{})
+}
+
+// CreateWith is Create with a context.
+func (s *Server) CreateWith(ctx context.Context, collection, body string) (registry.Object, error) {
+	return s.create(ctx, collection, "n", body, registry.WriteOptions{})
 }
 
 // DryRun is Create, but stores nothing.
 func (s *Server) DryRun(collection, body string) (registry.Object, error) {
-	return s.create(collection, "n", body, registry.WriteOptions{DryRun: []string{metav1.DryRunAll}})
+	return s.create(context.Background(), collection, "n", body, registry.WriteOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-func (s *Server) create(collection, namespace, body string, o registry.WriteOptions) (registry.Object, error) {
+func (s *Server) create(ctx context.Context, collection, namespace, body string, o registry.WriteOptions) (registry.Object, error) {
 	if !s.types[collection].Namespaced {
 		namespace = ""
 	}
 	o.FieldManager, o.By = "test", &authn.User{Name: "jane", Groups: []string{authn.Authenticated}}
-	return s.registry.Create(context.Background(), s.target(collection, namespace, ""), registry.Body{Media: wire.JSON, Bytes: []byte(body)}, o)
+	return s.registry.Create(ctx, s.target(collection, namespace, ""), registry.Body{Media: wire.JSON, Bytes: []byte(body)}, o)
 }
 
 // Must creates an object, which must not fail.
 func (s *Server) Must(t testing.TB, collection, namespace, body string) {
 	t.Helper()
-	if _, err := s.create(collection, namespace, body, registry.WriteOptions{}); err != nil {
+	if _, err := s.create(context.Background(), collection, namespace, body, registry.WriteOptions{}); err != nil {
 		t.Fatalf("%s: %v\n%s", collection, err, body)
 	}
 }
