@@ -158,7 +158,7 @@ func (v *Versioned) encodeObject() ([]byte, error) {
 // versions are the forms of a request's objects that were made for plugins.
 type versions struct {
 	made []*Versioned
-	// past are those of the object as it was before. Their Old is still right.
+	// past has the Old of each form that was made before the object changed. It is still right.
 	past []*Versioned
 	// dirty is the form in which a plugin has replaced the object. Attributes.Object does not
 	// have the change yet.
@@ -167,9 +167,16 @@ type versions struct {
 
 // changed forgets the forms of the object: a plugin or the request may have changed it.
 func (v *versions) changed() {
-	if len(v.made) > 0 {
-		v.past, v.made = append(v.past, v.made...), v.made[:0]
+	for _, m := range v.made {
+		old := &Versioned{Form: m.Form, Old: m.Old, oldTree: m.oldTree, oldJSON: m.oldJSON} // without the object: policies can change it a thousand times
+		if i := slices.IndexFunc(v.past, func(p *Versioned) bool { return p.Kind == m.Kind }); i >= 0 {
+			v.past[i] = old
+		} else {
+			v.past = append(v.past, old)
+		}
 	}
+	clear(v.made)
+	v.made = v.made[:0]
 }
 
 // In returns what webhooks and policies see of the request in a form, which is one of Forms. It is

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"weak"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -102,6 +104,44 @@ func TestCreateShown(t *testing.T) {
 		`mutate CREATE "" {"kind":"Pod","apiVersion":"v1","metadata":{"generateName":"p-","namespace":"default","labels":{"a":"1"},"managedFields":[{"manager":"m" ... `+
 			`"f:labels" ... "terminationMessagePath" ... "status":{"phase":"Running"} ...  |  ... !"uid" ... !creationTimestamp ... !"name":"p-`,
 		`validate CREATE "p-made" {"kind":"Pod","apiVersion":"v1","metadata":{"name":"p-made","generateName":"p-","namespace":"default","uid":" ... "generation":1 ... creationTimestamp ... "managedFields":[{"manager":"m" ... "phase":"Pending"`)
+}
+
+// TestReplacedObjects: a request keeps the object as it is after the last change, and not as it was between changes.
+func TestReplacedObjects(t *testing.T) {
+	s := newServer(t, store.Options{})
+	var seen []weak.Pointer[registry.Versioned]
+	s.Plugins = []registry.Plugin{{Mutate: func(ctx context.Context, a *registry.Attributes) error {
+		for i := range 20 {
+			v, err := a.In(ctx, a.Forms()[0])
+			if err != nil {
+				return err
+			}
+			seen = append(seen, weak.Make(v))
+			object, _, err := v.JSON()
+			if err != nil {
+				return err
+			}
+			if err := a.Replace(ctx, v.Form, []byte(strings.Replace(string(object), fmt.Sprintf(`"%d"`, i), fmt.Sprintf(`"%d"`, i+1), 1))); err != nil {
+				return err
+			}
+		}
+		runtime.GC()
+		kept := 0
+		for _, p := range seen {
+			if p.Value() != nil {
+				kept++
+			}
+		}
+		if kept > 3 {
+			t.Errorf("%d of %d objects are kept", kept, len(seen))
+		}
+		return nil
+	}}}
+	made, err := s.Create(t.Context(), s.target("configmaps", "default", ""), body(`{"metadata":{"name":"c"},"data":{"k":"0"}}`), registry.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	contains(t, []string{string(made.Stored.Bytes())}, `"k":"20"`)
 }
 
 // TestReplaceCreate checks that what a plugin makes of a new object gets defaults and is validated,
