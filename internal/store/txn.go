@@ -104,8 +104,11 @@ func (e *TxnError) Unwrap() error { return e.Err }
 // follow from what a client sent, another error for a mistake of the caller. Apply begins with
 // it, before the transaction joins a group; a dry-run calls it alone.
 func (t *Txn) Check() error {
-	if n := len(t.Writes); n == 0 || n > MaxTxnWrites {
-		return fmt.Errorf("a transaction has 1 to %d writes, not %d", MaxTxnWrites, n)
+	switch n := len(t.Writes); {
+	case n == 0:
+		return errors.New("a transaction has no writes")
+	case n > MaxTxnWrites:
+		return TooManyWrites(t.Writes[0].Key, n)
 	}
 	if len(t.Needs) > MaxTxnWrites || len(t.Guards) > MaxTxnGuards {
 		return fmt.Errorf("a transaction has at most %d needs and %d guards, not %d and %d", MaxTxnWrites, MaxTxnGuards, len(t.Needs), len(t.Guards))
@@ -120,6 +123,11 @@ func (t *Txn) Check() error {
 		}
 	}
 	return nil
+}
+
+// TooManyWrites returns the error of a transaction that begins with the write of a key and has more than MaxTxnWrites.
+func TooManyWrites(key string, writes int) error {
+	return &UnfitError{Key: key, Parts: true, Why: fmt.Sprintf("the transaction has %d writes: want at most %d", writes, MaxTxnWrites)}
 }
 
 // repeated returns a write of an object that another write of the transaction changes, too, -1

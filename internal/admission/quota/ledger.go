@@ -356,6 +356,15 @@ func (l *Ledger) commitBatch(ctx context.Context, batch []*entry) error {
 	if len(txn.Writes) == 0 {
 		return nil
 	}
+	most := len(txn.Writes)
+	for i := range changed {
+		if changed[i] {
+			most++
+		}
+	}
+	if most > store.MaxTxnWrites { // before the work for each quota
+		return store.TooManyWrites(txn.Writes[0].Key, most)
+	}
 	for i, q := range quotas {
 		if !changed[i] {
 			continue

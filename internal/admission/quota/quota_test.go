@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -200,6 +201,23 @@ func TestCounts(t *testing.T) {
 }
 
 // TestStatusDecides: limits hold as of the status, also if a client writes it.
+// TestManyQuotas: a write that more quotas count than a transaction can change is invalid, and no error of the server.
+func TestManyQuotas(t *testing.T) {
+	tier.Full(t)
+	b := newBank(t)
+	for i := range store.MaxTxnWrites {
+		b.quota(fmt.Sprint("q", i), `"configmaps":"5"`, "")
+	}
+	if err := b.create("configmaps", `{"metadata":{"name":"a"}}`); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "want at most 1024") {
+		t.Error(err)
+	}
+	if _, err := b.Registry.Delete(t.Context(), b.target("resourcequotas", "q0"), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.must("configmaps", `{"metadata":{"name":"a"}}`)
+	b.used("q1", `"configmaps":"1"`)
+}
+
 func TestStatusDecides(t *testing.T) {
 	b := newBank(t)
 	b.must("resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"secrets":"0","configmaps":"0"}}}`)

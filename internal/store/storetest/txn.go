@@ -49,7 +49,7 @@ func testTransactions(t *testing.T, medium Medium) {
 		if errors.As(err, &failed) && failed.Part == store.WritePart {
 			at = failed.Index
 		}
-		if err == nil || c.want != nil && !errors.Is(err, c.want) || at != c.at || errors.As(err, &unfit) != (c.what == "a large next") {
+		if err == nil || c.want != nil && !errors.Is(err, c.want) || at != c.at || errors.As(err, &unfit) != (c.what == "a large next" || c.what == "too many writes") {
 			t.Errorf("%s: write %d, %v", c.what, at, err)
 		}
 	}
