@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/backups/s3"
 )
 
 // tryOut starts a server with the configuration, and stops it: the files that flags name are read, the
@@ -49,6 +50,11 @@ func (f *serveFlags) tryOut(ctx context.Context, stdout, stderr io.Writer) error
 		data = path
 	}
 	s.Port, s.ShutdownDelay = 0, 0
+	if bucket, ok := s.Backups.Place.(*s3.Bucket); ok && !f.follow.on() { // a follower makes no backups
+		if err := errors.Join(bucket.Open(ctx), bucket.Close()); err != nil {
+			return err
+		}
+	}
 	s.Backups = tidemark.Backups{} // they were checked, and are those of a directory
 	if path := s.Audit.Log.Path; path != "" && path != "-" {
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {

@@ -39,7 +39,8 @@ func (b *backupScheduleFlags) register(flags *pflag.FlagSet) {
 }
 
 // check reports invalid values, and gives the server the others.
-func (b *backupScheduleFlags) check(s *tidemark.Server) error {
+func (b *backupScheduleFlags) check(f *serveFlags) error {
+	s := &f.server
 	switch {
 	case b.schedule == "" && b.dir == "":
 		if b.hasS3() {
@@ -52,6 +53,12 @@ func (b *backupScheduleFlags) check(s *tidemark.Server) error {
 		return errors.New("--backup-schedule wants a place: name a directory with --backup-dir, or s3://BUCKET/FOLDER")
 	case b.keep < 0 || b.maxAge < 0:
 		return errors.New("--backup-retention and --backup-retention-age want 0 for no limit, or more")
+	case f.inMemory:
+		return errors.New("--backup-schedule is for a data directory: the objects are in memory only (--in-memory)")
+	case f.etcd.on():
+		return errors.New("--backup-schedule is for a data directory: with --etcd-servers, back etcd up, as with etcdctl snapshot save")
+	case f.past():
+		return errors.New("--backup-schedule is for the newest state of a data directory: with an older one, changes are in memory alone")
 	}
 	place, err := b.place()
 	if err != nil {

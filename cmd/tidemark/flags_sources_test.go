@@ -255,6 +255,8 @@ func TestDryRunPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("XDG_DATA_HOME", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	kubeconfig := filepath.Join(dir, "kubeconfig")
 	for args, want := range map[string]struct {
 		code int
 		text string
@@ -264,9 +266,12 @@ func TestDryRunPlace(t *testing.T) {
 		"--etcd-servers=":                      {exitUsage, "--etcd-servers has no URL"},
 		"--follow=":                            {exitUsage, "--follow has no URL"},
 		"--at=1":                               {exitFailed, "no such file"},
-		fmt.Sprintf("--at=%d --data-dir=%s", head+1000, dir): {exitFailed, "is not stored"},
-		fmt.Sprintf("--at=%d --data-dir=%s", head, dir):      {exitOK, fmt.Sprintf("  data     %s at resource version %d\n", dir, head)},
-		fmt.Sprintf("--at=%d --data-dir=%s/none", head, dir): {exitFailed, "no such file"},
+		"--backup-schedule=@daily --backup-dir=s3://":                                                                      {exitFailed, "is not the name of a bucket"},
+		"--backup-schedule=@daily --backup-dir=s3://bucket":                                                                {exitFailed, "no credentials for the bucket"},
+		"--backup-schedule=@daily --backup-dir=s3://bucket --follow=https://127.0.0.1:1 --follow-kubeconfig=" + kubeconfig: {exitOK, "a copy of"},
+		fmt.Sprintf("--at=%d --data-dir=%s", head+1000, dir):                                                               {exitFailed, "is not stored"},
+		fmt.Sprintf("--at=%d --data-dir=%s", head, dir):                                                                    {exitOK, fmt.Sprintf("  data     %s at resource version %d\n", dir, head)},
+		fmt.Sprintf("--at=%d --data-dir=%s/none", head, dir):                                                               {exitFailed, "no such file"},
 	} {
 		code, stdout, stderr := command(append([]string{"serve", "--dry-run"}, strings.Fields(args)...)...)
 		if text := stdout + stderr; code != want.code || !strings.Contains(text, want.text) {

@@ -253,6 +253,9 @@ var wrongLines = map[string]string{
 
 	"serve --backup-schedule=never --backup-dir=x":                                   "want five fields",
 	"serve --backup-dir=x":                                                           "is for --backup-schedule",
+	"serve --backup-schedule=@daily --backup-dir=x --in-memory":                      "--backup-schedule is for a data directory",
+	"serve --backup-schedule=@daily --backup-dir=x --etcd-servers=http://a:1":        "--backup-schedule is for a data directory",
+	"serve --backup-schedule=@daily --backup-dir=x --at=1":                           "--backup-schedule is for the newest state",
 	"serve --backup-schedule=@daily --backup-dir=x --backup-retention=-1":            "want 0 for no limit",
 	"serve --backup-schedule=@daily --backup-dir=x --backup-retention-age=-1h":       "want 0 for no limit",
 	"serve --backup-schedule=@daily --backup-dir=x --backup-s3-endpoint=https://s3":  "are for --backup-dir=s3",

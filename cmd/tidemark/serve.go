@@ -283,7 +283,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	}
 	for _, check := range []func() error{
 		s.Authentication.Check, f.checkAudit, f.checkFairness, f.checkForks,
-		func() error { return f.backups.check(s) },
+		func() error { return f.backups.check(f) },
 		func() error { return f.logging.check(s) }, f.tracing.check, func() error { return f.checkAuthorization(changed) },
 	} {
 		if err := check(); err != nil {
