@@ -51,7 +51,7 @@ what setup-envtest downloads. Publish the directory at the address of --url.`,
   # Archives for setup-envtest
   tidemark envtest-assets --archive --url=https://example.com/assets ./public
   setup-envtest use --index=https://example.com/assets/envtest-releases.yaml -p path`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments([]string{"DIR"}, ""),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return usageError{err}

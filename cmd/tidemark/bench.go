@@ -297,7 +297,7 @@ name of a row in it, and a label. A fourth field compares something else than CP
 p50, p99, rss or anon. Lines that begin with # are comments.`,
 		Example: `  printf 'CPU time\tnew\told\nboth.json\tget\tGET of a pod\n' > list.tsv
   tidemark bench ratios list.tsv > ratios.svg`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments([]string{"LIST.tsv"}, ""),
 		RunE: func(c *cobra.Command, args []string) error {
 			b, err := bench.ReadBars(args[0])
 			if err != nil {

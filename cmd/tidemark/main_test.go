@@ -245,7 +245,8 @@ var wrongLines = map[string]string{
 	"completion foo":    `"foo" is not a shell with completion: want one of bash, fish, powershell, zsh`,
 	"completion --bash": "unknown flag: --bash",
 
-	"envtest-assets":                        "accepts 1 arg(s), received 0",
+	"envtest-assets":                        "DIR is missing: tidemark envtest-assets DIR",
+	"bench ratios":                          "LIST.tsv is missing: tidemark bench ratios LIST.tsv",
 	"envtest-assets --archive x":            "--archive needs --url",
 	"envtest-assets --url=https://x x":      "--url is for --archive",
 	"envtest-assets --platform=linux x":     "want OS/ARCH",
