@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,6 +61,8 @@ func (f *kubeconfigFlags) run(dir string, now time.Time, out io.Writer) error {
 	switch {
 	case f.user == "":
 		return usageError{errors.New("--user is missing: name the user of the certificate, such as --user=alice")}
+	case slices.Contains(f.groups, ""):
+		return usageError{errors.New("--group is empty: name a group, or leave it out")}
 	case f.expires < time.Second:
 		return usageError{fmt.Errorf("--expires=%v: want a second or more, such as 24h", f.expires)}
 	}

@@ -34,6 +34,7 @@ func TestKubeconfig(t *testing.T) {
 	}
 	refused(exitUsage, "DIR is missing")
 	refused(exitUsage, "--user is missing", dir)
+	refused(exitUsage, "--group is empty", dir, "--user=ann", "--group=")
 	refused(exitUsage, "want a second or more", dir, "--user=ann", "--expires=-1h")
 	refused(exitUsage, "want at most", dir, "--user=ann", "--expires=200000h")
 	refused(exitUsage, "want a URL", dir, "--user=ann", "--server=localhost:6443")
