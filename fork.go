@@ -84,7 +84,7 @@ var (
 	// ErrForkHistory is returned if the changes after ForkOptions.Since take more than half of Forks.MaxBytes.
 	ErrForkHistory = store.ErrTooMuchHistory
 	// ErrForkNotKept is returned for ForkOptions.Keep by a server without a data directory to write to.
-	ErrForkNotKept = errors.New("the fork cannot be kept: the server has no data directory: its objects are in memory only, or in etcd")
+	ErrForkNotKept = errors.New("the fork cannot be kept: the server has no data directory of its own: its objects are in memory only, in etcd, or a copy of those of another server")
 	// ErrTooManyKept is returned if there are MaxKeptForks kept forks.
 	ErrTooManyKept = fmt.Errorf("there are %d kept forks, which is as many as a server may have: delete one", MaxKeptForks)
 	// ErrNoFork is returned if there is no fork with the name.

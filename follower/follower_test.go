@@ -112,6 +112,9 @@ func TestFollow(t *testing.T) {
 	if a, b := state(t, p), state(t, f); a != b {
 		t.Errorf("the server has\n%s\nand the follower\n%s", a, b)
 	}
+	if _, err := f.Root().Fork(t.Context(), tidemark.ForkOptions{Keep: true}); !errors.Is(err, tidemark.ErrForkNotKept) || !strings.Contains(err.Error(), "another server") {
+		t.Errorf("a kept fork: %v", err)
+	}
 }
 
 // TestRestart restarts a follower. It goes on with its copy, and a watch goes on from before.
