@@ -26,7 +26,6 @@ func DefaultStatefulSet(o *appsv1.StatefulSet) {
 	}
 	if u := &s.UpdateStrategy; u.Type == appsv1.RollingUpdateStatefulSetStrategyType && u.RollingUpdate != nil {
 		check.SetIfNil(&u.RollingUpdate.Partition, 0)
-		u.RollingUpdate.MaxUnavailable = nil // alpha
 	}
 	check.SetIfNil(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	for _, when := range []*appsv1.PersistentVolumeClaimRetentionPolicyType{
@@ -44,6 +43,23 @@ func DefaultStatefulSet(o *appsv1.StatefulSet) {
 		claimspec.DefaultClaim(c)
 	}
 	podspec.DefaultTemplate(&s.Template)
+}
+
+// PrepareStatefulSet removes an alpha field.
+func PrepareStatefulSet(o *appsv1.StatefulSet) {
+	if u := o.Spec.UpdateStrategy.RollingUpdate; u != nil {
+		u.MaxUnavailable = nil
+	}
+}
+
+// PrepareStatefulSetUpdate removes an alpha field, which no stored StatefulSet has.
+func PrepareStatefulSetUpdate(o, _ *appsv1.StatefulSet) bool {
+	u := o.Spec.UpdateStrategy.RollingUpdate
+	if u == nil || u.MaxUnavailable == nil {
+		return false
+	}
+	o.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: u.Partition}
+	return true
 }
 
 // ValidateStatefulSet checks a new one.
