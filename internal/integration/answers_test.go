@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -103,10 +104,30 @@ func TestRefusals(t *testing.T) {
 		`{"spec":{"replicas":1.5}}`:                             `"map[spec:map[replicas:1.5]]": cannot convert float64 to int32`,
 		`{"spec":{"template":"x"}}`:                             `"map[spec:map[template:x]]": cannot restore struct from: string`,
 		`{"metadata":{"labels":{"a":1}}}`:                       `"map[metadata:map[labels:map[a:1]]]": cannot convert int64 to string`,
+		`{"metadata":{"labels":{"a":1e3}}}`:                     `"map[metadata:map[labels:map[a:1000]]]": unrecognized type: string`,
+		`{"metadata":{"labels":-0.0}}`:                          `"map[metadata:map[labels:-0]]": cannot restore map from float64`,
+		`{"spec":{"template":{"spec":{"tolerations":[1.0]}}}}`:  `"map[spec:map[template:map[spec:map[tolerations:[1]]]]]": cannot restore struct from: float64`,
 		`{"metadata":{"labels":"x"}}`:                           `"map[metadata:map[labels:x]]": cannot restore map from string`,
 		`{"spec":{"template":{"spec":{"containers":{"a":1}}}}}`: `"map[spec:map[template:map[spec:map[containers:map[a:1]]]]]": cannot restore slice from map`,
 	} {
 		run(t, c, []step{{"PATCH " + deployment + "/a", body, 422, ` "" is invalid: patch: Invalid value: ` + why}})
+	}
+}
+
+// TestStrategicWarnings checks the paths of unknown fields in a strategic merge patch: kube-apiserver leaves out the keys of
+// maps, and sorts the paths as texts.
+func TestStrategicWarnings(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	const slices = "/apis/resource.k8s.io/v1/resourceslices"
+	device := `{"name":"d","capacity":{"x":{"value":"10"%s}}}`
+	run(t, c, []step{{"POST " + slices, `{"metadata":{"name":"a"},"spec":{"driver":"a.example.com","nodeName":"n","pool":{"name":"p","generation":1,"resourceSliceCount":1},"devices":[` + fmt.Sprintf(device, "") + `]}}`, 201, nil}})
+	body := `{"spec":{"devices":[` + fmt.Sprintf(device, `,"odd":1`) + `],"b-c":2,"b":{"a":3}},"a":1.0}`
+	for mode, want := range map[string]values{
+		"Warn":   {"spec.devices.0.capacity.x.value": `"10"`},
+		"Strict": {"message": `"ResourceSlice in version \"v1\" cannot be handled as a ResourceSlice: strict decoding error: unknown field \"a\", unknown field \"spec.b\", unknown field \"spec.b-c\", unknown field \"spec.devices[0].capacity.odd\""`},
+	} {
+		code := map[string]int{"Warn": 200, "Strict": 400}[mode]
+		run(t, c, []step{{"PATCH " + slices + "/a?dryRun=All&fieldValidation=" + mode, body, code, want}})
 	}
 }
 

@@ -38,6 +38,9 @@ type Patched struct {
 	// Shown returns the text by which an error about the result names it: the document, or
 	// the patch.
 	Shown func() string
+	// Values returns the result of a strategic merge patch as values. Unlike in Document, 1e3 is
+	// a float64 in them, which messages of kube-apiserver name. It is nil for other patches.
+	Values func() (map[string]any, error)
 	// Complaints are the errors of field validation about the patch itself: duplicate
 	// members, and unknown members of operations. Empty: none.
 	Complaints []string
@@ -128,6 +131,7 @@ func Strategic(document, patch []byte, like any) (Patched, error) {
 	}
 	p, err := patched(out, texts("", strict))
 	p.Shown = func() string { return fmt.Sprintf("%+v", change) } // without what the library removed from it, as in kube-apiserver
+	p.Values = func() (map[string]any, error) { return merged, decodeRest(map[string]any(merged)) }
 	return p, err
 }
 

@@ -48,6 +48,35 @@ func touched(object []byte, change map[string]any) (map[string]any, error) {
 	return read, err
 }
 
+// decodeRest decodes the values that touched has left as bytes.
+func decodeRest(v any) error {
+	decoded := func(part any) (any, error) {
+		raw, ok := part.(jsontext.Value)
+		if !ok {
+			return part, decodeRest(part)
+		}
+		var made any
+		err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &made)
+		return made, err
+	}
+	var err error
+	switch v := v.(type) {
+	case map[string]any:
+		for name := range v {
+			if v[name], err = decoded(v[name]); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i := range v {
+			if v[i], err = decoded(v[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // members calls do with each member of an object, including duplicates. The values are
 // parts of the object's bytes.
 func members(object []byte, do func(name string, value jsontext.Value) error) error {

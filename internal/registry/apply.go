@@ -192,7 +192,11 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 // kube-apiserver, which converts it from a tree.
 func (w *write) unreadable(config, next []byte, err error) error {
 	t := w.Exchanged()
-	why := strategicError(next, t.New())
+	var tree map[string]any
+	why := ""
+	if utiljson.Unmarshal(next, &tree) == nil {
+		why = treeError(next, tree, t.New())
+	}
 	if why == "" {
 		return err
 	}

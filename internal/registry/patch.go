@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/fairness"
@@ -137,8 +136,10 @@ func (w *write) patchDocument(ctx context.Context, document []byte, p *Patch) (m
 	switch {
 	case errors.As(err, &unread):
 		why := unread.Cause
-		if p.Type == types.StrategicMergePatchType {
-			why = cmp.Or(strategicError(made.Document, t.New()), why)
+		if made.Values != nil {
+			if tree, err := made.Values(); err == nil {
+				why = cmp.Or(treeError(made.Document, tree, t.New()), why)
+			}
 		}
 		return made, invalidPatch(&made, why)
 	case err != nil:
@@ -147,6 +148,11 @@ func (w *write) patchDocument(ctx context.Context, document []byte, p *Patch) (m
 		return made, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", w.Name))
 	}
 	made.version = t
+	if made.Values != nil && len(made.Strict) > 0 {
+		if tree, err := made.Values(); err == nil {
+			made.Strict = unknownFields(tree, t.New())
+		}
+	}
 	made.Strict = append(made.Complaints, made.Strict...)
 	return made, nil
 }
@@ -181,21 +187,29 @@ func otherVersion(t *resource.Type, document []byte) *resource.Type {
 	return nil
 }
 
-// strategicError returns kube-apiserver's message for the result of a strategic merge patch that
-// cannot be decoded. kube-apiserver does not encode that result as JSON, so its message differs
-// from the decoder's. It is empty if there is no such error.
-func strategicError(document []byte, to runtime.Object) string {
+// treeError returns kube-apiserver's message for a document that cannot be decoded: the result of a
+// strategic merge patch or of an apply. kube-apiserver does not encode that result as JSON, so its
+// message differs from the decoder's. It is empty if there is no such error.
+func treeError(document []byte, tree map[string]any, to runtime.Object) string {
 	if wire.CheckQuantities(document, reflect.TypeOf(to)) != nil {
 		return "" // the decoder reports it
-	}
-	var tree map[string]any
-	if err := utiljson.Unmarshal(document, &tree); err != nil {
-		return ""
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, to); err != nil {
 		return err.Error()
 	}
 	return ""
+}
+
+// unknownFields returns kube-apiserver's messages for the unknown fields in the result of a
+// strategic merge patch. Its paths do not have the keys of maps, unlike those of the decoder.
+func unknownFields(tree map[string]any, to runtime.Object) (messages []string) {
+	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(tree, to, true)
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, each := range strict.Errors() {
+			messages = append(messages, each.Error())
+		}
+	}
+	return messages
 }
 
 // invalidPatch returns the error for a patch whose result cannot be decoded.
