@@ -169,6 +169,8 @@ func TestResourceSlice(t *testing.T) {
 	})
 	testkinds.Rules(t, resourceSlice, []testkinds.Rule{
 		{"prepare: no mappings", "spec.devices[0].nodeAllocatableResourceMappings: {cpu: {allocationMultiplier: 1}}", "spec.devices[0].nodeAllocatableResourceMappings.cpu.allocationMultiplier: removed"},
+		{"prepare: no lists of values", "spec.devices[0].attributes: {a: {int: 1, ints: [6]}, b: {int: 1, bools: [true]}, c: {int: 1, strings: [x]}, d: {int: 1, versions: [1.2.3]}}",
+			"spec.devices[0].attributes.a.ints[0]: removed\nspec.devices[0].attributes.b.bools[0]: removed\nspec.devices[0].attributes.c.strings[0]: removed\nspec.devices[0].attributes.d.versions[0]: removed"},
 	}, func(s *resourcev1.ResourceSlice) []string { return testkinds.Changes(s, devices.PrepareSlice) })
 	testkinds.Rules(t, resourceSlice, []testkinds.Rule{
 		{"default: a taint has a time", "spec.devices[0].taints: [{key: a, effect: NoSchedule}]", "spec.devices[0].taints[0].timeAdded: ..."},

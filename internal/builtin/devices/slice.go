@@ -2,6 +2,7 @@ package devices
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -56,9 +57,11 @@ func defaultMultipliers(all reflect.Value) {
 // PrepareSlice removes alpha fields.
 func PrepareSlice(s *resourcev1.ResourceSlice) {
 	for i := range s.Spec.Devices {
-		if all := mappings(&s.Spec.Devices[i]); all.IsValid() {
+		d := &s.Spec.Devices[i]
+		if all := mappings(d); all.IsValid() {
 			all.SetZero()
 		}
+		d.Attributes = withoutLists(d.Attributes)
 	}
 }
 
@@ -66,7 +69,7 @@ func PrepareSlice(s *resourcev1.ResourceSlice) {
 func PrepareSliceUpdate(s, _ *resourcev1.ResourceSlice) bool {
 	has := func(d resourcev1.Device) bool {
 		all := mappings(&d)
-		return all.IsValid() && !all.IsZero()
+		return all.IsValid() && !all.IsZero() || hasLists(d.Attributes)
 	}
 	if !slices.ContainsFunc(s.Spec.Devices, has) {
 		return false
@@ -74,6 +77,31 @@ func PrepareSliceUpdate(s, _ *resourcev1.ResourceSlice) bool {
 	s.Spec.Devices = slices.Clone(s.Spec.Devices)
 	PrepareSlice(s)
 	return true
+}
+
+type attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute
+
+// hasLists reports whether an attribute has lists of values, which are alpha.
+func hasLists(all attributes) bool {
+	for _, a := range all {
+		if a.IntValues != nil || a.BoolValues != nil || a.StringValues != nil || a.VersionValues != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutLists returns attributes without lists of values. It does not change its argument.
+func withoutLists(all attributes) attributes {
+	if !hasLists(all) {
+		return all
+	}
+	all = maps.Clone(all)
+	for name, a := range all {
+		a.IntValues, a.BoolValues, a.StringValues, a.VersionValues = nil, nil, nil, nil
+		all[name] = a
+	}
+	return all
 }
 
 // ValidateSlice checks the devices of a pool, or a part of them.
