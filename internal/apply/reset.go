@@ -9,17 +9,13 @@ import (
 
 // A filter lists what a writer of a kind, or of one of its subresources, never owns,
 // because the server resets it. The nil filter passes everything. A path's names are
-// separated by dots; "*" is any element of a list.
+// separated by dots.
 type filter struct {
-	// tree has the paths that are never owned, with all below them (without), or the only
-	// ones that are.
-	tree    *names
-	without bool
-
+	tree    *names // the paths that are never owned, with all below them
 	library fieldpath.Filter
 }
 
-// names is a tree of names; "*" is any path element. A leaf stands for all below it.
+// names is a tree of names. A leaf stands for all below it.
 type names struct {
 	leaf  bool
 	below map[string]*names
@@ -40,9 +36,6 @@ func (n *names) add(path string) {
 
 // of returns the tree below a path element, or nil.
 func (n *names) of(at *node) *names {
-	if any := n.below["*"]; any != nil {
-		return any
-	}
 	if at.tag != 'f' {
 		return nil
 	}
@@ -60,8 +53,8 @@ func (f *filter) below(t *trie, n *node, of *names) {
 	for i := range t.below(n) {
 		child := &t.below(n)[i]
 		switch to := of.of(child); {
-		case to == nil && f.without, to != nil && to.leaf && !f.without:
-		case to == nil, to.leaf:
+		case to == nil:
+		case to.leaf:
 			child.marks, child.n = 0, 0
 		default:
 			f.below(t, child, to)
@@ -115,12 +108,10 @@ var (
 	statusAndRest = map[string]*filter{"": noStatus, "status": noRest}
 	customResets  = statusAndRest
 
+	// Writers of ephemeralcontainers and resize own all that they send, also what is not stored.
 	podResets = map[string]*filter{
-		"":                    noStatus,
-		"status":              without("spec", "metadata.deletionTimestamp", "metadata.ownerReferences"),
-		"ephemeralcontainers": only("spec.ephemeralContainers"),
-		"resize": only("spec.containers.*.resources", "spec.containers.*.resizePolicy",
-			"spec.initContainers.*.resources", "spec.initContainers.*.resizePolicy"),
+		"":       noStatus,
+		"status": without("spec", "metadata.deletionTimestamp", "metadata.ownerReferences"),
 	}
 	signingResets = map[string]*filter{
 		"":         without("spec", "status"),
@@ -141,23 +132,5 @@ func without(paths ...string) *filter {
 		}
 		set.Insert(fieldpath.MakePathOrDie(names...))
 	}
-	return &filter{tree: tree, without: true, library: fieldpath.NewExcludeSetFilter(set)}
-}
-
-func only(paths ...string) *filter {
-	var matchers []*fieldpath.SetMatcher
-	tree := &names{}
-	for _, p := range paths {
-		tree.add(p)
-		var parts []any
-		for name := range strings.SplitSeq(p, ".") {
-			if name == "*" {
-				parts = append(parts, fieldpath.MatchAnyPathElement())
-				continue
-			}
-			parts = append(parts, name)
-		}
-		matchers = append(matchers, fieldpath.MakePrefixMatcherOrDie(parts...))
-	}
-	return &filter{tree: tree, library: fieldpath.NewIncludeMatcherFilter(matchers...)}
+	return &filter{tree: tree, library: fieldpath.NewExcludeSetFilter(set)}
 }
