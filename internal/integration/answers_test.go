@@ -114,6 +114,27 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestIgnoredPatches checks the errors of patches that cannot be read. With fieldValidation=Ignore, kube-apiserver does not
+// look for unknown members in a patch, so other code finds the error.
+func TestIgnoredPatches(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	const maps = "/api/v1/namespaces/default/configmaps"
+	run(t, c, []step{{"POST " + maps, `{"metadata":{"name":"a"},"data":{"a":"b"}}`, 201, nil}})
+	for _, tt := range []struct{ verb, body, ignore, warn string }{
+		{"MERGE", `{"data":{"a":01}}`, "Invalid JSON Patch", "error decoding patch: invalid character '1' after object key:value pair"},
+		{"MERGE", `x`, "Invalid JSON Patch", "error decoding patch: invalid character 'x' looking for beginning of value"},
+		{"MERGE", `"x"`, "Invalid JSON Patch", "error decoding patch: json: cannot unmarshal string into Go value of type map[string]interface {}"},
+		{"JSON", `[{"op":"add","path":"/data/a","value":01}]`, "invalid character '1' after object key:value pair", "error decoding patch: invalid character '1' after object key:value pair"},
+		{"JSON", `{"op":1}`, "json: cannot unmarshal object into Go value of type jsonpatch.Patch", "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"},
+	} {
+		run(t, c, []step{
+			{tt.verb + " " + maps + "/a?fieldValidation=Ignore", tt.body, 400, tt.ignore},
+			{tt.verb + " " + maps + "/a", tt.body, 400, tt.warn},
+		})
+	}
+	run(t, c, []step{{"MERGE " + maps + "/a?fieldValidation=Ignore", `{"metadata":{"generation":1e400}}`, 422, nil}})
+}
+
 // TestStrategicWarnings checks the paths of unknown fields in a strategic merge patch: kube-apiserver leaves out the keys of
 // maps, and sorts the paths as texts.
 func TestStrategicWarnings(t *testing.T) {

@@ -58,8 +58,8 @@ func BenchmarkPatch(b *testing.B) {
 		apply       function
 	}{
 		{"strategic-status", status, strategicPod}, {"strategic-label", label, strategicPod},
-		{"merge-status", `{"status":{"phase":"Failed"}}`, patch.Merge}, {"merge-label", label, patch.Merge},
-		{"json-label", `[{"op":"replace","path":"/metadata/labels/slot","value":"2"}]`, patch.JSON},
+		{"merge-status", `{"status":{"phase":"Failed"}}`, byMerge}, {"merge-label", label, byMerge},
+		{"json-label", `[{"op":"replace","path":"/metadata/labels/slot","value":"2"}]`, byJSON},
 	} {
 		b.Run(x.name, func(b *testing.B) {
 			b.SetBytes(int64(len(document)))

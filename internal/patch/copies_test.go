@@ -23,7 +23,7 @@ func TestCopiesAlone(t *testing.T) {
 		"doubling": doubled,
 		"array":    `[{"op":"add","path":"/l","value":[1,2,3]}` + strings.Repeat(`,{"op":"copy","from":"/l","path":"/l/-"}`, 40) + `]`,
 	} {
-		_, err := JSON([]byte(`{}`), []byte(patch))
+		_, err := JSON([]byte(`{}`), []byte(patch), true)
 		if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Code != http.StatusRequestEntityTooLarge && status.Status().Code != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -37,10 +37,10 @@ func TestCopiesAlone(t *testing.T) {
 	for i := range n {
 		often = append(often, fmt.Sprintf(`{"op":"copy","from":"/a","path":"/c%d"}`, i))
 	}
-	if _, err := JSON([]byte(large), []byte("["+strings.Join(often, ",")+"]")); err != nil {
+	if _, err := JSON([]byte(large), []byte("["+strings.Join(often, ",")+"]"), true); err != nil {
 		t.Errorf("%d copies in 2 MiB: %v", n, err)
 	}
-	if p, err := JSON([]byte(`{"a":1}`), []byte("["+strings.Join(often, ",")+"]")); err != nil || !strings.Contains(string(p.Document), fmt.Sprintf(`"c%d":1`, n-1)) {
+	if p, err := JSON([]byte(`{"a":1}`), []byte("["+strings.Join(often, ",")+"]"), true); err != nil || !strings.Contains(string(p.Document), fmt.Sprintf(`"c%d":1`, n-1)) {
 		t.Errorf("%d copies in a small object: %v", n, err)
 	}
 	if jsonpatch.AccumulatedCopySizeLimit != 0 {

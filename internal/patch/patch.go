@@ -46,11 +46,15 @@ type Patched struct {
 	Complaints []string
 }
 
-// JSON applies a JSON patch.
-func JSON(document, patch []byte) (Patched, error) {
-	complaints, err := operationComplaints(patch)
-	if err != nil {
-		return Patched{}, err
+// JSON applies a JSON patch. Validate finds the Complaints. A patch that cannot be read for them has
+// an error of its own, as in kube-apiserver.
+func JSON(document, patch []byte, validate bool) (Patched, error) {
+	var complaints []string
+	if validate {
+		var err error
+		if complaints, err = operationComplaints(patch); err != nil {
+			return Patched{}, err
+		}
 	}
 	operations, err := Decode(patch)
 	if err != nil {
@@ -70,14 +74,17 @@ func JSON(document, patch []byte) (Patched, error) {
 	return patched(out, complaints)
 }
 
-// Merge applies a JSON merge patch.
-func Merge(document, patch []byte) (Patched, error) {
+// Merge applies a JSON merge patch. Validate finds the Complaints, as in JSON.
+func Merge(document, patch []byte, validate bool) (Patched, error) {
 	if bytes.Equal(bytes.TrimSpace(patch), []byte("null")) {
 		return Patched{}, apierrors.NewBadRequest(jsonpatch.ErrBadJSONPatch.Error())
 	}
-	complaints, err := memberComplaints(patch)
-	if err != nil {
-		return Patched{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
+	var complaints []string
+	if validate {
+		var err error
+		if complaints, err = memberComplaints(patch); err != nil {
+			return Patched{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
+		}
 	}
 	out, err := mergeObjects(document, patch)
 	if err != nil {

@@ -20,6 +20,14 @@ const configMap = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a",
 
 type function func(document, change []byte) (patch.Patched, error)
 
+func byJSON(document, change []byte) (patch.Patched, error) {
+	return patch.JSON(document, change, true)
+}
+
+func byMerge(document, change []byte) (patch.Patched, error) {
+	return patch.Merge(document, change, true)
+}
+
 func strategic(document, change []byte) (patch.Patched, error) {
 	return patch.Strategic(document, change, &corev1.ConfigMap{})
 }
@@ -33,28 +41,28 @@ func TestPatch(t *testing.T) {
 		code   int32  // zero: it works
 		strict string // the complaints
 	}{
-		{"add", patch.JSON, `[{"op":"add","path":"/data/l","value":"2"}]`, `"l":"2"`, 0, ""},
-		{"nothing", patch.JSON, `[]`, `"k":"1"`, 0, ""},
-		{"null", patch.JSON, `null`, `"k":"1"`, 0, ""},
-		{"an unknown member", patch.JSON, `[{"op":"add","path":"/data/l","value":"2","foo":1}]`, `"l":"2"`, 0, `json patch unknown field "[0].foo"`},
-		{"an object", patch.JSON, `{"op":"add"}`, "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp", 400, ""},
-		{"no JSON", patch.JSON, `[nope`, "error decoding patch: invalid character 'o' in literal null (expecting 'u')", 400, ""},
-		{"a test that fails", patch.JSON, `[{"op":"test","path":"/data/k","value":"2"}]`, "the server rejected our request due to an error in our request", 422, ""},
-		{"what is not there", patch.JSON, `[{"op":"remove","path":"/data/x"}]`, "the server rejected our request due to an error in our request", 422, ""},
-		{"what the library stumbles over", patch.JSON, `[{"op":"test","path":""}]`, "the server rejected our request due to an error in our request", 422, ""},
-		{"an unknown operation", patch.JSON, `[{"op":"nope","path":"/data"}]`, "the server rejected our request due to an error in our request", 422, ""},
-		{"too many", patch.JSON, "[" + strings.Repeat(`{"op":"test","path":"/data/k","value":"1"},`, patch.MaxOperations) + `{"op":"test","path":"/data/k","value":"1"}]`, "The allowed maximum operations in a JSON patch is 10000, got 10001", 413, ""},
-		{"copies that double", patch.JSON, doubling(30), "Request entity too large", 413, ""},
-		{"additions that add up", patch.JSON, additions(5), "what the patch makes is larger than 3145728 bytes", 413, ""},
+		{"add", byJSON, `[{"op":"add","path":"/data/l","value":"2"}]`, `"l":"2"`, 0, ""},
+		{"nothing", byJSON, `[]`, `"k":"1"`, 0, ""},
+		{"null", byJSON, `null`, `"k":"1"`, 0, ""},
+		{"an unknown member", byJSON, `[{"op":"add","path":"/data/l","value":"2","foo":1}]`, `"l":"2"`, 0, `json patch unknown field "[0].foo"`},
+		{"an object", byJSON, `{"op":"add"}`, "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp", 400, ""},
+		{"no JSON", byJSON, `[nope`, "error decoding patch: invalid character 'o' in literal null (expecting 'u')", 400, ""},
+		{"a test that fails", byJSON, `[{"op":"test","path":"/data/k","value":"2"}]`, "the server rejected our request due to an error in our request", 422, ""},
+		{"what is not there", byJSON, `[{"op":"remove","path":"/data/x"}]`, "the server rejected our request due to an error in our request", 422, ""},
+		{"what the library stumbles over", byJSON, `[{"op":"test","path":""}]`, "the server rejected our request due to an error in our request", 422, ""},
+		{"an unknown operation", byJSON, `[{"op":"nope","path":"/data"}]`, "the server rejected our request due to an error in our request", 422, ""},
+		{"too many", byJSON, "[" + strings.Repeat(`{"op":"test","path":"/data/k","value":"1"},`, patch.MaxOperations) + `{"op":"test","path":"/data/k","value":"1"}]`, "The allowed maximum operations in a JSON patch is 10000, got 10001", 413, ""},
+		{"copies that double", byJSON, doubling(30), "Request entity too large", 413, ""},
+		{"additions that add up", byJSON, additions(5), "what the patch makes is larger than 3145728 bytes", 413, ""},
 
-		{"operations on a long array", patch.JSON, longArray(100, 1_200_000), "100 operations are too many for an array of 1200000 elements", 413, ""},
+		{"operations on a long array", byJSON, longArray(100, 1_200_000), "100 operations are too many for an array of 1200000 elements", 413, ""},
 		{"long lists", strategic, longList(3000), "the lists of the patch and of the object are too long to be merged", 413, ""},
 
-		{"merge", patch.Merge, `{"data":{"k":null,"l":"2"}}`, `"data":{"l":"2"}`, 0, ""},
-		{"merge twice", patch.Merge, `{"data":{"l":"2","l":"3"}}`, `"l":"3"`, 0, `duplicate field "data.l"`},
-		{"merge an array", patch.Merge, `[]`, "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}", 400, ""},
-		{"merge null", patch.Merge, ` null`, "Invalid JSON Patch", 400, ""},
-		{"merge nothing", patch.Merge, ``, "error decoding patch: unexpected end of JSON input", 400, ""},
+		{"merge", byMerge, `{"data":{"k":null,"l":"2"}}`, `"data":{"l":"2"}`, 0, ""},
+		{"merge twice", byMerge, `{"data":{"l":"2","l":"3"}}`, `"l":"3"`, 0, `duplicate field "data.l"`},
+		{"merge an array", byMerge, `[]`, "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}", 400, ""},
+		{"merge null", byMerge, ` null`, "Invalid JSON Patch", 400, ""},
+		{"merge nothing", byMerge, ``, "error decoding patch: unexpected end of JSON input", 400, ""},
 
 		{"strategic", strategic, `{"metadata":{"finalizers":["a.b/c"]}}`, `"finalizers":["a.b/c","x.y/z"]`, 0, ""},
 		{"strategic kind", strategic, `{"kind":"Secret","apiVersion":"v9"}`, `"kind":"ConfigMap"`, 0, ""},
@@ -123,7 +131,7 @@ func FuzzPatch(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, change []byte) {
-		for name, apply := range map[string]function{"json": patch.JSON, "merge": patch.Merge, "strategic": strategic} {
+		for name, apply := range map[string]function{"json": byJSON, "merge": byMerge, "strategic": strategic} {
 			got, err := apply([]byte(configMap), change)
 			if err != nil {
 				var s apierrors.APIStatus

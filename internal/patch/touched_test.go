@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
-	"github.com/tidemark-dev/tidemark/internal/patch"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -36,7 +35,7 @@ func TestRandomPatches(t *testing.T) {
 				func() ([]byte, error) { return strategicOfKind(document, change) },
 			},
 			"merge": {
-				func() ([]byte, error) { p, err := patch.Merge(document, change); return p.Document, err },
+				func() ([]byte, error) { p, err := byMerge(document, change); return p.Document, err },
 				func() ([]byte, error) { return jsonpatch.MergePatch(document, change) },
 			},
 		} {
@@ -149,7 +148,7 @@ func TestTwice(t *testing.T) {
 		`{"a":{"x":1},"c":1}`:                   `{"c":2,"c":3}`,
 		`{"a":{"x":1},"c":{"y":1}}`:             `{"c":{"y":2,"y":3}}`,
 	} {
-		got, err := patch.Merge([]byte(document), []byte(change))
+		got, err := byMerge([]byte(document), []byte(change))
 		want, wantErr := jsonpatch.MergePatch([]byte(document), []byte(change))
 		if err != nil || wantErr != nil || !same(got.Document, want) {
 			t.Errorf("%s with %s: %s %v, want %s %v", document, change, got.Document, err, want, wantErr)

@@ -110,12 +110,12 @@ func (w *write) patched(ctx context.Context, v currentObject, p *Patch) (patched
 
 // patchDocument applies a patch and decodes the result.
 func (w *write) patchDocument(ctx context.Context, document []byte, p *Patch) (made patchedObject, err error) {
-	t := w.Exchanged()
+	t, validate := w.Exchanged(), w.options.FieldValidation != metav1.FieldValidationIgnore
 	switch p.Type {
 	case types.JSONPatchType:
-		made.Patched, err = patch.JSON(document, p.Bytes)
+		made.Patched, err = patch.JSON(document, p.Bytes, validate)
 	case types.MergePatchType:
-		made.Patched, err = patch.Merge(document, p.Bytes)
+		made.Patched, err = patch.Merge(document, p.Bytes, validate)
 	default:
 		made.Patched, err = patch.Strategic(document, p.Bytes, t.New())
 	}
