@@ -188,6 +188,7 @@ func coreGroup() resource.Group {
 				Default:        defaults(core.DefaultResourceQuota),
 				Validate:       validates(core.ValidateResourceQuota),
 				ValidateUpdate: updates(core.ValidateResourceQuotaUpdate),
+				Warnings:       warns(core.ResourceQuotaWarnings),
 			},
 		},
 		{

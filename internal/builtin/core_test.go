@@ -177,6 +177,15 @@ func TestResourceQuota(t *testing.T) {
 		{"selector: an operator is known", "scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: Is}]}", `scopeSelector.matchExpressions.operator: Invalid value: "Is": not a valid selector operator`},
 		{"selector: scopes exclude each other", "scopeSelector: {matchExpressions: [{scopeName: BestEffort, operator: Exists}, {scopeName: NotBestEffort, operator: Exists}]}", "scopeSelector.matchExpressions: Invalid value: null: conflicting scopes"},
 	}), func(o *corev1.ResourceQuota) []string { return testkinds.Texts(core.ValidateResourceQuota(o)) })
+	testkinds.Rules(t, "{metadata: {name: q}}", []testkinds.Rule{
+		{"warning: requests over limits", "spec.hard: {limits.cpu: 1, requests.cpu: 2, limits.memory: -0, memory: 1Gi, limits.ephemeral-storage: 1, requests.ephemeral-storage: 2}",
+			"ResourceQuota requests.cpu (2) should be less than limits.cpu (1)\nResourceQuota memory (1Gi) should be less than limits.memory (0)\nResourceQuota requests.ephemeral-storage (2) should be less than limits.ephemeral-storage (1)"},
+		{"warning: requests.cpu counts before cpu", "spec.hard: {limits.cpu: 1, requests.cpu: 1, cpu: 2}", ""},
+		{"warning: not for ephemeral-storage", "spec.hard: {limits.ephemeral-storage: 1, ephemeral-storage: 2}", ""},
+	}, func(o *corev1.ResourceQuota) []string { return core.ResourceQuotaWarnings(o, nil) })
+	testkinds.Updates(t, "{metadata: {name: q}}", []testkinds.Update{
+		{"no warning of an update", "", "spec.hard: {limits.cpu: 1, cpu: 2}", ""},
+	}, core.ResourceQuotaWarnings)
 	testkinds.Updates(t, "{metadata: {name: q}, spec: {scopes: [BestEffort, Terminating]}}", []testkinds.Update{
 		{"the order of scopes changes", "", "spec.scopes: [Terminating, BestEffort]", ""},
 		{"scopes stay", "", "spec.scopes: [BestEffort]", `spec.scopes: Invalid value: ["BestEffort"]: field is immutable`},

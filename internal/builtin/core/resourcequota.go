@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -23,6 +24,35 @@ func ValidateResourceQuota(q *corev1.ResourceQuota) field.ErrorList {
 	errs := validateHard(q.Spec.Hard, field.NewPath("spec", "hard"))
 	errs = append(errs, validateScopes(q)...)
 	return append(errs, validateScopeSelector(q)...)
+}
+
+// ResourceQuotaWarnings warns about a new quota that permits larger requests than limits.
+func ResourceQuotaWarnings(q, old *corev1.ResourceQuota) (all []string) {
+	if old != nil {
+		return nil
+	}
+	for _, r := range []struct {
+		limit    corev1.ResourceName
+		requests []corev1.ResourceName // the first that the quota has
+	}{
+		{corev1.ResourceLimitsCPU, []corev1.ResourceName{corev1.ResourceRequestsCPU, corev1.ResourceCPU}},
+		{corev1.ResourceLimitsMemory, []corev1.ResourceName{corev1.ResourceRequestsMemory, corev1.ResourceMemory}},
+		{corev1.ResourceLimitsEphemeralStorage, []corev1.ResourceName{corev1.ResourceRequestsEphemeralStorage}},
+	} {
+		limit, ok := q.Spec.Hard[r.limit]
+		if !ok {
+			continue
+		}
+		for _, name := range r.requests {
+			if request, ok := q.Spec.Hard[name]; ok {
+				if request.Cmp(limit) > 0 {
+					all = append(all, fmt.Sprintf("ResourceQuota %s (%s) should be less than %s (%s)", name, request.String(), r.limit, limit.String()))
+				}
+				break
+			}
+		}
+	}
+	return all
 }
 
 // ValidateResourceQuotaUpdate checks the new object, and that the scopes stay.
