@@ -50,6 +50,7 @@ func TestRichLikePeer(t *testing.T) {
 	for range *rich {
 		w.object(t, 12)
 	}
+	t.Logf("%d requests", w.requests)
 }
 
 // writer sends random writes of objects of a definition.
@@ -136,7 +137,7 @@ func (w *writer) update(t *testing.T, v version, at string, first tree) bool {
 		if w.r.IntN(3) == 0 {
 			w.r.damage(fresh)
 		}
-		query += "&fieldManager=" + pick(w.r.Rand, []string{"one", "two"}) + pick(w.r.Rand, []string{"", "&force=true"})
+		query += "&fieldManager=" + pick(w.r.Rand, []string{"one", "two", "three"}) + pick(w.r.Rand, []string{"", "&force=true"})
 		try(request{"PATCH", at + query, applied, fresh})
 	case 5: // what it began as, through another version perhaps
 		back := clone(first)

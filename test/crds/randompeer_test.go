@@ -27,6 +27,7 @@ func TestRandomLikePeer(t *testing.T) {
 					for i := range 6 {
 						w.crossing(t, fmt.Sprintf("o%d", i))
 					}
+					t.Logf("%d requests", w.requests)
 					return
 				}
 				if t.Failed() {
@@ -37,6 +38,43 @@ func TestRandomLikePeer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRandomAppliesLikePeer: definitions at random of one version, and objects of them, which three managers write by each
+// verb, apply too: both servers say the same, and store the same.
+func TestRandomAppliesLikePeer(t *testing.T) {
+	tier.Full(t)
+	b := newBoth(t)
+	r := schemas{Rand: random(t), defaults: .15}
+	for n := range *peerSchemas {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			for range 30 { // until one is right
+				d := parse(t, randomOne(r, fmt.Sprintf("s%dn%d", time.Now().UnixNano(), n)))
+				if !b.define(t, d) {
+					if t.Failed() {
+						return
+					}
+					continue
+				}
+				w := writer{both: b, d: d, r: maker{Rand: r.Rand}}
+				for range 6 {
+					w.object(t, 12)
+				}
+				t.Logf("%d requests", w.requests)
+				return
+			}
+		})
+	}
+}
+
+// randomOne is a definition of one version.
+func randomOne(r schemas, plural string) tree {
+	d := randomPair(r, plural)
+	spec := d["spec"].(tree)
+	version := spec["versions"].([]any)[0].(tree)
+	version["storage"] = true
+	spec["versions"] = []any{version}
+	return d
 }
 
 // randomPair is a definition of two versions.

@@ -140,14 +140,14 @@ func (w *valueWalk) try(t *testing.T, v trial) {
 }
 
 // next is another object of the kind, and its path.
-func (w *valueWalk) next(t *testing.T) (o map[string]any, at string) {
-	o = w.load(t)
-	if w.resource == "endpointslices" { // its updates count generations otherwise
+func (d *differential) next(t *testing.T) (o map[string]any, at string) {
+	o = d.load(t)
+	if d.resource == "endpointslices" { // its updates count generations otherwise
 		for _, e := range o["endpoints"].([]any) {
 			delete(e.(map[string]any), "deprecatedTopology")
 		}
 	}
-	return o, w.collection + "/" + o["metadata"].(map[string]any)["name"].(string)
+	return o, d.collection + "/" + o["metadata"].(map[string]any)["name"].(string)
 }
 
 // request is the request of a verb that sets a value in an object.

@@ -104,7 +104,6 @@ func TestPoliciesLikePeer(t *testing.T) {
 			b := g.batch(n)
 			without := ours.decide(t, b.requests)
 			all.compare(t, b, without, ours.run(t, g.namespace, b), peer.run(t, g.namespace, b))
-			t.Log(&all)
 		}
 	})
 }
@@ -155,7 +154,7 @@ func (c *tally) compare(t *testing.T, b batch, without, got, want []answer) {
 		default:
 			c.count(want[i], without[i-stored])
 		}
-		if reflect.DeepEqual(got[i], want[i]) {
+		if reflect.DeepEqual(got[i], want[i]) || panicked(want[i]) && got[i].Status == want[i].Status {
 			continue
 		}
 		if c.differences++; c.differences > 40 {
@@ -176,6 +175,12 @@ func (c *tally) compare(t *testing.T, b batch, without, got, want []answer) {
 		}
 		t.Errorf("%s:\n%s", what, difference(got[i], want[i]))
 	}
+}
+
+// panicked reports whether an expression has made kube-apiserver's library panic: docs/policies.md.
+func panicked(a answer) bool {
+	text, _ := json.Marshal(a)
+	return strings.Contains(string(text), "internal error: interface conversion")
 }
 
 // difference shows the values that differ, with their paths.

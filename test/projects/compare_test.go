@@ -278,6 +278,8 @@ func documented(r request, peer, own response, differ []difference) string {
 		return "Service"
 	case peer.code == 422 && strings.Contains(there, "disallowed by cluster policy"):
 		return "Pods and workloads"
+	case own.code == 400 && strings.Contains(here, "a quantity must have at most"):
+		return "limits"
 	case peer.code != own.code || peer.code >= 300:
 		return ""
 	case lostManagers(peer) && only(differ, ".body.metadata.managedFields"):

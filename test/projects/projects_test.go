@@ -65,6 +65,7 @@ func TestProjectsLikePeer(t *testing.T) {
 				c.found = &findings{project: module, documented: map[string]int{}, differences: map[string]*finding{}}
 				c.project(t, read(t, module))
 				all = append(all, c.found)
+				t.Logf("%d requests", c.found.requests)
 				if len(c.found.differences) > 0 {
 					t.Errorf("differences:\n%s", c.found.examples())
 				}
