@@ -226,7 +226,7 @@ func (s *search) do(env *Env, points func() []disturbance) {
 	if only := os.Getenv(onlyVariable); only != "" {
 		all = slices.DeleteFunc(all, func(d disturbance) bool { return d.name != "" && d.dir != only })
 		if len(all) == 1 {
-			s.t.Logf("tidemarktest: %s: no runs, because %s is %q, which is a run of another search", s.name, onlyVariable, only)
+			s.t.Logf("tidemarktest: %s: no runs, because %s is %q, which is none of its runs", s.name, onlyVariable, only)
 			return
 		}
 	}
