@@ -24,7 +24,8 @@ import (
 // version of cel-go with other fields, and then gets a cel.Program. Its results are the same, but it
 // is slower.
 
-// Planner plans programs that were compiled in one environment, which need not be one of this package. It is immutable, and safe for concurrent use.
+// Planner plans programs that were compiled in one environment, which need not be one of this package. It is immutable, and
+// safe for concurrent use.
 type Planner struct {
 	env         *cel.Env
 	interpreter interpreter.Interpreter // nil: this version of cel-go needs cel.Program
