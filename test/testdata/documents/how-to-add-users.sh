@@ -4,7 +4,9 @@ tidemark serve
 kubectl create serviceaccount bot
 kubectl create token bot --duration=8h
 ln -s "$(dirname "$KUBECONFIG")" data
+umask 077
 tidemark kubeconfig ./data --user=alice --group=developers --expires=24h > alice.kubeconfig
+[ "$(stat -c %a alice.kubeconfig)" = 600 ]
 kubectl --kubeconfig=alice.kubeconfig auth whoami | grep developers
 openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout alice.key -out alice.csr -subj /O=developers/CN=alice
 sed -n '/^apiVersion: certificates/,/^```/p' "$ROOT/docs/how-to/add-users.md" | grep -v '^```' >alice.yaml
