@@ -3,9 +3,13 @@ package crd
 import (
 	"maps"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/tidemark-dev/tidemark/internal/expression"
+	"github.com/tidemark-dev/tidemark/internal/unexported"
 )
 
 // manyProperties is from how many on it pays to leave out those that no rule names:
@@ -27,6 +31,39 @@ func narrow(v *cel.Validator) {
 	}
 	if s := v.Schema; s != nil && s.Type == "object" && !s.XEmbeddedResource && len(s.Properties) > manyProperties && len(s.XValidations) > 0 {
 		v.Schema = withNamed(s)
+	}
+}
+
+// replacePrograms replaces the programs of the rules and their messages with those of [expression.Replace]. The library
+// takes no programs. If this version of it has other fields, its own programs stay.
+func replacePrograms(v *cel.Validator) {
+	if v == nil {
+		return
+	}
+	replacePrograms(v.Items)
+	replacePrograms(v.AdditionalProperties)
+	for _, p := range v.Properties {
+		replacePrograms(&p) // the copy has the same rules
+	}
+	for _, all := range v.AllOfValidators {
+		replacePrograms(all)
+	}
+	compiled, err := unexported.Field[[]cel.CompilationResult](v, "compiledRules")
+	if err != nil {
+		return
+	}
+	of, err := unexported.Field[[]apiextensionsv1.ValidationRule](v, "uncompiledRules")
+	if err != nil || len(*of) != len(*compiled) {
+		return
+	}
+	for i, rule := range *of {
+		c := &(*compiled)[i]
+		if c.Program != nil {
+			c.Program = expression.Replace(c.Program, rule.Rule)
+		}
+		if c.MessageExpression != nil {
+			c.MessageExpression = expression.Replace(c.MessageExpression, rule.MessageExpression)
+		}
 	}
 }
 

@@ -131,6 +131,7 @@ func (v *version) compile() (*compiled, error) {
 	if inside(*c.structural)&aRule != 0 {
 		celenv.Base() // which the library uses
 		c.rules = cel.NewValidator(rulesOf(c.structural), true, celconfig.PerCallLimit)
+		replacePrograms(c.rules)
 		narrow(c.rules)
 	}
 	c.compares = comparesMetadata(c.structural)

@@ -3,15 +3,15 @@ package expression
 import (
 	"context"
 	"fmt"
-	"reflect"
-	"slices"
-	"unsafe"
+	"sync"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/tidemark-dev/tidemark/internal/celenv"
+	"github.com/tidemark-dev/tidemark/internal/unexported"
 )
 
 // A cel.Program is too slow for requests. Its cost tracker takes time quadratic in the iterations of a
@@ -35,33 +35,38 @@ type Planner struct {
 
 // NewPlanner returns the planner of an environment.
 func NewPlanner(env *cel.Env) *Planner {
-	p, err := ownPlanner(env)
-	if err == nil {
-		err = p.probe()
+	if !probe() {
+		return &Planner{env: env}
 	}
+	p, err := ownPlanner(env)
 	if err != nil {
 		return &Planner{env: env}
 	}
 	return p
 }
 
+// probe reports whether planners work with this version of cel-go.
+var probe = sync.OnceValue(func() bool {
+	env, err := celenv.Base().StoredExpressionsEnv().Extend(cel.Variable(Object, cel.DynType))
+	if err != nil {
+		return false
+	}
+	p, err := ownPlanner(env)
+	return err == nil && p.probe() == nil
+})
+
 // probed has the kinds of steps whose costs depend on fields of cel-go.
 const probed = `object.l.all(x, x > 0 && x < 9) && object.l.exists(x, x == 2) && (object.s == 'a' || has(object.m.a)) && (object.l[0] > 0 ? object.m : {}).a == object.l[object.l[0] - 1] && [object.s + 'a'].size() == 1`
 
-// probe returns an error unless a program of the planner has the result and the cost of a cel.Program.
+// probe returns an error unless a program of the planner, whose environment has the variable object, has the result and
+// the cost of a cel.Program.
 func (p *Planner) probe() (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the planner has panicked: %v", v)
 		}
 	}()
-	env := p.env
-	if !slices.ContainsFunc(env.Variables(), func(v *decls.VariableDecl) bool { return v.Name() == Object }) {
-		if env, err = env.Extend(cel.Variable(Object, cel.DynType)); err != nil {
-			return err
-		}
-	}
-	ast, issues := env.Compile(probed)
+	ast, issues := p.env.Compile(probed)
 	if issues.Err() != nil {
 		return issues.Err()
 	}
@@ -186,20 +191,13 @@ func (p *Planner) planOwn(ast *cel.Ast) (*Planned, error) {
 	return &Planned{root: root, ids: int(o.maxID) + 1}, nil
 }
 
-// readField copies the field of a struct that its package does not export into to. It returns an error
-// if the struct has no field with this name and type, so that a new version of cel-go cannot go
-// unnoticed.
+// readField copies a field that its package does not export into to.
 func readField[T any](of any, name string, to *T) error {
-	v := reflect.Indirect(reflect.ValueOf(of))
-	if v.Kind() != reflect.Struct {
-		return fmt.Errorf("%T has no field %s", of, name)
+	f, err := unexported.Field[T](of, name)
+	if err == nil {
+		*to = *f
 	}
-	f := v.FieldByName(name)
-	if !f.IsValid() || f.Type() != reflect.TypeFor[T]() || !f.CanAddr() {
-		return fmt.Errorf("%T has no field %s of type %v", of, name, reflect.TypeFor[T]())
-	}
-	*to = *(*T)(unsafe.Pointer(f.UnsafeAddr()))
-	return nil
+	return err
 }
 
 // readInterpreter is readField for an Interpreter, whose own fields are read next.
