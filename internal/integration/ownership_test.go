@@ -44,6 +44,7 @@ func TestOwnersOfWhatIsSent(t *testing.T) {
 		accounts  = "/api/v1/namespaces/default/serviceaccounts"
 		sets      = "/apis/apps/v1/namespaces/default/daemonsets"
 		stateful  = "/apis/apps/v1/namespaces/default/statefulsets"
+		ranges    = "/api/v1/namespaces/default/limitranges"
 	)
 	type write struct{ request, body string }
 	tests := []struct {
@@ -152,6 +153,15 @@ func TestOwnersOfWhatIsSent(t *testing.T) {
 			map[string]string{"b": `{"f:spec":{"f:activeDeadlineSeconds":{}}}`},
 		},
 		{
+			"empty defaults in an element of an atomic list",
+			[]write{
+				{"POST " + ranges, `{"metadata":{"name":"l"},"spec":{"limits":[{"type":"Container"}]}}`},
+				{"PUT " + ranges + "/l", `{"metadata":{"name":"l"},"spec":{"limits":[{"type":"Container"}]}}`},
+				{"PUT " + ranges + "/l", `{"metadata":{"name":"l"},"spec":{"limits":[{"type":"Container","default":{}}]}}`},
+			},
+			map[string]string{"a": `{"f:spec":{"f:limits":{}}}`},
+		},
+		{
 			"two versions of a kind",
 			[]write{
 				{"POST /apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", `{"metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"n"}}}`},
@@ -245,6 +255,21 @@ func TestUnchangedApplyWarns(t *testing.T) {
 		code, header, _ := exchange(t, c, "APPLY", "/api/v1/namespaces/default/secrets/s?fieldManager=c", secret)
 		if got, want := header.Get("Warning"), `299 - "tls: failed to find any PEM data in certificate input"`; code/100 != 2 || got != want {
 			t.Errorf("apply %d: %d, warning %q, want %q", i, code, got, want)
+		}
+	}
+}
+
+// TestUnchangedApplyIsValidated checks that rules of custom resources see an apply that changes nothing, each time.
+func TestUnchangedApplyIsValidated(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	run(t, c, []step{{"POST " + definitions, definition(`"a":{"type":"string","x-kubernetes-validations":[{"rule":"!oldSelf.hasValue() || oldSelf.value() != self","optionalOldSelf":true}]}`), 201, nil}})
+	const path = "/apis/example.com/v1/namespaces/default/things/t?fieldManager=c"
+	if code, _, body := exchange(t, c, "APPLY", path, thing("t", `{"a":"x"}`)); code != 201 {
+		t.Fatalf("%d %s", code, body)
+	}
+	for i, spec := range []string{`{"a":"x"}`, `{"a":"x"}`, `{}`} {
+		if code, _, body := exchange(t, c, "APPLY", path, thing("t", spec)); (code == 422) != (i < 2) {
+			t.Errorf("apply %d of %s: %d %s", i, spec, code, body)
 		}
 	}
 }

@@ -44,6 +44,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 		return Object{}, apierrors.NewBadRequest("error decoding YAML: " + err.Error())
 	}
 	created := false
+	var unchanged *store.Object // if the apply changes nothing
 	made, err := r.modify(ctx, w, objectChange{
 		absent: func() (*store.Object, error) {
 			made, err := r.createByApply(ctx, w, config, complaint)
@@ -59,19 +60,19 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 			if err != nil {
 				return nil, err
 			}
+			if unchanged = nil; !changed {
+				unchanged = v.stored
+			}
 			if err := w.reportDuplicates(complaint); err != nil {
 				return nil, err
 			}
-			if !changed && (r.handles(w, r.Store.Any(), admissionv1.Update, readsObjects) || r.outdated(w)) {
+			// Plugins see an apply that changes nothing, too. So do rules of custom resources, which may compare oldSelf.
+			if !changed && (w.Type.Custom != nil || r.handles(w, r.Store.Any(), admissionv1.Update, readsObjects) || r.outdated(w)) {
 				w.owners.setDecided(w.owners.managedOf(v.stored))
-				return w.unchanged(v) // plugins see an apply that changes nothing, too
+				return w.unchanged(v)
 			}
 			if !changed {
-				warnings := w.updateWarnings(v.object, v.object)
-				w.warnings = append(w.warnings, warnings...)
-				if complaint == "" && len(warnings) == 0 {
-					r.unchanged.Add(r.application(w, body, v.stored))
-				}
+				w.warnings = append(w.warnings, w.updateWarnings(v.object, v.object)...)
 				return nil, nil
 			}
 			if sent == nil { // only managed fields change, so no default is added
@@ -83,6 +84,9 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 			return w.take(ctx, sent)
 		},
 	})
+	if err == nil && made != nil && made == unchanged && complaint == "" && len(w.warnings) == 0 {
+		r.unchanged.Add(r.application(w, body, made))
+	}
 	return w.answer(made, created, err)
 }
 

@@ -43,7 +43,7 @@ func TestQuotasLikePeer(t *testing.T) {
 }
 
 // quota creates objects beside a quota of a resource. kube-apiserver sees a new status a moment later, so a difference
-// counts if it comes five times.
+// counts if it comes twenty times.
 func (d *differential) quota(t *testing.T, name string) {
 	limits := func(n string) map[string]any { return map[string]any{name: n} }
 	for _, status := range []map[string]any{
@@ -54,7 +54,7 @@ func (d *differential) quota(t *testing.T, name string) {
 		{"hard": limits("3"), "used": limits("3")},
 	} {
 		var found []string
-		for range 5 {
+		for range 20 {
 			if found = d.beside(t, map[string]any{"hard": limits("3")}, status); len(found) == 0 {
 				break
 			}

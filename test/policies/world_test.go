@@ -183,13 +183,23 @@ func (s *target) setUp(t *testing.T, namespace string, stored func(k *kind, i in
 		}
 	}
 	if s.lags {
-		// Kube-apiserver stops to follow a built-in kind of parameters with the first policy that
-		// goes, and later policies find none. So this one stays.
-		s.must(t, ctx, "POST", admission+"validatingadmissionpolicies", object{"metadata": object{"name": "policies-keep"}, "spec": object{
-			"paramKind": object{"apiVersion": "v1", "kind": "ConfigMap"}, "validations": []any{object{"expression": "true"}},
-			"matchConstraints": object{"resourceRules": []any{object{"apiGroups": []any{"keep.example.com"}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE"}, "resources": []any{"nothings"}}}}}})
-		s.must(t, ctx, "POST", admission+"validatingadmissionpolicybindings", object{"metadata": object{"name": "policies-keep"}, "spec": object{
-			"policyName": "policies-keep", "validationActions": []any{"Deny"}, "paramRef": object{"name": "none", "namespace": "default", "parameterNotFoundAction": "Allow"}}})
+		// Kube-apiserver stops following a built-in kind of parameters with the last policy of the first sort that used
+		// it, and policies find none from then on. So one of each sort stays.
+		spec := func(more object) object {
+			more["paramKind"] = object{"apiVersion": "v1", "kind": "ConfigMap"}
+			more["matchConstraints"] = object{"resourceRules": []any{object{"apiGroups": []any{"keep.example.com"}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE"}, "resources": []any{"nothings"}}}}
+			return object{"metadata": object{"name": "policies-keep"}, "spec": more}
+		}
+		binding := func(more object) object {
+			more["policyName"] = "policies-keep"
+			more["paramRef"] = object{"name": "none", "namespace": "default", "parameterNotFoundAction": "Allow"}
+			return object{"metadata": object{"name": "policies-keep"}, "spec": more}
+		}
+		s.must(t, ctx, "POST", admission+"validatingadmissionpolicies", spec(object{"validations": []any{object{"expression": "true"}}}))
+		s.must(t, ctx, "POST", admission+"validatingadmissionpolicybindings", binding(object{"validationActions": []any{"Deny"}}))
+		s.must(t, ctx, "POST", admission+"mutatingadmissionpolicies", spec(object{"reinvocationPolicy": "Never", "mutations": []any{
+			object{"patchType": "JSONPatch", "jsonPatch": object{"expression": "[JSONPatch{op: 'remove', path: '/data'}]"}}}}))
+		s.must(t, ctx, "POST", admission+"mutatingadmissionpolicybindings", binding(object{}))
 	}
 }
 

@@ -274,6 +274,8 @@ func documented(r request, peer, own response, differ []difference) string {
 		return "S5"
 	case apply && peer.code == 422 && nulled.MatchString(there) && (own.code < 300 || own.code == 422):
 		return "S4, S5"
+	case apply && own.code == 400 && strings.Contains(here, "cannot unmarshal number") && (peer.code < 300 || peer.code == 422):
+		return "G9"
 	case peer.code == 500 && own.code == 422 && strings.HasPrefix(there, "duplicate nodePort"):
 		return "Service"
 	case peer.code == 422 && strings.Contains(there, "disallowed by cluster policy"):

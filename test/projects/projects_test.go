@@ -263,7 +263,7 @@ func (c *comparison) explain(t *testing.T, groups []string) {
 					missing = name
 				}
 			}
-			return missing == "", nil
+			return missing == "" && got[0].code == got[1].code, nil
 		})
 		c.found.requests++
 		if differ := compare(got[0], got[1], false); len(differ) > 0 {

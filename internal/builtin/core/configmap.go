@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,7 +49,7 @@ func ValidateConfigMapUpdate(c, old *corev1.ConfigMap) field.ErrorList {
 		if !check.IsTrue(c.Immutable) {
 			errs = append(errs, field.Forbidden(field.NewPath("immutable"), frozen))
 		}
-		if !reflect.DeepEqual(c.Data, old.Data) {
+		if !maps.Equal(c.Data, old.Data) { // an empty map is as good as none, unlike in binaryData
 			errs = append(errs, field.Forbidden(field.NewPath("data"), frozen))
 		}
 		if !reflect.DeepEqual(c.BinaryData, old.BinaryData) {

@@ -27,25 +27,28 @@ func DefaultLimitRange(l *corev1.LimitRange) {
 		if item.Type != corev1.LimitTypeContainer {
 			continue
 		}
-		if item.Default == nil {
-			item.Default = corev1.ResourceList{}
-		}
-		if item.DefaultRequest == nil {
-			item.DefaultRequest = corev1.ResourceList{}
-		}
-		fill(item.Default, item.Max)
-		fill(item.DefaultRequest, item.Default)
-		fill(item.DefaultRequest, item.Min)
+		item.Default = filled(item.Default, item.Max)
+		item.DefaultRequest = filled(item.DefaultRequest, item.Default, item.Min)
 	}
 }
 
-// fill copies what is missing.
-func fill(to, from corev1.ResourceList) {
-	for name, q := range from {
-		if _, ok := to[name]; !ok {
-			to[name] = q.DeepCopy()
+// filled returns a list with the values of others that it lacks. It is nil if there are none: an empty list is not stored,
+// and has no owner.
+func filled(to corev1.ResourceList, from ...corev1.ResourceList) corev1.ResourceList {
+	for _, list := range from {
+		for name, q := range list {
+			if to == nil {
+				to = corev1.ResourceList{}
+			}
+			if _, ok := to[name]; !ok {
+				to[name] = q.DeepCopy()
+			}
 		}
 	}
+	if len(to) == 0 {
+		return nil
+	}
+	return to
 }
 
 var limitTypes = []corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim}
