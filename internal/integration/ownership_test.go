@@ -44,6 +44,7 @@ func TestOwnersOfWhatIsSent(t *testing.T) {
 		accounts  = "/api/v1/namespaces/default/serviceaccounts"
 		sets      = "/apis/apps/v1/namespaces/default/daemonsets"
 		stateful  = "/apis/apps/v1/namespaces/default/statefulsets"
+		maps      = "/api/v1/namespaces/default/configmaps"
 		ranges    = "/api/v1/namespaces/default/limitranges"
 	)
 	type write struct{ request, body string }
@@ -160,6 +161,14 @@ func TestOwnersOfWhatIsSent(t *testing.T) {
 				{"PUT " + ranges + "/l", `{"metadata":{"name":"l"},"spec":{"limits":[{"type":"Container","default":{}}]}}`},
 			},
 			map[string]string{"a": `{"f:spec":{"f:limits":{}}}`},
+		},
+		{
+			"an owner reference that a patch repeats",
+			[]write{
+				{"POST " + maps, `{"metadata":{"name":"c","ownerReferences":[{"apiVersion":"v1","kind":"K","name":"n","uid":"u"}]}}`},
+				{"JSON " + maps + "/c", `[{"op":"add","path":"/metadata/ownerReferences/0","value":{"apiVersion":"v1","kind":"K","name":"n","uid":"u"}}]`},
+			},
+			map[string]string{"a": `{"f:metadata":{"f:ownerReferences":{}}}`, "b": `{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"u\"}":{}}}}`},
 		},
 		{
 			"two versions of a kind",

@@ -202,7 +202,12 @@ func (w *write) checkMutated(a *Attributes) error {
 // its manager can own, although no plugin changes it.
 func (w *write) altered(sent, next runtime.Object) bool {
 	if s := w.subresource(); s == nil || s.Set == nil {
-		return s == nil && next != sent || wire.HasEmpty(sent) || wire.HasEmptyWithin(sent)
+		if s == nil && next != sent || wire.HasEmpty(sent) || wire.HasEmptyWithin(sent) {
+			return true
+		}
+		// Owner references that a patch repeats are dropped later.
+		_, twice := uniqueOwners(sent.(metav1.Object).GetOwnerReferences())
+		return w.source == fromPatch && len(twice) > 0
 	}
 	return !sameOwned(sent, next, w.Subresource == "status")
 }

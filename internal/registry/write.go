@@ -208,23 +208,7 @@ func optional(b *bool) optionalBool {
 // dedupOwners drops owner references that equal an earlier one, with a warning. References to one
 // owner that differ in any field all stay.
 func (w *write) dedupOwners(meta metav1.Object) {
-	owners := meta.GetOwnerReferences()
-	if len(owners) < 2 {
-		return
-	}
-	seen := make(map[ownerReference]bool, len(owners))
-	var twice []string
-	var kept []metav1.OwnerReference
-	for _, o := range owners {
-		key := ownerReference{o, optional(o.Controller), optional(o.BlockOwnerDeletion)}
-		key.Controller, key.BlockOwnerDeletion = nil, nil
-		if seen[key] {
-			twice = append(twice, string(o.UID))
-			continue
-		}
-		seen[key] = true
-		kept = append(kept, o)
-	}
+	kept, twice := uniqueOwners(meta.GetOwnerReferences())
 	if len(twice) == 0 {
 		return
 	}
@@ -235,6 +219,25 @@ func (w *write) dedupOwners(meta metav1.Object) {
 	}
 	w.warnings = append(w.warnings, fmt.Sprintf(".metadata.ownerReferences contains duplicate entries%s; API server dedups owner references in 1.20+, "+
 		"and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %s", when, strings.Join(twice, ", ")))
+}
+
+// uniqueOwners returns the owner references that do not equal an earlier one, and the UIDs of the others.
+func uniqueOwners(owners []metav1.OwnerReference) (kept []metav1.OwnerReference, twice []string) {
+	if len(owners) < 2 {
+		return owners, nil
+	}
+	seen := make(map[ownerReference]bool, len(owners))
+	for _, o := range owners {
+		key := ownerReference{o, optional(o.Controller), optional(o.BlockOwnerDeletion)}
+		key.Controller, key.BlockOwnerDeletion = nil, nil
+		if seen[key] {
+			twice = append(twice, string(o.UID))
+			continue
+		}
+		seen[key] = true
+		kept = append(kept, o)
+	}
+	return kept, twice
 }
 
 // begin resets the write for another attempt.
