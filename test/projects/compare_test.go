@@ -260,7 +260,7 @@ const strict = "strict decoding error: "
 
 // nulled matches kube-apiserver's error for an apply that sets null, or that removes the last member of a map or list with
 // other owners.
-var nulled = regexp.MustCompile(`must be of type [a-z]+: "null"`)
+var nulled = regexp.MustCompile(`must be of type [a-z,]+: "null"`)
 
 // documented returns the row of docs/compatibility.md that describes why two responses differ, or nothing.
 func documented(r request, peer, own response, differ []difference) string {
