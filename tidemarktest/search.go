@@ -176,6 +176,7 @@ type search struct {
 	run    func(ctx context.Context, env *Env)
 	checks []Check
 	begin  time.Time
+	calls  context.Context // ends when a webhook is called that nothing serves
 
 	origin *Env // where the first run was
 	first  *Run
@@ -211,17 +212,23 @@ func (s *search) do(env *Env, points func() []disturbance) {
 	}
 	s.begin = time.Now()
 	s.Budget, s.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, runsPerCPU*runtime.GOMAXPROCS(0))
+	s.calls = env.webhook.unservedCall()
 	err := s.runFirst(env)
-	if s.doubt {
+	if s.doubt && s.calls.Err() == nil {
 		s.t.Logf("tidemarktest: %s: the first run failed while the machine was overloaded, and is repeated: %v", s.name, err)
 		err = s.runFirst(env)
+	}
+	if err == nil {
+		defer s.origin.discard()
+		err = context.Cause(s.calls)
+	} else if unserved := context.Cause(s.calls); unserved != nil {
+		err = unserved
 	}
 	if err != nil {
 		s.t.Fatalf("tidemarktest: %s: the first run: %v", s.name, err)
 		return
 	}
-	defer s.origin.discard()
-	s.t.Logf("tidemarktest: %s: the first run has %d writes and took %v", s.name, len(s.writes), time.Since(s.begin).Round(time.Millisecond))
+	s.t.Logf("tidemarktest: %s: the first run has %s and took %v", s.name, count(len(s.writes), "write"), time.Since(s.begin).Round(time.Millisecond))
 	all := append([]disturbance{{from: moment{at: s.base()}, dir: "undisturbed"}}, points()...)
 	if only := os.Getenv(onlyVariable); only != "" {
 		all = slices.DeleteFunc(all, func(d disturbance) bool { return d.name != "" && d.dir != only })
@@ -231,6 +238,10 @@ func (s *search) do(env *Env, points func() []disturbance) {
 		}
 	}
 	outcomes := s.runAll(all)
+	if err := context.Cause(s.calls); err != nil {
+		s.t.Fatalf("tidemarktest: %s: %v", s.name, err)
+		return
+	}
 	s.repeat(all, outcomes)
 	s.report(all, outcomes)
 }
@@ -241,7 +252,7 @@ func (s *search) base() uint64 { return s.origin.world.Revision }
 // runFirst runs the controller without a disturbance.
 func (s *search) runFirst(env *Env) (err error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
+	ctx, cancel := context.WithTimeout(s.calls, settleLimit)
 	defer cancel()
 	if s.origin, err = env.forkAt(ctx, moment{}); err != nil {
 		return err
@@ -273,6 +284,9 @@ func (s *search) runFirst(env *Env) (err error) {
 	}
 	if err == nil && s.records {
 		s.recorded, err = s.requests(ctx)
+	}
+	if s.origin.webhook.refuses() { // all runs would lack the same writes, and pass
+		err = errors.Join(err, errors.New(s.origin.webhook.unservedText()))
 	}
 	early := r.hasReturned()
 	if stopped := r.stop(); err == nil {
@@ -432,7 +446,7 @@ func spread(n int) []int {
 // runWith runs the controller with a disturbance, or does so again.
 func (s *search) runWith(d *disturbance, again bool) (o outcome) {
 	o.tried = true
-	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
+	ctx, cancel := context.WithTimeout(s.calls, settleLimit)
 	defer cancel()
 	var world *Env
 	if world, o.err = s.origin.forkAt(ctx, d.from); o.err != nil {

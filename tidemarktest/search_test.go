@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,6 +99,48 @@ func TestEveryFaultWebhook(t *testing.T) {
 	tidemarktest.EveryFault(r, env, levelTriggered, tidemarktest.SameEnd())
 	if all := strings.Join(r.errors, "\n"); !strings.Contains(all, `a time-out of a webhook for request 1 "create configmaps in default"`) || strings.Contains(all, `a time-out of a webhook for request 1 "get`) {
 		t.Errorf("the failures are\n%s", all)
+	}
+}
+
+// TestSearchUnservedWebhook: a search whose controller calls a webhook that nothing serves fails at the first call and says
+// so. One whose controller calls no webhook does not need it, and it can be served later.
+func TestSearchUnservedWebhook(t *testing.T) {
+	t.Parallel()
+	world := tidemarktest.World{Webhooks: tidemarktest.Webhooks{Paths: []string{"testdata/webhook"}}}
+	secrets := func(ctx context.Context, e *tidemarktest.Env) {
+		send(ctx, e, "POST", "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"a"}}`)
+	}
+	const unserved, quiet = "nothing serves the webhooks of World.Webhooks at https://127.0.0.1:", "has not settled"
+	for _, released := range []bool{false, true} {
+		env := world.Fork(t)
+		tidemarktest.EveryPrefix(t, env, secrets)
+		if released {
+			if err := env.Webhooks().Release(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		controllers := []func(context.Context, *tidemarktest.Env){levelTriggered}
+		if released { // one that goes on after the writes that fail has the same end in all runs
+			controllers = append(controllers, func(ctx context.Context, e *tidemarktest.Env) {
+				levelTriggered(ctx, e)
+				secrets(ctx, e)
+			})
+		}
+		for i, controller := range controllers {
+			r := &fatal{recording: &recording{TB: t}}
+			tidemarktest.EveryPrefix(r, env, controller)
+			if len(r.errors) != 1 || !strings.Contains(r.errors[0], unserved) || strings.Contains(r.errors[0], quiet) {
+				t.Errorf("released %t, controller %d: the errors are %q", released, i, r.errors)
+			}
+		}
+		if released {
+			continue
+		}
+		called := make(chan struct{})
+		var once sync.Once
+		nethttp.Serve(t, env.Webhooks(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { once.Do(func() { close(called) }) }))
+		send(t.Context(), env, "POST", configMaps, `{"metadata":{"name":"late"}}`)
+		<-called
 	}
 }
 

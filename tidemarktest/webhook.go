@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Webhooks are the webhooks under test: configurations that name a Service, and conversions of
@@ -53,8 +55,15 @@ type WebhookServer struct {
 	// KeyData is the key of the certificate, as PEM.
 	KeyData []byte
 
-	listener net.Listener // holds the port until Listen or Release
-	taken    atomic.Bool  // by one of them
+	listener *net.TCPListener // holds the port until Listen or Release
+	taken    atomic.Bool      // by one of them
+	released atomic.Bool      // by Release
+
+	watch struct { // for calls before Listen or Release
+		sync.Mutex
+		called context.Context // ends with the first of them; nil: no search has asked
+		ended  chan struct{}   // when the listener is free again
+	}
 }
 
 // server reserves a port, and lets the control API make a certificate for its host.
@@ -109,18 +118,72 @@ func (s *WebhookServer) WriteCertDir(dir string) error {
 // Listen returns the listener of the address. It is called once, by callers that serve themselves;
 // those that only take a host and a port, as controller-runtime does, call Release.
 func (s *WebhookServer) Listen() net.Listener {
+	s.watch.Lock()
+	defer s.watch.Unlock()
 	s.taken.Store(true)
+	if s.watch.called != nil {
+		// An error is that of a closed listener, which Accept returns too.
+		_ = s.listener.SetDeadline(time.Unix(1, 0))
+		<-s.watch.ended
+		_ = s.listener.SetDeadline(time.Time{})
+	}
 	return s.listener
 }
 
 // Release gives up the port, so that another server can listen on it.
 func (s *WebhookServer) Release() error {
 	s.taken.Store(true)
+	s.released.Store(true)
 	return s.close()
 }
 
 // unserved reports whether nothing serves the webhooks: calls then wait until their timeout. The receiver may be nil.
 func (s *WebhookServer) unserved() bool { return s != nil && !s.taken.Load() }
+
+// unservedCall returns a context that ends when a webhook is called which nothing serves; the cause is the error to report.
+// From then on such calls fail at once, and do not wait until their timeout. The receiver may be nil.
+func (s *WebhookServer) unservedCall() context.Context {
+	if s == nil {
+		return context.Background()
+	}
+	s.watch.Lock()
+	defer s.watch.Unlock()
+	if s.watch.called != nil || s.taken.Load() {
+		return cmp.Or(s.watch.called, context.Background())
+	}
+	called, cancel := context.WithCancelCause(context.Background())
+	s.watch.called, s.watch.ended = called, make(chan struct{})
+	go func() {
+		defer close(s.watch.ended)
+		for {
+			connection, err := s.listener.Accept()
+			if err != nil {
+				return
+			}
+			cancel(errors.New("a write has called a webhook, but " + s.unservedText()))
+			connection.Close()
+		}
+	}()
+	return called
+}
+
+// unservedText says that nothing serves the webhooks, and what to do.
+func (s *WebhookServer) unservedText() string {
+	return fmt.Sprintf("nothing serves the webhooks of World.Webhooks at %s: call nethttp.Serve(t, env.Webhooks(), handler), or serve at kube.WebhookAddress with controller-runtime", s.URL())
+}
+
+// refuses reports whether the port is free because no server has begun to listen after Release. The receiver may be nil.
+func (s *WebhookServer) refuses() bool {
+	if s == nil || !s.released.Load() { // a server of Listen would log the connection
+		return false
+	}
+	// net.Dial would find names, too, at the price of 400 KB in each test binary. The address is one of this machine.
+	connection, err := net.DialTCP("tcp", nil, s.listener.Addr().(*net.TCPAddr))
+	if err == nil {
+		connection.Close()
+	}
+	return err != nil
+}
 
 // close closes the listener. The receiver may be nil.
 func (s *WebhookServer) close() error {

@@ -91,7 +91,7 @@ func (w *World) Fork(t TB) *Env {
 		if reached && t.Failed() {
 			env.dump(t)
 			if env.webhook.unserved() {
-				t.Logf("tidemarktest: nothing serves the webhooks of World.Webhooks at %s, so that writes that call them wait until their timeout: call nethttp.Serve(t, env.Webhooks(), handler), or kube.WebhookAddress for controller-runtime", env.webhook.URL())
+				t.Logf("tidemarktest: writes that call webhooks fail or wait until their timeout, because %s", env.webhook.unservedText())
 			}
 		}
 		if err := env.Close(); err != nil && reached {
