@@ -53,6 +53,19 @@ func TestReportSupersets(t *testing.T) {
 	}
 }
 
+// TestTestFlag: the command that repeats a run selects the test, its subtest or its spec alone.
+func TestTestFlag(t *testing.T) {
+	for name, want := range map[string]string{
+		"TestCrashes":           `-run '^TestCrashes$'`,
+		"TestCrashes/a+b/c_d":   `-run '^TestCrashes$/^a\+b$/^c_d$'`,
+		"the website (it) ends": `-ginkgo.focus='the website \(it\) ends$'`,
+	} {
+		if got := testFlag(name); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+}
+
 // TestNewDumpDir: the directories of dumps are absolute and different.
 func TestNewDumpDir(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -139,9 +139,6 @@ const (
 // other, and a run whose controller waits looks as if it had ended.
 var runSlots = make(chan struct{}, allRunsPerCPU*runtime.GOMAXPROCS(0))
 
-// onlyVariable names the environment variable that chooses one disturbance, by the name of its dump's directory.
-const onlyVariable = "TIDEMARK_ONLY"
-
 // disturbance is how a run of a search differs from the first run.
 type disturbance struct {
 	// name describes it in messages: "a crash after write 2 of 3". Empty: there is no disturbance.
@@ -231,9 +228,7 @@ func (s *search) do(env *Env, points func() []disturbance) {
 	s.t.Logf("tidemarktest: %s: the first run has %s and took %v", s.name, count(len(s.writes), "write"), time.Since(s.begin).Round(time.Millisecond))
 	all := append([]disturbance{{from: moment{at: s.base()}, dir: "undisturbed"}}, points()...)
 	if only := os.Getenv(onlyVariable); only != "" {
-		all = slices.DeleteFunc(all, func(d disturbance) bool { return d.name != "" && d.dir != only })
-		if len(all) == 1 {
-			s.t.Logf("tidemarktest: %s: no runs, because %s is %q, which is none of its runs", s.name, onlyVariable, only)
+		if all = s.selectOnly(all, only); len(all) == 0 {
 			return
 		}
 	}
@@ -562,7 +557,7 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 			if n := len(same[w.text]) - 1; n > 0 {
 				text += fmt.Sprintf("; so with %d other runs", n)
 			}
-			text += s.only(all[same[w.text][0]].dir)
+			text += s.repeatCommand(all[same[w.text][0]].dir)
 		}
 		s.t.Errorf("tidemarktest: %s: %s", s.name, text)
 	}
@@ -671,7 +666,7 @@ func listNames(names []string) string {
 func (s *search) dump(world *Env, d *disturbance) string {
 	root := os.Getenv("TIDEMARK_DUMP")
 	if root == "" {
-		return s.only(d.dir)
+		return s.repeatCommand(d.dir)
 	}
 	dir := newDumpDir(root, s.t.Name(), d.dir)
 	past := answer{s.origin, fmt.Sprintf("history?after=%d&upTo=%d", s.base(), cmp.Or(d.from.since, d.from.at))}
@@ -680,12 +675,6 @@ func (s *search) dump(world *Env, d *disturbance) string {
 		return fmt.Sprintf("\n  its state and history cannot be saved: %v", err)
 	}
 	return fmt.Sprintf("\n  its state and history are in %s; to open the state: %s", dir, world.session.openCommand(dir, revision))
-}
-
-// only returns how to repeat the run with a disturbance alone, and to keep its state and history.
-func (s *search) only(dir string) string {
-	test, _, _ := strings.Cut(s.t.Name(), "/")
-	return fmt.Sprintf("\n  this run alone, with its state and history in DIR: %s=%s TIDEMARK_DUMP=DIR go test -run '^%s$'", onlyVariable, shellQuote(dir), test)
 }
 
 // controllerRun is a controller that runs in a world.

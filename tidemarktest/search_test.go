@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,6 +142,44 @@ func TestSearchUnservedWebhook(t *testing.T) {
 		nethttp.Serve(t, env.Webhooks(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { once.Do(func() { close(called) }) }))
 		send(t.Context(), env, "POST", configMaps, `{"metadata":{"name":"late"}}`)
 		<-called
+	}
+}
+
+// TestOnly: TIDEMARK_ONLY chooses one run of the searches of a test. A name that none of them has fails the test, with the
+// names that they have.
+func TestOnly(t *testing.T) {
+	env := tidemarktest.Start(t)
+	for _, test := range []struct {
+		only string
+		runs int // with those without a disturbance
+		want string
+	}{
+		{"crash-after-write-2", 2, ""},
+		{"lag-1", 2, ""},
+		{"undisturbed", 2, ""}, // one of each search
+		{"crash-after-wirte-2", 0, `TIDEMARK_ONLY is "crash-after-wirte-2", but no search of this test has a run of that name, so nothing was tested. The runs are
+  EveryPrefix: undisturbed crash-after-write-1 crash-after-write-2 crash-after-write-3
+  EveryLag: undisturbed lag-1 `},
+	} {
+		t.Setenv("TIDEMARK_ONLY", test.only)
+		var runs atomic.Int64
+		counted := func(ctx context.Context, e *tidemarktest.Env) {
+			runs.Add(1)
+			levelTriggered(ctx, e)
+		}
+		r := &recording{TB: t}
+		f := &failing{TB: r}
+		tidemarktest.EveryPrefix(f, env, counted)
+		tidemarktest.EveryLag(f, env, counted)
+		for _, c := range f.cleanups {
+			c()
+		}
+		if got := strings.Join(r.errors, "\n"); (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: the errors are %q, want %q", test.only, got, test.want)
+		}
+		if got := int(runs.Load()) - 2; got != test.runs { // the first run of each search
+			t.Errorf("%s: %d runs, want %d\n%s", test.only, got, test.runs, &f.log)
+		}
 	}
 }
 
