@@ -3,10 +3,12 @@ package tidemarktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,7 +36,12 @@ func (e *Env) Golden(t TB, file string, options ...GoldenOption) {
 	if err != nil {
 		t.Fatalf("tidemarktest: %v", err)
 	}
-	if os.Getenv(updateGolden) == "1" {
+	update, err := updatesGolden()
+	if err != nil {
+		t.Fatalf("tidemarktest: %v", err)
+		return
+	}
+	if update {
 		err := os.MkdirAll(filepath.Dir(file), 0o777)
 		if err == nil {
 			err = os.WriteFile(file, []byte(goldenText(got)), 0o666)
@@ -55,6 +62,19 @@ func (e *Env) Golden(t TB, file string, options ...GoldenOption) {
 	if diff := diffEnds(parseGolden(string(text)), got); diff != "" {
 		t.Errorf("tidemarktest: the state differs from %s (- %s, + the state); %s=1 writes the file:\n%s", file, file, updateGolden, diff)
 	}
+}
+
+// updatesGolden reports whether Golden writes its files.
+func updatesGolden() (bool, error) {
+	text := os.Getenv(updateGolden)
+	if text == "" {
+		return false, nil
+	}
+	update, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fmt.Errorf("%s is %q: want 1, which makes Golden write its files, or 0", updateGolden, text)
+	}
+	return update, nil
 }
 
 // GoldenOption selects what Golden compares: see Without.

@@ -67,8 +67,20 @@ func TestGoldenWithout(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), "configmaps default/a") || strings.Contains(string(text), "secrets") {
 		t.Errorf("the file is %q, %v", text, err)
 	}
-	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "")
-	env.Golden(t, file, tidemarktest.Without("secrets"))
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{"true", "0", ""} { // the first one writes the file
+		t.Setenv("TIDEMARK_UPDATE_GOLDEN", value)
+		env.Golden(t, file, tidemarktest.Without("secrets"))
+	}
+	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "yes")
+	wrong := &fatal{&recording{TB: t}}
+	env.Golden(wrong, file)
+	if len(wrong.errors) != 1 || !strings.Contains(wrong.errors[0], `TIDEMARK_UPDATE_GOLDEN is "yes": want 1`) {
+		t.Errorf("the errors are %q", wrong.errors)
+	}
+	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "0")
 	r := &fatal{&recording{TB: t}}
 	env.Golden(r, file)
 	env.Golden(r, file, tidemarktest.Without("secret"))
