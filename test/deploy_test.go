@@ -1,6 +1,7 @@
 package test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,6 +41,19 @@ func TestDeployedConfigurations(t *testing.T) {
 		cmd.Env = append(os.Environ(), "TIDEMARK_TOKEN_AUTH_FILE="+users)
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "The configuration is valid.") {
 			t.Errorf("%s: %v\n%s", file, err, out)
+		}
+	}
+}
+
+// TestImageTryUsage: deploy/image/try says what it needs.
+func TestImageTryUsage(t *testing.T) {
+	for want, arguments := range map[string][]string{
+		"want one argument: the archive of a release, or the program": nil,
+		"there is no file nothere":                                    {"nothere"},
+	} {
+		out, err := exec.CommandContext(t.Context(), "bash", append([]string{filepath.Join(deployed, "image", "try")}, arguments...)...).CombinedOutput()
+		if failed := (*exec.ExitError)(nil); !errors.As(err, &failed) || failed.ExitCode() != 2 || !strings.Contains(string(out), want) {
+			t.Errorf("%q: %v: %q, want %q", arguments, err, out, want)
 		}
 	}
 }
