@@ -219,7 +219,7 @@ func coreGroup() resource.Group {
 		{
 			Names: resource.Names{Resource: "services", Kind: "Service", ShortNames: []string{"svc"}, Categories: inAll},
 			New:   object[corev1.Service], Namespaced: true,
-			Subresources: []resource.Subresource{proxy[corev1.ServiceProxyOptions](proxyName), {Name: "status", Verbs: getPatchUpdate, Set: setServiceStatus}},
+			Subresources: []resource.Subresource{proxy[corev1.ServiceProxyOptions](proxyName), {Name: "status", Verbs: getPatchUpdate, Set: setServiceStatus, Validate: validateServiceStatus}},
 			Display:      resource.Display{Fields: serviceFields, FieldError: notSupported},
 			Strategy: resource.Strategy{
 				AllowCreateOnUpdate: true, AllowUnconditionalUpdate: true,

@@ -1,16 +1,15 @@
 package builtin
 
 import (
+	"context"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
-	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // setServiceStatus updates the subresource status of Services. IPMode has a default only if
@@ -27,17 +26,18 @@ func setServiceStatus(o, sent runtime.Object) error {
 			}
 		}
 	}
-	var known check.Seen[string] // stored addresses may be in a form that is not accepted any more
-	for _, g := range s.Status.LoadBalancer.Ingress {
-		known.Again(g.IP)
-	}
 	s.Status = next.Status
 	takeMetadata(&s.ObjectMeta, &next.ObjectMeta)
-	errs := validateIngress(s, &known, field.NewPath("status", "loadBalancer", "ingress"))
-	if len(errs) == 0 {
-		return nil
+	return nil
+}
+
+// validateServiceStatus checks the status of a Service. Stored addresses may be in a form that is not accepted any more.
+func validateServiceStatus(_ context.Context, o, old runtime.Object) field.ErrorList {
+	var known check.Seen[string]
+	for _, g := range old.(*corev1.Service).Status.LoadBalancer.Ingress {
+		known.Again(g.IP)
 	}
-	return resource.Invalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
+	return validateIngress(o.(*corev1.Service), &known, field.NewPath("status", "loadBalancer", "ingress"))
 }
 
 // validateIngress checks the ingress points of a load balancer.
