@@ -38,6 +38,11 @@ func TestProcessMemory(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
 	}
+	for limit, want := range map[int64]int64{1 << 20: 128 << 20, 2 << 30: 256 << 20, 1 << 40: 512 << 20} {
+		if got := definitionsQuota(limit, func(string) ([]byte, error) { return nil, fs.ErrNotExist }); got != want {
+			t.Errorf("definitions in a process of %d bytes: got %d, want %d", limit, got, want)
+		}
+	}
 	s := Server{StorageMaxBytes: 5}
 	if got := s.storageQuota(); got != 5 {
 		t.Errorf("a quota of 5: got %d", got)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -147,7 +149,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 func (w *World) open() (err error) {
 	s, r := w.server, w.running
 	catalog := builtin.Catalog()
-	w.naming = crd.NewNaming(w.custom, w.now)
+	w.naming = crd.NewNaming(w.custom, w.now, definitionsQuota(debug.SetMemoryLimit(-1), os.ReadFile))
 	if w.authorizer, err = s.authorization(w, r.configuration.access, s.logOf(logAuthorization)); err != nil {
 		return err
 	}

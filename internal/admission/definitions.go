@@ -5,6 +5,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -13,7 +14,7 @@ import (
 
 // definitionNames gives definitions of custom resources their names, in the transaction that
 // stores them: a second version of the definition reports them. It claims each name, so that
-// no two definitions get the same.
+// no two definitions get the same. It also keeps all definitions together within their limit.
 func definitionNames(c *Config) registry.Plugin {
 	if c.Names == nil {
 		return registry.Plugin{}
@@ -28,6 +29,11 @@ func definitionNames(c *Config) registry.Plugin {
 				return nil // it is removed
 			}
 			if t.Subresource == "" {
+				release, err := c.Names.Reserve(t.Name, t.Own().Value)
+				if err != nil {
+					return apierrors.NewForbidden(t.Type.GroupResource(), t.Name, err)
+				}
+				t.Hold(release)
 				if next := c.Names.Named(d); next != nil {
 					if err := t.NextStatus(ctx, next); err != nil {
 						return err

@@ -33,6 +33,7 @@ type definition struct {
 	hook func() (*webhook, error)
 	// hooked: hook was called.
 	hooked atomic.Bool
+	bytes  int64 // see documentBytes
 }
 
 // head is the part of a definition that is decoded.
@@ -95,6 +96,7 @@ func read(o *store.Object, s *Set) (*definition, error) {
 			return newWebhook(d.head.Spec.Conversion.Webhook, s.connections)
 		})
 	}
+	d.bytes = documentBytes(d.head.Spec.Versions)
 	for i := range d.head.Spec.Versions {
 		d.versions = append(d.versions, &version{versionHead: &d.head.Spec.Versions[i], of: d})
 	}

@@ -19,17 +19,18 @@ import (
 // each name that is new to it (Acquired). Of two definitions that want the same name by the
 // same state, the second one is named again by the state that has the first.
 type Naming struct {
-	set *Set
-	now func() time.Time
+	set  *Set
+	now  func() time.Time
+	room room
 }
 
 // NewNaming makes one for the definitions of a set. Now is the wall clock; nil:
-// time.Now.
-func NewNaming(s *Set, now func() time.Time) *Naming {
+// time.Now. MaxBytes is the limit for all definitions together, as Reserve counts them; 0 is none.
+func NewNaming(s *Set, now func() time.Time, maxBytes int64) *Naming {
 	if now == nil {
 		now = time.Now
 	}
-	return &Naming{set: s, now: now}
+	return &Naming{set: s, now: now, room: room{most: maxBytes}}
 }
 
 // Named returns a copy of a definition, without its versions, whose status reports which

@@ -46,6 +46,7 @@ type served struct {
 	// byGroup are the definitions by their groups and keys. States share those of the
 	// groups that did not change between them.
 	byGroup map[string]map[string]*entry
+	bytes   int64 // of all definitions: see documentBytes
 }
 
 // entry is what is known of a definition, nil when there is none.
@@ -65,6 +66,14 @@ type entry struct {
 	own    *resource.Type   // in which its objects are reached, whatever is served
 	// fresh: all objects were written in the stored version by the schema of now.
 	fresh bool
+}
+
+// size returns the documentBytes of a definition, 0 for none.
+func (e *entry) size() int64 {
+	if e == nil {
+		return 0
+	}
+	return e.bytes
 }
 
 // NewSet makes a set. A definition that cannot be read is logged and not served.
@@ -115,7 +124,7 @@ func (s *Set) now() *served { return s.served.At(s.store.Any()) }
 // follow makes the catalog of a state from that of an earlier one. Its cost grows with the
 // number of changes, and with the number of groups.
 func (s *Set) follow(from *served, then, now store.Snapshot) *served {
-	next := &served{byGroup: maps.Clone(from.byGroup)}
+	next := &served{byGroup: maps.Clone(from.byGroup), bytes: from.bytes}
 	if next.byGroup == nil {
 		next.byGroup = map[string]map[string]*entry{}
 	}
@@ -129,9 +138,11 @@ func (s *Set) follow(from *served, then, now store.Snapshot) *served {
 				next.byGroup[group] = map[string]*entry{}
 			}
 		}
+		next.bytes -= next.byGroup[group][key].size()
 		if s.take(next.byGroup[group], key, after) {
 			changed[group] = true
 		}
+		next.bytes += next.byGroup[group][key].size()
 	}
 	for group := range touched {
 		if len(next.byGroup[group]) == 0 {

@@ -18,6 +18,7 @@
 //	crd_test.go                    definitions of custom resources: served at once, changed, removed
 //	crd_documents_test.go          OpenAPI and status of definitions, also while they are removed
 //	crd_late_test.go               objects whose definition is deleted while their body arrives
+//	crd_room_test.go               the limit for all definitions together
 //	crd_replaced_test.go           a definition replaced by another, selectable fields
 //	crd_watch_test.go              watches of custom resources whose definition changes
 //	crd_bench_test.go              benchmarks of large definitions
