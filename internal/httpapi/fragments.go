@@ -97,7 +97,7 @@ func newZipped(s *sink, h *shape) *zipped {
 
 // zip begins a compressed answer with the head of the list and its first items.
 func (s *sink) zip(h *shape, head []byte, items []*store.Object) (*zipped, error) {
-	s.begin(true)
+	s.beginZip()
 	z := newZipped(s, h)
 	s.out = z.member.Begin(s.out)
 	s.out = z.member.AddStored(s.out, head)
@@ -142,13 +142,13 @@ func (z *zipped) flush() error {
 	z.begun = true
 	s.out = z.member.Add(s.out, f.Fragment)
 	z.run.reset()
-	if len(s.out) < s.q.h.c.Limits.WriteBatchBytes {
+	if !s.due(len(s.out)) {
 		return nil
 	}
 	if err := s.q.inTime(); err != nil {
 		return err
 	}
-	err = s.q.write(s.out)
+	err = s.write(s.out)
 	s.out = s.out[:0]
 	return err
 }
@@ -197,7 +197,7 @@ func (z *zipped) close(tail string) error {
 	}
 	s := z.s
 	s.out = z.member.End(z.member.AddStored(s.out, []byte(tail)))
-	err := s.q.write(s.out)
+	err := s.write(s.out)
 	s.buf = s.buf[:0]
 	return err
 }

@@ -52,6 +52,9 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 	}
 	defer q.h.metrics.listedBy(q, l)
 	s := newSink(q)
+	if q.typ.ConvertsByWebhook() {
+		s.holds = convertedBytes
+	}
 	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining})
 	switch {
 	case h.binary != nil:
@@ -86,7 +89,7 @@ func (q *request) writeItems(s *sink, l *registry.List, h *shape, f wire.Frame) 
 		if err != nil {
 			return err
 		}
-		if q.wrote || len(s.buf) > head {
+		if s.begun || len(s.buf) > head {
 			s.buf = append(s.buf, ',')
 		}
 		if s.buf, err = h.item(s.buf, object); err != nil {
@@ -108,7 +111,7 @@ func (q *request) writeItems(s *sink, l *registry.List, h *shape, f wire.Frame) 
 	switch {
 	case zip != nil:
 		return zip.close(wire.ListTail)
-	case !q.wrote && len(s.buf) == head:
+	case !s.begun && len(s.buf) == head:
 		s.buf = f.AppendNone(s.buf[:0])
 	default:
 		s.buf = append(s.buf, wire.ListTail...)

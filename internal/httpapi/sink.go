@@ -12,6 +12,10 @@ import (
 type sink struct {
 	q           *request
 	contentType []string
+	begun       bool // it is known whether the answer is compressed
+	// holds is how many bytes are gathered before the first of them is written: until then, an error is answered with a
+	// Status. held of them are counted as memory of a waiting request.
+	holds, held int
 
 	// buf are the bytes that wait to be written or compressed.
 	buf  []byte
@@ -33,40 +37,82 @@ func newSink(q *request) *sink {
 }
 
 // full reports that the sink has to be flushed.
-func (s *sink) full() bool { return len(s.buf) >= s.q.h.c.Limits.WriteBatchBytes }
+func (s *sink) full() bool {
+	if s.begun {
+		return len(s.buf) >= s.q.h.c.Limits.WriteBatchBytes
+	}
+	return s.due(len(s.buf))
+}
+
+// due reports whether the n bytes that were gathered have to be written.
+func (s *sink) due(n int) bool {
+	step := s.q.h.c.Limits.WriteBatchBytes
+	if n < step {
+		return false
+	}
+	if s.q.wrote || n >= s.holds {
+		return true
+	}
+	for ; s.held < n && s.q.seat != nil; s.held += step {
+		if !s.q.seat.Hold(int64(step)) {
+			s.holds = 0
+			return true
+		}
+	}
+	return false
+}
 
 // flush writes or compresses the bytes that were gathered.
 func (s *sink) flush() error {
-	if !s.q.wrote {
-		zip := len(s.buf) > s.q.h.c.Limits.CompressAbove && s.q.acceptsGzip()
-		s.begin(zip)
-		if s.zipped = zip; zip {
+	if !s.begun {
+		if s.zipped = len(s.buf) > s.q.h.c.Limits.CompressAbove && s.q.acceptsGzip(); s.zipped {
+			s.beginZip()
 			s.out = s.member.Begin(s.out)
 		}
+		s.begun = true
 	}
 	if !s.zipped {
-		err := s.q.write(s.buf)
+		err := s.write(s.buf)
 		s.buf = s.buf[:0]
 		return err
 	}
 	s.out = s.member.Add(s.out, deflate.Compress(s.buf))
 	s.buf = s.buf[:0]
-	if len(s.out) < s.q.h.c.Limits.WriteBatchBytes {
+	if !s.due(len(s.out)) {
 		return nil
 	}
-	err := s.q.write(s.out)
+	err := s.write(s.out)
 	s.out = s.out[:0]
 	return err
 }
 
-// begin writes the header of the answer.
-func (s *sink) begin(zipped bool) {
+// beginZip begins a compressed answer.
+func (s *sink) beginZip() {
+	s.begun = true
+	s.outRoom = s.q.h.buffer(s.q.h.c.Limits.WriteBatchBytes)
+	s.out = (*s.outRoom)[:0]
+	*s.outRoom = nil
+}
+
+// write writes bytes, before them the header.
+func (s *sink) write(b []byte) error {
+	s.writeHeader()
+	return s.q.write(b)
+}
+
+// writeLast is write for the end of the answer.
+func (s *sink) writeLast(b []byte) error {
+	s.writeHeader()
+	return s.q.writeLast(b)
+}
+
+func (s *sink) writeHeader() {
+	if s.q.wrote {
+		return
+	}
 	s.q.header()["Content-Type"] = s.contentType
-	if zipped {
+	if s.outRoom != nil {
 		s.q.compressed()
-		s.outRoom = s.q.h.buffer(s.q.h.c.Limits.WriteBatchBytes)
-		s.out = (*s.outRoom)[:0]
-		*s.outRoom = nil
 	}
 	s.q.writeHeader(http.StatusOK)
 }
@@ -75,7 +121,7 @@ func (s *sink) begin(zipped bool) {
 // error: the connection may then still use the buffers.
 func (s *sink) close() error {
 	q := s.q
-	if !q.wrote && len(s.buf) <= q.h.c.Limits.CompressAbove {
+	if !s.begun && len(s.buf) <= q.h.c.Limits.CompressAbove {
 		if err := q.send(http.StatusOK, s.contentType, s.buf); err != nil {
 			return err
 		}
@@ -91,8 +137,8 @@ func (s *sink) close() error {
 
 // end writes the last piece.
 func (s *sink) end() error {
-	if s.q.wrote && !s.zipped {
-		return s.q.writeLast(s.buf)
+	if s.begun && !s.zipped {
+		return s.writeLast(s.buf)
 	}
 	if len(s.buf) > 0 {
 		if err := s.flush(); err != nil {
@@ -103,5 +149,5 @@ func (s *sink) end() error {
 		return nil
 	}
 	s.out = s.member.End(s.out)
-	return s.q.writeLast(s.out)
+	return s.writeLast(s.out)
 }

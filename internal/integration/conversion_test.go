@@ -239,7 +239,8 @@ func TestConversionOfLists(t *testing.T) {
 			steps = append(steps, step{"POST " + things, strings.Replace(thing(fmt.Sprintf("t%04d", i), `{"n":1}`), `"name"`, large, 1), 201, nil})
 		}
 		run(t, c, steps)
-		for i, accept := range []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/yaml", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"} {
+		representations := []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/yaml", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
+		for i, accept := range representations {
 			for _, encoding := range []string{"identity", "gzip"} {
 				asked, many := hook.asked.Load(), hook.many.Load()
 				items := countShown(t, c, accept, encoding)
@@ -253,19 +254,24 @@ func TestConversionOfLists(t *testing.T) {
 				}
 			}
 		}
-		// Its failure is reported for the object that it fails on.
+		// Its failure is reported for the object that it fails on, also if much of the list was converted before.
 		spoil := func(answer map[string]any) {
 			for _, o := range answer["response"].(map[string]any)["convertedObjects"].([]any) {
-				if m := o.(map[string]any)["metadata"].(map[string]any); m["name"] == "t0003" {
+				if m := o.(map[string]any)["metadata"].(map[string]any); m["name"] == "t0110" {
 					m["name"] = "other"
 				}
 			}
 		}
 		hook.spoil.Store(&spoil)
-		run(t, c, []step{
-			{"MERGE " + things + "/t0003", `{"metadata":{"annotations":{"x":"y"}}}`, 200, nil},
-			{"GET /apis/example.com/v2/namespaces/default/things", "", 500, "conversion webhook for example.com/v1, Kind=Thing returned invalid object: must have the same name: t0003 != other"},
-		})
+		run(t, c, []step{{"MERGE " + things + "/t0110", `{"metadata":{"annotations":{"x":"y"}}}`, 200, nil}})
+		for _, accept := range representations {
+			for _, encoding := range []string{"identity", "gzip"} {
+				code, text := shown(t, c, accept, encoding)
+				if code != 500 || !strings.Contains(text, "conversion webhook for example.com/v1, Kind=Thing returned invalid object") || !strings.Contains(text, "t0110 != other") {
+					t.Errorf("%s, %s: %d %.300s, want the error of the webhook", accept, encoding, code, text)
+				}
+			}
+		}
 		hook.spoil.Store(nil)
 	}
 }
@@ -273,6 +279,19 @@ func TestConversionOfLists(t *testing.T) {
 // countShown lists all things in version 2, and returns how many of them are in that
 // version.
 func countShown(t *testing.T, c *rest.Config, accept, encoding string) int {
+	t.Helper()
+	code, text := shown(t, c, accept, encoding)
+	if code != http.StatusOK {
+		t.Fatal(code, text)
+	}
+	if old := strings.Count(text, `"n":1`); old > 0 {
+		t.Errorf("%s, %s: %d objects are of the other version", accept, encoding, old)
+	}
+	return strings.Count(text, "name: t") + strings.Count(text, `"name":"t`)
+}
+
+// shown lists all things in version 2, and returns the code and the body of the response.
+func shown(t *testing.T, c *rest.Config, accept, encoding string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+"/apis/example.com/v2/namespaces/default/things", nil)
 	if err != nil {
@@ -294,13 +313,10 @@ func countShown(t *testing.T, c *rest.Config, accept, encoding string) int {
 		}
 	}
 	text, err := io.ReadAll(body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatal(answer.Status, err)
+	if err != nil {
+		t.Fatalf("%s, %s: %s, %v", accept, encoding, answer.Status, err)
 	}
-	if old := strings.Count(string(text), `"n":1`); old > 0 {
-		t.Errorf("%s, %s: %d objects are of the other version", accept, encoding, old)
-	}
-	return strings.Count(string(text), "name: t") + strings.Count(string(text), `"name":"t`)
+	return answer.StatusCode, string(text)
 }
 
 // TestSlowConversion checks that a watch that waits for a webhook does not delay
