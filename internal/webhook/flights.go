@@ -23,11 +23,14 @@ type Flights[V any] struct {
 	Most int
 	// Limit is the timeout of a call.
 	Limit time.Duration
+	// Fresh is for how long requests join a call after it began; zero: until it ends. A later request begins another call,
+	// which further ones join, so that no request gets a result which was asked for long before it.
+	Fresh time.Duration
 
-	mu      sync.Mutex // guards the following and the flights
-	running map[Key]*flight[V]
-	load    map[string]int // requests that wait, by group
-	total   int            // the sum of load
+	mu      sync.Mutex         // guards the following and the flights
+	running map[Key]*flight[V] // the newest of each key
+	load    map[string]int     // requests that wait, by group
+	total   int                // the sum of load
 }
 
 // placeBytes is the number of bytes for which a request counts once more. So 1,200 waiting requests send 75 MiB at most,
@@ -36,6 +39,7 @@ const placeBytes = 64 << 10
 
 // flight is a call for all requests with its key.
 type flight[V any] struct {
+	began    time.Time
 	waiting  int
 	returned bool
 	// abandoned: the last request left before the call returned. It counts until then, as kept requests of the group last.
@@ -49,7 +53,7 @@ type flight[V any] struct {
 	err    error
 }
 
-// Join waits for the call for k, which sends so many bytes, and begins the call if there is none. The call runs in a
+// Join waits for the newest call for k, which sends so many bytes, and begins the call if there is none that is Fresh. The call runs in a
 // goroutine that may outlive the request, so it must not use memory of the request that is reused. Join returns the result
 // of the call, the error of the context, or ErrBusy if too many requests of the group wait.
 func (f *Flights[V]) Join(ctx context.Context, k Key, group string, bytes int, call func(context.Context) (V, error)) (v V, err error) {
@@ -61,7 +65,7 @@ func (f *Flights[V]) Join(ctx context.Context, k Key, group string, bytes int, c
 	}
 	f.charge(group, places)
 	one := f.running[k]
-	if one == nil {
+	if one == nil || f.Fresh > 0 && time.Since(one.began) >= f.Fresh {
 		one = f.begin(ctx, k, call)
 	}
 	one.waiting++
@@ -97,7 +101,7 @@ func (f *Flights[V]) charge(group string, n int) {
 // begin starts a call. f.mu is held.
 func (f *Flights[V]) begin(ctx context.Context, k Key, call func(context.Context) (V, error)) *flight[V] {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Limit)
-	one := &flight[V]{cancel: cancel, done: make(chan struct{})}
+	one := &flight[V]{began: time.Now(), cancel: cancel, done: make(chan struct{})}
 	if f.running == nil {
 		f.running = map[Key]*flight[V]{}
 	}

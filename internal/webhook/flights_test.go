@@ -82,6 +82,56 @@ func TestFlights(t *testing.T) {
 	})
 }
 
+// TestFreshFlights: a request joins a call that began less than Fresh before it, and no older one. A call that another one
+// has followed ends with its own requests.
+func TestFreshFlights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &Flights[int]{Most: 100, Limit: time.Minute, Fresh: time.Second}
+		var calls atomic.Int64
+		release := make(chan struct{})
+		ask := func(ctx context.Context) chan int {
+			got := make(chan int, 1)
+			go func() {
+				n, err := f.Join(ctx, Key{}, "", 0, func(ctx context.Context) (int, error) {
+					n := int(calls.Add(1))
+					select {
+					case <-release:
+						return n, nil
+					case <-ctx.Done():
+						return -n, nil
+					}
+				})
+				if err != nil {
+					n = 0
+				}
+				got <- n
+			}()
+			synctest.Wait()
+			return got
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		first := ask(ctx)
+		time.Sleep(999 * time.Millisecond)
+		second := ask(ctx)
+		time.Sleep(time.Millisecond)
+		third := ask(t.Context())
+		fourth := ask(t.Context())
+		leave()
+		if a, b := <-first, <-second; a != 0 || b != 0 || calls.Load() != 2 {
+			t.Errorf("requests that left got %d and %d, of %d calls", a, b, calls.Load())
+		}
+		fifth := ask(t.Context())
+		close(release)
+		if a, b, c := <-third, <-fourth, <-fifth; a != 2 || b != 2 || c != 2 {
+			t.Errorf("requests after a second got the results of the calls %d, %d and %d, want 2", a, b, c)
+		}
+		synctest.Wait()
+		if n := f.Waiting(); n != 0 || len(f.running) > 0 {
+			t.Errorf("%d requests wait after the last one, %d calls are known", n, len(f.running))
+		}
+	})
+}
+
 // TestLargeFlights: a request that sends much takes the room of several, until its call has returned.
 func TestLargeFlights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -31,6 +31,7 @@ type entry struct {
 	result *result
 	bytes  int
 	expire time.Time
+	asked  uint64
 }
 
 func newCache(now func() time.Time) *cache {
@@ -55,15 +56,19 @@ func (c *cache) get(k webhook.Key) *result {
 	return one.result
 }
 
-// add adds a result, unless it alone takes more than an eighth of the memory.
-func (c *cache) add(k webhook.Key, r *result, ttl time.Duration) {
-	one := &entry{key: k, result: r, bytes: r.size(), expire: c.now().Add(ttl)}
+// add adds the result of a call, unless it alone takes more than an eighth of the memory, or a later call has returned
+// before. A later call has a larger number.
+func (c *cache) add(k webhook.Key, r *result, call uint64, ttl time.Duration) {
+	one := &entry{key: k, result: r, bytes: r.size(), expire: c.now().Add(ttl), asked: call}
 	if one.bytes > cacheBytes/8 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[k]; e != nil {
+		if e.Value.(*entry).asked > call {
+			return
+		}
 		c.remove(e)
 	}
 	for c.bytes+one.bytes > cacheBytes {

@@ -9,3 +9,6 @@ func (w *Tokens) Waiting() int { return w.flights.Waiting() }
 
 // SetMost sets the limit of requests that wait.
 func (w *Tokens) SetMost(n int) { w.flights.Most = n }
+
+// SetFresh sets for how long requests join a call.
+func (w *Tokens) SetFresh(d time.Duration) { w.flights.Fresh = d }

@@ -1,6 +1,6 @@
 // Package webhook authenticates bearer tokens by asking a remote service: it sends a TokenReview, and
 // the service completes it. Results are cached for a time, in bounded memory; failures are not cached.
-// Requests with the same token share one call, which ends when the last of them leaves. A service that
+// Requests with the same token within a second share one call, which ends when the last of them leaves. A service that
 // hangs delays only the requests whose tokens no other authenticator knows, each for callLimit at most.
 // The requests from one client address leave room for those from others.
 package webhook
@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -30,6 +31,8 @@ const (
 	// maxWaiting is the maximum number of requests that wait for the service. Those from one client address are at most
 	// half of them.
 	maxWaiting = 1000
+	// fresh is for how long requests join a call: a token that was taken back since is still valid for them.
+	fresh = time.Second
 	// mostEscaped is the maximum number of bytes that JSON uses for a byte of a token.
 	mostEscaped = 6
 )
@@ -59,6 +62,7 @@ type Tokens struct {
 	remote  *remote
 	cache   *cache
 	flights webhook.Flights[*result]
+	asked   atomic.Uint64 // numbers the calls
 }
 
 // result is what the service returned for a token. It is immutable.
@@ -84,7 +88,7 @@ func New(c Config) (*Tokens, error) {
 		return nil, err
 	}
 	return &Tokens{
-		c: c, remote: remote, cache: newCache(c.Now), flights: webhook.Flights[*result]{Most: maxWaiting, Limit: callLimit},
+		c: c, remote: remote, cache: newCache(c.Now), flights: webhook.Flights[*result]{Most: maxWaiting, Limit: callLimit, Fresh: fresh},
 	}, nil
 }
 
@@ -125,6 +129,7 @@ func keyOf(t authn.Token, audiences []string) webhook.Key {
 
 // call asks the service, and caches the result. Several requests may use it.
 func (w *Tokens) call(ctx context.Context, k webhook.Key, t authn.Token, audiences []string) (*result, error) {
+	asked := w.asked.Add(1)
 	end := w.c.Metrics.fetching()
 	status, err := w.remote.review(ctx, t.Text, audiences)
 	end(err)
@@ -134,7 +139,7 @@ func (w *Tokens) call(ctx context.Context, k webhook.Key, t authn.Token, audienc
 	}
 	r := w.read(status, audiences)
 	if r.err == nil && w.c.CacheTTL > 0 {
-		w.cache.add(k, r, w.c.CacheTTL)
+		w.cache.add(k, r, asked, w.c.CacheTTL)
 	}
 	return r, nil
 }

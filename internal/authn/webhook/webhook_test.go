@@ -218,6 +218,7 @@ func TestShared(t *testing.T) {
 		return 200, `{"status":` + ann + `}}`
 	})
 	w := s.open(t, nil)
+	w.SetFresh(time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	left := make(chan struct{})

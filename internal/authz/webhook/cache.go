@@ -21,15 +21,17 @@ func newCache(size int, now func() time.Time) *cache {
 	return &cache{utilcache.NewLRUExpireCacheWithClock(size, clock(now))}
 }
 
-func (c *cache) get(k webhook.Key) (status, bool) {
-	if s, ok := c.entries.Get(k); ok {
-		return s.(status), true
+func (c *cache) get(k webhook.Key) (decided, bool) {
+	if d, ok := c.entries.Get(k); ok {
+		return d.(decided), true
 	}
-	return status{}, false
+	return decided{}, false
 }
 
-func (c *cache) put(k webhook.Key, s status, ttl time.Duration) {
+func (c *cache) put(k webhook.Key, d decided, ttl time.Duration) {
 	if ttl > 0 {
-		c.entries.Add(k, s, ttl)
+		c.entries.Add(k, d, ttl)
 	}
 }
+
+func (c *cache) remove(k webhook.Key) { c.entries.Remove(k) }

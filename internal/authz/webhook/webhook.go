@@ -3,7 +3,7 @@
 //
 // A decision is cached under a hash of everything that was asked. Failures are not cached, and
 // neither are decisions about very long names: a client could fill the cache with them. Requests
-// that ask the same at the same time share one call. A call that fails for a passing reason is
+// that ask the same within a second share one call. A call that fails for a passing reason is
 // repeated a few times. A slow service holds up the requests that ask it, and no others. The number of
 // waiting requests is limited, and further ones get 429.
 package webhook
@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +45,8 @@ const (
 	// callLimit bounds all attempts of a decision together. It is the time that other requests
 	// than watches have.
 	callLimit = time.Minute
+	// fresh is for how long requests join a call: a right that was taken away since may still count for them.
+	fresh = time.Second
 )
 
 // Config configures a Webhook.
@@ -75,10 +78,12 @@ type Config struct {
 type Webhook struct {
 	c       Config
 	remote  *remote
+	mu      sync.Mutex // held to change the caches
 	allowed *cache
 	refused *cache
 	flights webhook.Flights[status]
 	health  time.Duration // healthWait
+	asked   atomic.Uint64 // numbers the calls
 	// single makes the keys of decisions that are not cached. Their calls are not shared.
 	single atomic.Uint64
 }
@@ -103,7 +108,7 @@ func New(c Config) (*Webhook, error) {
 	}
 	return &Webhook{
 		c: c, remote: r, allowed: newCache(cachedDecisions, c.Now), health: healthWait, refused: newCache(cachedDecisions, c.Now),
-		flights: webhook.Flights[status]{Most: maxWaiting, Limit: callLimit},
+		flights: webhook.Flights[status]{Most: maxWaiting, Limit: callLimit, Fresh: fresh},
 	}, nil
 }
 
@@ -162,6 +167,12 @@ func (w *Webhook) Authorize(ctx context.Context, a *authz.Attributes) (authz.Dec
 
 type status = authorizationv1.SubjectAccessReviewStatus
 
+// decided is the decision of a call.
+type decided struct {
+	status
+	asked uint64 // the number of the call: a later call has a larger one
+}
+
 // decide returns the decision of the service, perhaps a cached one. A call that others share may outlive the request, and so
 // does not use a.
 func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authorizationv1.SubjectAccessReviewSpec) (status, error) {
@@ -174,21 +185,16 @@ func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authori
 		k = webhook.Key{}
 		binary.BigEndian.PutUint64(k[:], w.single.Add(1))
 	}
-	for _, c := range [...]*cache{w.allowed, w.refused} {
-		if s, ok := c.get(k); ok {
-			return s, nil
-		}
+	if s, ok := w.kept(k); ok {
+		return s.status, nil
 	}
 	cached := attributeBytes(a) < cachedAttributeBytes
 	s, err := w.flights.Join(ctx, k, a.User.Name, len(text), func(ctx context.Context) (status, error) {
+		asked := w.asked.Add(1)
 		s, err := w.call(ctx, spec)
 		s.EvaluationError = "" // no decision has it, and it may be long
 		if err == nil && cached && len(s.Reason) <= cachedReasonBytes {
-			if s.Allowed {
-				w.allowed.put(k, s, w.c.AuthorizedTTL)
-			} else {
-				w.refused.put(k, s, w.c.UnauthorizedTTL)
-			}
+			w.keep(k, decided{s, asked})
 		}
 		return s, err
 	})
@@ -196,6 +202,30 @@ func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authori
 		err = authz.ErrBusy
 	}
 	return s, err
+}
+
+// kept returns a cached decision.
+func (w *Webhook) kept(k webhook.Key) (decided, bool) {
+	if d, ok := w.allowed.get(k); ok {
+		return d, true
+	}
+	return w.refused.get(k)
+}
+
+// keep caches a decision, unless a later call has returned before.
+func (w *Webhook) keep(k webhook.Key, d decided) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if other, ok := w.kept(k); ok && other.asked > d.asked {
+		return
+	}
+	w.allowed.remove(k)
+	w.refused.remove(k)
+	if d.Allowed {
+		w.allowed.put(k, d, w.c.AuthorizedTTL)
+	} else {
+		w.refused.put(k, d, w.c.UnauthorizedTTL)
+	}
 }
 
 // call asks the service, up to five times.

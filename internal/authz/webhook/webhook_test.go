@@ -247,6 +247,7 @@ func TestShared(t *testing.T) {
 		says(`{"allowed":true}`)(w, r)
 	})
 	w := s.webhook(t, Config{AuthorizedTTL: time.Minute})
+	w.flights.Fresh = time.Hour
 	slow := func(rw http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.Contains(*s.body.Load(), "slow"):
@@ -296,6 +297,36 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// TestLaterCall: the decision of a later call counts, also if an earlier one returns after it.
+func TestLaterCall(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	s := newService(t, says(`{"denied":true}`))
+	slow := func(rw http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-release
+		says(`{"allowed":true}`)(rw, r)
+	}
+	quick := *s.answer.Swap(&slow)
+	w := s.webhook(t, Config{AuthorizedTTL: time.Hour, UnauthorizedTTL: time.Hour})
+	w.flights.Fresh = 1 // each request has a call of its own
+	var early sync.WaitGroup
+	early.Go(func() {
+		if got := ask(t.Context(), w, pods("ann")); got.d != authz.Allow {
+			t.Errorf("the earlier call: %+v", got)
+		}
+	})
+	<-begun
+	s.answer.Store(&quick)
+	if got := ask(t.Context(), w, pods("ann")); got.d != authz.Deny {
+		t.Errorf("the later call: %+v", got)
+	}
+	close(release)
+	early.Wait()
+	if got := ask(t.Context(), w, pods("ann")); got.d != authz.Deny || s.calls.Load() != 2 {
+		t.Errorf("the cached decision: %+v, after %d calls", got, s.calls.Load())
+	}
+}
+
 // TestSharedAfterLeave: a request that has left may be reused while its call goes on for another one. A decision about a
 // long path is not cached then either.
 func TestSharedAfterLeave(t *testing.T) {
@@ -305,6 +336,7 @@ func TestSharedAfterLeave(t *testing.T) {
 		says(`{"allowed":true}`)(w, r)
 	})
 	w := s.webhook(t, Config{AuthorizedTTL: time.Minute})
+	w.flights.Fresh = time.Hour
 	long := func() *authz.Attributes {
 		return &authz.Attributes{User: &authn.User{Name: "ann"}, Verb: "get", Path: "/" + strings.Repeat("x", 2*cachedAttributeBytes)}
 	}
