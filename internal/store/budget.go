@@ -10,7 +10,8 @@ import (
 //
 // A budget bounds the memory of several stores together, such as all forks of a server. Each store has an
 // account, which counts its objects as its quota does, and its history as Options.MaxMemory does. The store
-// sets the sums after each commit: one atomic addition to the budget.
+// sets the sums after each commit: one atomic addition to the budget. What forks keep of their parents counts, too:
+// see loans.go.
 //
 //	a write that grows objects    is refused with a *QuotaError when the budget is spent, with the exceptions of quota.go
 //	the history of a store        is dropped at its next write, but for leastHistory bytes, while the budget is overspent
@@ -57,6 +58,7 @@ type Account struct {
 	budget *Budget
 	most   int64    // of copies
 	lender *Account // of the store that was forked; nil: it has none. Set by lend, before the store is used
+	loan   *loan    // what the fork keeps of it. Set by Store.loan, before the store is used
 
 	mu               sync.Mutex
 	objects, history int64 // bytes that count in the budget
@@ -167,6 +169,7 @@ func (a *Account) release() {
 	a.budget.used.Add(-a.objects)
 	a.objects = 0
 	a.mu.Unlock()
+	a.loan.remove()
 	if l := a.lender; l != nil {
 		l.mu.Lock()
 		l.heirs--

@@ -93,6 +93,82 @@ func TestBudgetOfShared(t *testing.T) {
 	}
 }
 
+// TestBudgetOfReplaced: what a fork keeps in memory although its parent has replaced or deleted it counts, once for all
+// forks, until the last fork that keeps it is closed.
+func TestBudgetOfReplaced(t *testing.T) {
+	const size = 100 << 10
+	root := storetest.Open(t, store.Options{Log: memlog.New()})
+	replace := func(s *store.Store, key string, bytes int) {
+		t.Helper()
+		var was store.Revision
+		if o := s.Any().Get("pods", key); o != nil {
+			was = o.Modified
+		}
+		mustWrite(t, s, padded(key, was, bytes))
+	}
+	b := store.NewBudget(1 << 30)
+	want := func(when string, objects int) {
+		t.Helper()
+		if used := b.Used(); used < int64(objects*size) || used > int64(objects*(size+size/8)+2*size/10) {
+			t.Errorf("%s, %d bytes are used, want %d objects of %d", when, used, objects, size)
+		}
+	}
+	for i := range 4 {
+		replace(root, fmt.Sprint("ns/", i), size)
+	}
+	before := root.Any()
+	one := forkOn(t, b, root)
+	want("after a fork", 0)
+	replace(root, "ns/0", size)
+	want("after a change", 1)
+	replace(root, "ns/0", size)
+	want("after a second change, of what the fork does not have", 1)
+	two := forkOn(t, b, root)
+	replace(root, "ns/0", size) // of two alone
+	replace(root, "ns/1", size) // of both
+	if _, err := root.Commit(t.Context(), store.Write{Collection: "pods", Key: "ns/2", If: root.Any().Get("pods", "ns/2").Modified}); err != nil {
+		t.Fatal(err)
+	}
+	want("with two forks", 4)
+	inner := forkOn(t, b, one)
+	storetest.Close(t, two)
+	want("without the second fork", 3)
+	storetest.Close(t, one)
+	want("while a fork of the first fork is open", 3)
+	storetest.Close(t, inner)
+	want("without forks", 0)
+
+	a, err := b.Open(1 << 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := root.Fork(before, store.Options{Log: memlog.From(before), Account: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("with a fork of an older state", 3)
+	replace(root, "ns/3", size)
+	want("after a change", 4)
+	first, last := forkOn(t, b, root), forkOn(t, b, root)
+	replace(root, "ns/3", size) // of first and last
+	storetest.Close(t, first)
+	want("without the first fork", 5)
+	storetest.Close(t, late)
+	want("without the fork of an older state", 1)
+	storetest.Close(t, last)
+	want("without forks", 0)
+
+	small := store.NewBudget(2 * size)
+	forkOn(t, small, root)
+	for i := range 4 {
+		replace(root, fmt.Sprint("ns/", i), size)
+	}
+	var full *store.QuotaError
+	if _, err := small.Open(1 << 30); !errors.As(err, &full) || !full.Shared {
+		t.Errorf("a fork when the others keep %d bytes of %d: %v", small.Used(), small.Limit(), err)
+	}
+}
+
 // TestBudgetOfHistory: updates that grow nothing go on in all forks, whose histories stay within the budget.
 func TestBudgetOfHistory(t *testing.T) {
 	const limit, size, forks = 1 << 20, 10 << 10, 5

@@ -53,6 +53,7 @@ func (s *Store) Fork(state *State, o Options) (*Store, error) {
 		f.remember(f.collection(e.Collection), e.change(), 0, nil) // without history.mu: f is not in use yet
 	}
 	f.account()
+	s.loan(state.revision, o.Account)
 	return f, nil
 }
 

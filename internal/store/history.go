@@ -153,6 +153,9 @@ func (s *Store) remember(c *collection, ch *Change, more int64, notified []*topi
 	ch.bytes = &h.bytes
 	h.order.push(ordered{c, ch, cost})
 	h.bytes.Add(cost)
+	if ch.Before != nil && s.loans.count.Load() > 0 {
+		s.loans.replaced(ch.Before.Modified, s.owned(ch.Before))
+	}
 	return c.record(ch, notified)
 }
 

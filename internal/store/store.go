@@ -134,6 +134,7 @@ type Store struct {
 
 	committer
 	history history
+	loans   *loans // the forks
 	aging   aging
 	quota   quota
 	room    room
@@ -228,6 +229,7 @@ func (o *Options) setDefaults() {
 
 // start starts the store at a state, all but its loop.
 func (s *Store) start(o Options, b Bounds, state *State) {
+	s.loans = new(loans)
 	s.log, s.archive, s.o, s.done = o.Log, o.Log, o, make(chan struct{})
 	s.measured.start()
 	s.mostHistory.Store(o.MaxDisk)

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// # What forks keep
+//
+// A fork keeps the objects of the state that it began with, also those that its parent has replaced or deleted since.
+// They count in the budget of the fork, so that forks which nobody uses do not fill the memory.
+//
+// The forks of a store are in the order of their bases. An object that was written at a revision and is replaced now is kept
+// by the forks with a base from that revision on: a range whose last fork is the newest one. The bytes are in the account
+// of the last fork, by the first one:
+//
+//	forks 10, 20, 30; the object of revision 15 is replaced     kept[20] of 30 grows
+//	30 is closed                                                the bytes move to kept[20] of 20
+//	20 is closed instead                                        they move to kept[30] of 30
+//	both are closed                                             they do not count any more
+//
+// A fork of an older state also counts what was replaced between the state and its beginning, if it is in memory. Other
+// forks may count the same objects.
+
+// loans are the forks of a store. The zero value has none. They outlive the store. All methods are safe for concurrent use.
+type loans struct {
+	count atomic.Int32 // of forks: without any, a commit takes no lock
+
+	mu    sync.Mutex
+	forks []*loan // by base
+}
+
+// loan is a fork that may still read what it began with.
+type loan struct {
+	of     *loans
+	base   Revision
+	budget *Budget
+	kept   map[*loan]int64 // bytes of replaced objects of which this is the last fork, by the first one
+}
+
+// add adds a fork with so many bytes that only it keeps.
+func (p *loans) add(base Revision, b *Budget, bytes int64) *loan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := &loan{of: p, base: base, budget: b, kept: map[*loan]int64{}}
+	i := len(p.forks)
+	for i > 0 && p.forks[i-1].base > base {
+		i--
+	}
+	p.forks = slices.Insert(p.forks, i, one)
+	p.count.Add(1)
+	one.keep(one, bytes)
+	return one
+}
+
+// keep counts bytes, of which first is the first fork.
+func (p *loan) keep(first *loan, bytes int64) {
+	if bytes == 0 {
+		return
+	}
+	p.kept[first] += bytes
+	p.budget.used.Add(bytes)
+}
+
+// replaced counts an object that the store has replaced or deleted.
+func (p *loans) replaced(modified Revision, bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(p.forks, modified, func(one *loan, r Revision) int {
+		if one.base < r {
+			return -1
+		}
+		return 1
+	})
+	if i < len(p.forks) {
+		p.forks[len(p.forks)-1].keep(p.forks[i], bytes)
+	}
+}
+
+// remove removes the fork. What others keep counts for them. A nil loan is none.
+func (p *loan) remove() {
+	if p == nil {
+		return
+	}
+	all := p.of
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	i := slices.Index(all.forks, p)
+	for first, bytes := range p.kept {
+		p.budget.used.Add(-bytes)
+		if first != p {
+			all.forks[i-1].keep(first, bytes)
+		}
+	}
+	for _, later := range all.forks[i+1:] {
+		if bytes := later.kept[p]; bytes != 0 {
+			delete(later.kept, p)
+			later.kept[all.forks[i+1]] += bytes
+		}
+	}
+	all.forks = slices.Delete(all.forks, i, i+1)
+	all.count.Add(-1)
+}
+
+// loan adds a fork of a state. The history in memory has what was replaced since.
+func (s *Store) loan(base Revision, a *Account) {
+	if a == nil {
+		return
+	}
+	s.history.mu.Lock() // no change is recorded meanwhile
+	defer s.history.mu.Unlock()
+	var bytes int64
+	for i := s.history.order.len() - 1; i >= 0; i-- {
+		c := s.history.order.at(i).change
+		if c.Revision <= base {
+			break
+		}
+		if c.Before != nil && c.Before.Modified <= base {
+			bytes += s.owned(c.Before)
+		}
+	}
+	a.loan = s.loans.add(base, a.budget, bytes)
+}
