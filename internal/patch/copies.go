@@ -24,6 +24,9 @@ const maxCopyWork = 5 * MaxBytes
 // applyAll applies operations to a document, which may have at most most bytes between two
 // groups.
 func applyAll(document []byte, operations jsonpatch.Patch, most int) ([]byte, error) {
+	if out, ok := quickly(document, operations); ok {
+		return out, nil
+	}
 	work := 0
 	for {
 		n := group(operations, document, most)
