@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,12 +32,18 @@ func server(t *testing.T, log *sharedmem.Log, name, address string, facts map[st
 // serverAhead is server, with a clock that is ahead of that of the bubble.
 func serverAhead(t *testing.T, log *sharedmem.Log, ahead time.Duration, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
 	t.Helper()
+	return serverWith(t, log, func() time.Time { return time.Now().Add(ahead) }, name, address, facts)
+}
+
+// serverWith is server, with a clock.
+func serverWith(t *testing.T, log *sharedmem.Log, now func() time.Time, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
+	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	c := peers.Config{Identity: name, Now: func() time.Time { return time.Now().Add(ahead) }, Startup: startup.Config{
+	c := peers.Config{Identity: name, Now: now, Startup: startup.Config{
 		Registry: &registry.Registry{Store: s, Namespaces: registry.NamespaceRules{Unchecked: true}}, Catalog: builtin.Catalog(),
 		Address: netip.MustParseAddrPort(address), First: netip.MustParseAddr("10.0.0.1"), Shared: true,
 	}}
@@ -109,6 +116,41 @@ func TestClocks(t *testing.T) {
 		synctest.Wait()
 		if lease() != nil {
 			t.Error("the Lease of a dead server is still there")
+		}
+	})
+}
+
+// TestClockJumpsBack: a server whose clock jumps back by hours goes on to show itself, keeps the Leases of servers that
+// renew them, and they keep its own one. The endpoints keep both.
+func TestClockJumpsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
+		var jump atomic.Int64
+		a, _, objects := serverWith(t, log, func() time.Time { return time.Now().Add(time.Duration(jump.Load())) }, "a", "192.0.2.1:6443", nil)
+		b, _, _ := server(t, log, "b", "192.0.2.2:6443", nil)
+		for _, p := range []*peers.Peers{a, b} {
+			if err := p.Join(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		jump.Store(int64(-2 * time.Hour))
+		created := map[string]store.Revision{}
+		for second := range 180 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for _, name := range []string{"a", "b"} {
+				o := objects.Any().Get(peers.Leases, peers.LeasePrefix+"tidemark-"+name)
+				if o == nil || created[name] != 0 && created[name] != o.Created {
+					t.Fatalf("the Lease of %s was deleted after %d seconds", name, second)
+				}
+				created[name] = o.Created
+			}
+			for _, ip := range []string{"192.0.2.1", "192.0.2.2"} {
+				if o := objects.Any().Get("endpoints", "default/kubernetes"); o == nil || !strings.Contains(string(o.Bytes()), ip) {
+					t.Fatalf("the endpoints lost %s after %d seconds", ip, second)
+				}
+			}
 		}
 	})
 }
