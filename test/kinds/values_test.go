@@ -104,7 +104,7 @@ func (w *valueWalk) run(t *testing.T) {
 
 // store stores an object on both servers. Not every one of the file is valid.
 func (w *valueWalk) store(t *testing.T) {
-	for range 20 {
+	for range 100 {
 		w.stored, w.at = w.next(t)
 		delete(w.stored, "status") // a new object owns parts of the status of version 1 of an autoscaler
 		taken, equal := w.same(t, "create", "POST", w.collection, func(int) map[string]any { return w.stored })

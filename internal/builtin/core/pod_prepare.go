@@ -98,6 +98,9 @@ func SetPodStatus(p, sent *corev1.Pod) {
 			m.VolumeStatus = nil
 		}
 	}
+	if len(old.NodeAllocatableResourceClaimStatuses) == 0 { // another one
+		p.Status.NodeAllocatableResourceClaimStatuses = nil
+	}
 	check.SetIfZero(&p.Status.QOSClass, old.QOSClass)
 	check.SetIfZero(&p.Status.ObservedGeneration, old.ObservedGeneration)
 	seen := map[corev1.PodConditionType]int{}
