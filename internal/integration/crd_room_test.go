@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -64,6 +65,12 @@ func TestRoomForDefinitions(t *testing.T) {
 		{"MERGE " + one, `{"spec":` + versionsSpec(manyVersions(last, 50)) + `}`, 200, nil},
 		{"MERGE " + one, `{"spec":` + versionsSpec(manyVersions(last, 100)) + `}`, 200, nil}, // back to what it was
 		{"DELETE " + other, "", 200, nil},
+	})
+	await.True(t, "the removal of the definition", func() bool {
+		code, _, _ := exchange(t, c, http.MethodGet, other, "")
+		return code == http.StatusNotFound
+	})
+	run(t, c, []step{
 		{"POST " + definitions, manyVersions(most, 100), 201, nil},
 		{"POST " + definitions, manyVersions(most+1, 20), 201, nil}, // the rest
 	})
