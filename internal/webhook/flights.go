@@ -26,11 +26,22 @@ type Flights[V any] struct {
 	// Fresh is for how long requests join a call after it began; zero: until it ends. A later request begins another call,
 	// which further ones join, so that no request gets a result which was asked for long before it.
 	Fresh time.Duration
+	// Keep is called with each result that is no error, unless a later call for the key has returned one before; nil: nothing
+	// is. It must not call methods of Flights. Its calls are one after the other.
+	Keep func(Key, V)
 
-	mu      sync.Mutex         // guards the following and the flights
-	running map[Key]*flight[V] // the newest of each key
-	load    map[string]int     // requests that wait, by group
-	total   int                // the sum of load
+	mu      sync.Mutex       // guards the following and the flights
+	running map[Key]*line[V] // keys with calls that have not returned
+	load    map[string]int   // requests that wait, by group
+	total   int              // the sum of load
+}
+
+// line is the calls for a key that have not returned.
+type line[V any] struct {
+	newest  *flight[V] // nil: no request may join one
+	running int
+	begun   int // the number of the call that began last
+	kept    int // the number of the call whose result was kept last; zero: none
 }
 
 // placeBytes is the number of bytes for which a request counts once more. So 1,200 waiting requests send 75 MiB at most,
@@ -39,6 +50,7 @@ const placeBytes = 64 << 10
 
 // flight is a call for all requests with its key.
 type flight[V any] struct {
+	number   int // a later call for the key has a larger one
 	began    time.Time
 	waiting  int
 	returned bool
@@ -53,9 +65,9 @@ type flight[V any] struct {
 	err    error
 }
 
-// Join waits for the newest call for k, which sends so many bytes, and begins the call if there is none that is Fresh. The call runs in a
-// goroutine that may outlive the request, so it must not use memory of the request that is reused. Join returns the result
-// of the call, the error of the context, or ErrBusy if too many requests of the group wait.
+// Join waits for the newest call for k, which sends so many bytes, and begins the call if there is none that is Fresh. The
+// call runs in a goroutine that may outlive the request, so it must not use memory of the request that is reused. Join
+// returns the result of the call, the error of the context, or ErrBusy if too many requests of the group wait.
 func (f *Flights[V]) Join(ctx context.Context, k Key, group string, bytes int, call func(context.Context) (V, error)) (v V, err error) {
 	places := 1 + bytes/placeBytes
 	f.mu.Lock()
@@ -64,7 +76,10 @@ func (f *Flights[V]) Join(ctx context.Context, k Key, group string, bytes int, c
 		return v, ErrBusy
 	}
 	f.charge(group, places)
-	one := f.running[k]
+	var one *flight[V]
+	if all := f.running[k]; all != nil {
+		one = all.newest
+	}
 	if one == nil || f.Fresh > 0 && time.Since(one.began) >= f.Fresh {
 		one = f.begin(ctx, k, call)
 	}
@@ -101,11 +116,18 @@ func (f *Flights[V]) charge(group string, n int) {
 // begin starts a call. f.mu is held.
 func (f *Flights[V]) begin(ctx context.Context, k Key, call func(context.Context) (V, error)) *flight[V] {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Limit)
-	one := &flight[V]{began: time.Now(), cancel: cancel, done: make(chan struct{})}
-	if f.running == nil {
-		f.running = map[Key]*flight[V]{}
+	all := f.running[k]
+	if all == nil {
+		all = &line[V]{}
+		if f.running == nil {
+			f.running = map[Key]*line[V]{}
+		}
+		f.running[k] = all
 	}
-	f.running[k] = one
+	all.running++
+	all.begun++
+	one := &flight[V]{number: all.begun, began: time.Now(), cancel: cancel, done: make(chan struct{})}
+	all.newest = one
 	go func() {
 		defer cancel()
 		defer close(one.done)
@@ -130,23 +152,32 @@ func (f *Flights[V]) leave(k Key, one *flight[V], group string, places int) {
 		return
 	}
 	one.last, one.kept, one.abandoned = group, places, true
-	f.remove(k, one)
+	f.running[k].leave(one)
 	one.cancel()
 }
 
-// end records that a call has returned.
+// end records that a call has returned, and keeps its result.
 func (f *Flights[V]) end(k Key, one *flight[V]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one.returned = true
-	f.remove(k, one)
+	all := f.running[k]
+	all.leave(one)
+	if all.running--; all.running == 0 {
+		delete(f.running, k)
+	}
+	if one.err == nil && one.number > all.kept && f.Keep != nil {
+		all.kept = one.number
+		f.Keep(k, one.v)
+	}
 	if one.abandoned {
 		f.charge(one.last, -one.kept)
 	}
 }
 
-func (f *Flights[V]) remove(k Key, one *flight[V]) {
-	if f.running[k] == one {
-		delete(f.running, k)
+// leave lets no further request join a call.
+func (l *line[V]) leave(one *flight[V]) {
+	if l.newest == one {
+		l.newest = nil
 	}
 }

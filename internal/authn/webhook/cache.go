@@ -31,7 +31,6 @@ type entry struct {
 	result *result
 	bytes  int
 	expire time.Time
-	asked  uint64
 }
 
 func newCache(now func() time.Time) *cache {
@@ -56,20 +55,17 @@ func (c *cache) get(k webhook.Key) *result {
 	return one.result
 }
 
-// add adds the result of a call, unless it alone takes more than an eighth of the memory, or a later call has returned
-// before. A later call has a larger number.
-func (c *cache) add(k webhook.Key, r *result, call uint64, ttl time.Duration) {
-	one := &entry{key: k, result: r, bytes: r.size(), expire: c.now().Add(ttl), asked: call}
-	if one.bytes > cacheBytes/8 {
-		return
-	}
+// put replaces the result for a key. One that is the service's error, or alone takes more than an eighth of the memory, is
+// not kept.
+func (c *cache) put(k webhook.Key, r *result, ttl time.Duration) {
+	one := &entry{key: k, result: r, bytes: r.size(), expire: c.now().Add(ttl)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[k]; e != nil {
-		if e.Value.(*entry).asked > call {
-			return
-		}
 		c.remove(e)
+	}
+	if r.err != nil || one.bytes > cacheBytes/8 || ttl <= 0 {
+		return
 	}
 	for c.bytes+one.bytes > cacheBytes {
 		c.remove(c.order.Back())

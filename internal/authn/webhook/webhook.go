@@ -12,7 +12,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -61,8 +60,7 @@ type Tokens struct {
 	c       Config
 	remote  *remote
 	cache   *cache
-	flights webhook.Flights[*result]
-	asked   atomic.Uint64 // numbers the calls
+	flights webhook.Flights[returned]
 }
 
 // result is what the service returned for a token. It is immutable.
@@ -70,6 +68,12 @@ type result struct {
 	user *authn.User // nil: the token is not valid
 	good []string    // the audiences that the token is for
 	err  error       // the reason, if the service gives one
+}
+
+// returned is the outcome of a call.
+type returned struct {
+	*result
+	known bool // it was in the cache
 }
 
 // New returns the tokens of a service. It reads the files, and calls nothing.
@@ -87,9 +91,15 @@ func New(c Config) (*Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Tokens{
-		c: c, remote: remote, cache: newCache(c.Now), flights: webhook.Flights[*result]{Most: maxWaiting, Limit: callLimit, Fresh: fresh},
-	}, nil
+	w := &Tokens{
+		c: c, remote: remote, cache: newCache(c.Now), flights: webhook.Flights[returned]{Most: maxWaiting, Limit: callLimit, Fresh: fresh},
+	}
+	w.flights.Keep = func(k webhook.Key, r returned) {
+		if !r.known {
+			w.cache.put(k, r.result, c.CacheTTL)
+		}
+	}
+	return w, nil
 }
 
 // AuthenticateToken implements authn.Tokens.
@@ -100,11 +110,12 @@ func (w *Tokens) AuthenticateToken(ctx context.Context, t authn.Token, audiences
 		return r.get()
 	}
 	w.c.Metrics.asked("miss")
-	r, err := w.flights.Join(ctx, k, t.Client(), mostEscaped*len(t.Text), func(ctx context.Context) (*result, error) {
+	r, err := w.flights.Join(ctx, k, t.Client(), mostEscaped*len(t.Text), func(ctx context.Context) (returned, error) {
 		if r := w.cache.get(k); r != nil { // meanwhile
-			return r, nil
+			return returned{r, true}, nil
 		}
-		return w.call(ctx, k, t, audiences)
+		r, err := w.call(ctx, t, audiences)
+		return returned{r, false}, err
 	})
 	if errors.Is(err, webhook.ErrBusy) {
 		err = authn.ErrBusy
@@ -127,9 +138,8 @@ func keyOf(t authn.Token, audiences []string) webhook.Key {
 	return sha256.Sum256(text)
 }
 
-// call asks the service, and caches the result. Several requests may use it.
-func (w *Tokens) call(ctx context.Context, k webhook.Key, t authn.Token, audiences []string) (*result, error) {
-	asked := w.asked.Add(1)
+// call asks the service. Several requests may use the result.
+func (w *Tokens) call(ctx context.Context, t authn.Token, audiences []string) (*result, error) {
 	end := w.c.Metrics.fetching()
 	status, err := w.remote.review(ctx, t.Text, audiences)
 	end(err)
@@ -137,11 +147,7 @@ func (w *Tokens) call(ctx context.Context, k webhook.Key, t authn.Token, audienc
 		w.c.Log.Error("the token webhook failed", "err", err)
 		return nil, err
 	}
-	r := w.read(status, audiences)
-	if r.err == nil && w.c.CacheTTL > 0 {
-		w.cache.add(k, r, asked, w.c.CacheTTL)
-	}
-	return r, nil
+	return w.read(status, audiences), nil
 }
 
 // read returns the result of a review. If the status has no audiences, the token is for those of the server.

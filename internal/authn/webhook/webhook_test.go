@@ -249,6 +249,38 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// TestLaterCall: the result of a later call counts, also if an earlier one returns after it, and if the later one is not
+// cached.
+func TestLaterCall(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	s := serve(t, func(n int64, _ string) (int, string) {
+		if n > 1 {
+			return 200, `{"status":{"error":"taken back"}}`
+		}
+		close(begun)
+		<-release
+		return 200, `{"status":` + ann + `}}`
+	})
+	w := s.open(t, nil)
+	w.SetFresh(1) // each request has a call of its own
+	var early sync.WaitGroup
+	early.Go(func() {
+		if got := ask(w, "x", "api"); !strings.HasPrefix(got, "{ann ") {
+			t.Errorf("the earlier call: %s", got)
+		}
+	})
+	<-begun
+	const refused = "error: taken back"
+	if got := ask(w, "x", "api"); got != refused {
+		t.Errorf("the later call: %s", got)
+	}
+	close(release)
+	early.Wait()
+	if got := ask(w, "x", "api"); got != refused || s.asked.Load() != 3 {
+		t.Errorf("then: %s, after %d calls", got, s.asked.Load())
+	}
+}
+
 // TestHangingService: unknown tokens of one client address leave room for tokens of others, and their calls end with
 // their clients.
 func TestHangingService(t *testing.T) {

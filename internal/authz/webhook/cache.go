@@ -21,16 +21,16 @@ func newCache(size int, now func() time.Time) *cache {
 	return &cache{utilcache.NewLRUExpireCacheWithClock(size, clock(now))}
 }
 
-func (c *cache) get(k webhook.Key) (decided, bool) {
-	if d, ok := c.entries.Get(k); ok {
-		return d.(decided), true
+func (c *cache) get(k webhook.Key) (status, bool) {
+	if s, ok := c.entries.Get(k); ok {
+		return s.(status), true
 	}
-	return decided{}, false
+	return status{}, false
 }
 
-func (c *cache) put(k webhook.Key, d decided, ttl time.Duration) {
+func (c *cache) put(k webhook.Key, s status, ttl time.Duration) {
 	if ttl > 0 {
-		c.entries.Add(k, d, ttl)
+		c.entries.Add(k, s, ttl)
 	}
 }
 

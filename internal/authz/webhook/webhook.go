@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,12 +77,10 @@ type Config struct {
 type Webhook struct {
 	c       Config
 	remote  *remote
-	mu      sync.Mutex // held to change the caches
 	allowed *cache
 	refused *cache
-	flights webhook.Flights[status]
+	flights webhook.Flights[decided]
 	health  time.Duration // healthWait
-	asked   atomic.Uint64 // numbers the calls
 	// single makes the keys of decisions that are not cached. Their calls are not shared.
 	single atomic.Uint64
 }
@@ -106,10 +103,12 @@ func New(c Config) (*Webhook, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Webhook{
+	w := &Webhook{
 		c: c, remote: r, allowed: newCache(cachedDecisions, c.Now), health: healthWait, refused: newCache(cachedDecisions, c.Now),
-		flights: webhook.Flights[status]{Most: maxWaiting, Limit: callLimit, Fresh: fresh},
-	}, nil
+		flights: webhook.Flights[decided]{Most: maxWaiting, Limit: callLimit, Fresh: fresh},
+	}
+	w.flights.Keep = w.keep
+	return w, nil
 }
 
 // Close closes the connections that no request uses.
@@ -170,7 +169,7 @@ type status = authorizationv1.SubjectAccessReviewStatus
 // decided is the decision of a call.
 type decided struct {
 	status
-	asked uint64 // the number of the call: a later call has a larger one
+	short bool // the question and the reason are short enough for a cache
 }
 
 // decide returns the decision of the service, perhaps a cached one. A call that others share may outlive the request, and so
@@ -186,45 +185,38 @@ func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authori
 		binary.BigEndian.PutUint64(k[:], w.single.Add(1))
 	}
 	if s, ok := w.kept(k); ok {
-		return s.status, nil
+		return s, nil
 	}
-	cached := attributeBytes(a) < cachedAttributeBytes
-	s, err := w.flights.Join(ctx, k, a.User.Name, len(text), func(ctx context.Context) (status, error) {
-		asked := w.asked.Add(1)
+	short := attributeBytes(a) < cachedAttributeBytes
+	d, err := w.flights.Join(ctx, k, a.User.Name, len(text), func(ctx context.Context) (decided, error) {
 		s, err := w.call(ctx, spec)
 		s.EvaluationError = "" // no decision has it, and it may be long
-		if err == nil && cached && len(s.Reason) <= cachedReasonBytes {
-			w.keep(k, decided{s, asked})
-		}
-		return s, err
+		return decided{s, short && len(s.Reason) <= cachedReasonBytes}, err
 	})
 	if errors.Is(err, webhook.ErrBusy) {
 		err = authz.ErrBusy
 	}
-	return s, err
+	return d.status, err
 }
 
 // kept returns a cached decision.
-func (w *Webhook) kept(k webhook.Key) (decided, bool) {
-	if d, ok := w.allowed.get(k); ok {
-		return d, true
+func (w *Webhook) kept(k webhook.Key) (status, bool) {
+	if s, ok := w.allowed.get(k); ok {
+		return s, true
 	}
 	return w.refused.get(k)
 }
 
-// keep caches a decision, unless a later call has returned before.
+// keep caches a decision. One that cannot be cached removes that of an earlier call.
 func (w *Webhook) keep(k webhook.Key, d decided) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if other, ok := w.kept(k); ok && other.asked > d.asked {
-		return
-	}
 	w.allowed.remove(k)
 	w.refused.remove(k)
-	if d.Allowed {
-		w.allowed.put(k, d, w.c.AuthorizedTTL)
-	} else {
-		w.refused.put(k, d, w.c.UnauthorizedTTL)
+	switch {
+	case !d.short:
+	case d.Allowed:
+		w.allowed.put(k, d.status, w.c.AuthorizedTTL)
+	default:
+		w.refused.put(k, d.status, w.c.UnauthorizedTTL)
 	}
 }
 

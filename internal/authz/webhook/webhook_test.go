@@ -297,33 +297,46 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestLaterCall: the decision of a later call counts, also if an earlier one returns after it.
+// TestLaterCall: the decision of a later call counts, also if an earlier one returns after it, and if the later one is not
+// cached.
 func TestLaterCall(t *testing.T) {
-	begun, release := make(chan struct{}), make(chan struct{})
-	s := newService(t, says(`{"denied":true}`))
-	slow := func(rw http.ResponseWriter, r *http.Request) {
-		close(begun)
-		<-release
-		says(`{"allowed":true}`)(rw, r)
-	}
-	quick := *s.answer.Swap(&slow)
-	w := s.webhook(t, Config{AuthorizedTTL: time.Hour, UnauthorizedTTL: time.Hour})
-	w.flights.Fresh = 1 // each request has a call of its own
-	var early sync.WaitGroup
-	early.Go(func() {
-		if got := ask(t.Context(), w, pods("ann")); got.d != authz.Allow {
-			t.Errorf("the earlier call: %+v", got)
-		}
-	})
-	<-begun
-	s.answer.Store(&quick)
-	if got := ask(t.Context(), w, pods("ann")); got.d != authz.Deny {
-		t.Errorf("the later call: %+v", got)
-	}
-	close(release)
-	early.Wait()
-	if got := ask(t.Context(), w, pods("ann")); got.d != authz.Deny || s.calls.Load() != 2 {
-		t.Errorf("the cached decision: %+v, after %d calls", got, s.calls.Load())
+	for name, row := range map[string]struct {
+		later string
+		keep  time.Duration // decisions that refuse
+		calls int64         // for three requests
+	}{
+		"cached":             {`{"denied":true}`, time.Hour, 2},
+		"without a cache":    {`{"denied":true}`, 0, 3},
+		"with a long reason": {`{"denied":true,"reason":"` + strings.Repeat("x", 2*cachedReasonBytes) + `"}`, time.Hour, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun, release := make(chan struct{}), make(chan struct{})
+			s := newService(t, says(row.later))
+			slow := func(rw http.ResponseWriter, r *http.Request) {
+				close(begun)
+				<-release
+				says(`{"allowed":true}`)(rw, r)
+			}
+			quick := *s.answer.Swap(&slow)
+			w := s.webhook(t, Config{AuthorizedTTL: time.Hour, UnauthorizedTTL: row.keep})
+			w.flights.Fresh = 1 // each request has a call of its own
+			var early sync.WaitGroup
+			early.Go(func() {
+				if got := ask(t.Context(), w, pods("ann")); got.d != authz.Allow {
+					t.Errorf("the earlier call: %+v", got)
+				}
+			})
+			<-begun
+			s.answer.Store(&quick)
+			if got := ask(t.Context(), w, pods("ann")); got.d != authz.Deny {
+				t.Errorf("the later call: %+v", got)
+			}
+			close(release)
+			early.Wait()
+			if got := ask(t.Context(), w, pods("ann")); got.d != authz.Deny || s.calls.Load() != row.calls {
+				t.Errorf("then: %+v, after %d calls, want %d", got, s.calls.Load(), row.calls)
+			}
+		})
 	}
 }
 
