@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -80,7 +81,10 @@ type Webhook struct {
 	allowed *cache
 	refused *cache
 	flights webhook.Flights[decided]
-	health  time.Duration // healthWait
+	// probes are the flights of health checks without credentials. All clients without credentials are one user, so a flood
+	// of other requests would use up the room of the health checks.
+	probes webhook.Flights[decided]
+	health time.Duration // healthWait
 	// single makes the keys of decisions that are not cached. Their calls are not shared.
 	single atomic.Uint64
 }
@@ -108,6 +112,10 @@ func New(c Config) (*Webhook, error) {
 		flights: webhook.Flights[decided]{Most: maxWaiting, Limit: callLimit, Fresh: fresh},
 	}
 	w.flights.Keep = w.keep
+	w.probes = webhook.Flights[decided]{Most: maxWaiting, Limit: callLimit, Fresh: fresh, Keep: w.keep}
+	if w.shares() {
+		w.probes.Most = math.MaxInt // they are a few calls
+	}
 	return w, nil
 }
 
@@ -141,7 +149,7 @@ func (w *Webhook) Authorize(ctx context.Context, a *authz.Attributes) (authz.Dec
 		return authz.NoOpinion, "", nil
 	}
 	waiting := ctx
-	if !a.IsResource && (a.Path == "/healthz" || a.Path == "/livez" || a.Path == "/readyz") {
+	if isHealth(a) {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithTimeout(ctx, w.health)
 		defer cancel()
@@ -180,7 +188,7 @@ func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authori
 		return status{}, err
 	}
 	k := webhook.Key(sha256.Sum256(text))
-	if w.c.AuthorizedTTL <= 0 && w.c.UnauthorizedTTL <= 0 {
+	if !w.shares() {
 		k = webhook.Key{}
 		binary.BigEndian.PutUint64(k[:], w.single.Add(1))
 	}
@@ -188,7 +196,11 @@ func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authori
 		return s, nil
 	}
 	short := attributeBytes(a) < cachedAttributeBytes
-	d, err := w.flights.Join(ctx, k, a.User.Name, len(text), func(ctx context.Context) (decided, error) {
+	flights := &w.flights
+	if a.User == authn.Anonymous && isHealth(a) && (a.Verb == "get" || a.Verb == "head") {
+		flights = &w.probes
+	}
+	d, err := flights.Join(ctx, k, a.User.Name, len(text), func(ctx context.Context) (decided, error) {
 		s, err := w.call(ctx, spec)
 		s.EvaluationError = "" // no decision has it, and it may be long
 		return decided{s, short && len(s.Reason) <= cachedReasonBytes}, err
@@ -197,6 +209,14 @@ func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authori
 		err = authz.ErrBusy
 	}
 	return d.status, err
+}
+
+// shares reports whether requests share calls.
+func (w *Webhook) shares() bool { return w.c.AuthorizedTTL > 0 || w.c.UnauthorizedTTL > 0 }
+
+// isHealth reports whether a request is a health check.
+func isHealth(a *authz.Attributes) bool {
+	return !a.IsResource && (a.Path == "/healthz" || a.Path == "/livez" || a.Path == "/readyz")
 }
 
 // kept returns a cached decision.

@@ -486,7 +486,7 @@ func FuzzCompile(f *testing.F) {
 }
 
 // TestBusy: while the service hangs, requests of one user leave room for others, those beyond the bound are denied
-// whatever the failure policy, and a call ends with its client.
+// whatever the failure policy, and a call ends with its client. Health checks do not need that room.
 func TestBusy(t *testing.T) {
 	s, hung := newService(t, nil), make(chan struct{})
 	hang := func(rw http.ResponseWriter, r *http.Request) {
@@ -540,6 +540,40 @@ func TestBusy(t *testing.T) {
 		leave()
 		all.Wait()
 		await.True(t, "the calls under way", func() bool { return w.flights.Waiting() == 0 }) // the call ends
+	}
+	for _, ttl := range []time.Duration{0, time.Minute} {
+		w := s.webhook(t, Config{OnError: authz.NoOpinion, AuthorizedTTL: ttl})
+		w.flights.Most = 1
+		ctx, leave := context.WithCancel(t.Context())
+		at := func(path string) *authz.Attributes {
+			return &authz.Attributes{User: authn.Anonymous, Verb: "get", Path: path}
+		}
+		var all sync.WaitGroup
+		all.Go(func() { ask(ctx, w, at("/x")) })
+		<-hung
+		if d, _, err := w.Authorize(ctx, at("/livez/x")); d != authz.Deny || !errors.Is(err, authz.ErrBusy) {
+			t.Errorf("TTL %v: a second request without credentials: %v, %v", ttl, d, err)
+		}
+		ended := make(chan error, 4)
+		for _, path := range []string{"/readyz", "/readyz", "/livez", "/healthz"} {
+			all.Go(func() {
+				_, _, err := w.Authorize(ctx, at(path))
+				ended <- err
+			})
+		}
+		calls := 4
+		if ttl > 0 {
+			calls = 3 // two of them share one
+		}
+		for range calls {
+			select {
+			case <-hung:
+			case err := <-ended:
+				t.Fatalf("TTL %v: a health check: %v", ttl, err)
+			}
+		}
+		leave()
+		all.Wait()
 	}
 	w := s.webhook(t, Config{OnError: authz.NoOpinion})
 	w.health = 0
