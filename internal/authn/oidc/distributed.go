@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// maxGroupIssuers limits the issuers that may sign the distributed claims of one issuer's tokens.
+// maxGroupIssuers limits the issuers that may sign the distributed claims of one issuer's tokens. One that is not discovered
+// makes room when no token waits for it: the source of a claim can name any issuer.
 const maxGroupIssuers = 16
 
 // distributed fetches the groups of tokens that do not contain them: OpenID Connect Core 1.0,
@@ -20,8 +21,14 @@ type distributed struct {
 
 	mu      sync.Mutex
 	closed  bool
-	running int                // requests for claims
-	others  map[string]*remote // by issuer
+	running int               // requests for claims
+	others  map[string]*other // by issuer
+}
+
+// other is another issuer than that of the tokens.
+type other struct {
+	*remote
+	waiting int // tokens that wait until it is discovered
 }
 
 // source is where a claim can be fetched.
@@ -134,10 +141,11 @@ func (d *distributed) token(ctx context.Context, from *source) (string, error) {
 
 // remote returns the keys of an issuer of distributed claims, once it is discovered.
 func (d *distributed) remote(ctx context.Context, issuer string) (*remote, error) {
-	r, err := d.find(issuer)
+	r, leave, err := d.find(issuer)
 	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	select {
 	case <-r.ready:
 		return r, nil
@@ -148,29 +156,48 @@ func (d *distributed) remote(ctx context.Context, issuer string) (*remote, error
 	}
 }
 
-func (d *distributed) find(issuer string) (*remote, error) {
+// find returns the keys of an issuer, which may not be discovered yet. The caller must call leave when it does not wait for
+// that any longer.
+func (d *distributed) find(issuer string) (r *remote, leave func(), err error) {
 	if issuer == d.issuer.c.Issuer.URL {
-		return d.issuer.remote, nil
+		return d.issuer.remote, func() {}, nil
 	}
 	if u, err := url.Parse(issuer); err != nil || !isHTTPS(u) {
-		return nil, errors.New("the issuer is not an https URL")
+		return nil, nil, errors.New("the issuer is not an https URL")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if r := d.others[issuer]; r != nil {
-		return r, nil
+	one := d.others[issuer]
+	if one == nil {
+		switch {
+		case d.closed:
+			return nil, nil, errClosed
+		case len(d.others) >= maxGroupIssuers && !d.makeRoom():
+			return nil, nil, fmt.Errorf("distributed claims of more than %d issuers", maxGroupIssuers)
+		case d.others == nil:
+			d.others = map[string]*other{}
+		}
+		one = &other{remote: discoverRemote(issuer, "", d.issuer.client, d.issuer.c.Log, func([]byte) {})}
+		d.others[issuer] = one
 	}
-	switch {
-	case d.closed:
-		return nil, errClosed
-	case len(d.others) >= maxGroupIssuers:
-		return nil, fmt.Errorf("distributed claims of more than %d issuers", maxGroupIssuers)
-	case d.others == nil:
-		d.others = map[string]*remote{}
+	one.waiting++
+	return one.remote, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		one.waiting--
+	}, nil
+}
+
+// makeRoom drops an issuer that is not discovered, and reports whether there was one. d.mu is held.
+func (d *distributed) makeRoom() bool {
+	for issuer, one := range d.others {
+		if one.waiting == 0 && !one.discovered() {
+			one.cancel()
+			delete(d.others, issuer)
+			return true
+		}
 	}
-	r := discoverRemote(issuer, "", d.issuer.client, d.issuer.c.Log, func([]byte) {})
-	d.others[issuer] = r
-	return r, nil
+	return false
 }
 
 func (d *distributed) close() {

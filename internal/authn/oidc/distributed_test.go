@@ -99,6 +99,41 @@ func TestDistributedClaims(t *testing.T) {
 	})
 }
 
+// TestUnknownGroupIssuers: a source that names issuers which do not exist does not use up the room for those of other
+// sources.
+func TestUnknownGroupIssuers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer, other := oidctest.New(t), oidctest.New(t)
+		other.URL = "https://other.test"
+		a := bySub()
+		a.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: "groups", Prefix: new(string)}
+		i, err := New(Config{Issuer: a.Issuer, Rules: compiled(t, a), Transport: hosts{"issuer.test": issuer, "other.test": other}, Log: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer i.Close()
+		<-i.Ready()
+		now := time.Now()
+		from := func(endpoint string) string {
+			return issuer.Token(t, now, map[string]any{
+				"_claim_names":   map[string]string{"groups": "src"},
+				"_claim_sources": map[string]any{"src": map[string]string{"endpoint": "https://other.test" + endpoint}},
+			})
+		}
+		for n := range 2 * maxGroupIssuers {
+			path := "/" + strings.Repeat("x", n+1)
+			other.Answer(path, other.Token(t, now, map[string]any{"groups": "a", "iss": "https://nowhere.test" + path}))
+			if r, err := i.Authenticate(t.Context(), from(path)); err == nil {
+				t.Errorf("an issuer that does not exist: %v", r)
+			}
+		}
+		other.Answer("/groups", other.Token(t, now, map[string]any{"groups": "a"}))
+		if _, err := i.Authenticate(t.Context(), from("/groups")); err != nil {
+			t.Errorf("another source: %v", err)
+		}
+	})
+}
+
 // TestGroupIssuers: tokens cannot make the server follow any number of issuers.
 func TestGroupIssuers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -107,11 +142,26 @@ func TestGroupIssuers(t *testing.T) {
 		a.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: "groups", Prefix: new(string)}
 		i := open(t, issuer, a)
 		defer i.Close()
+		find := func(n int) (func(), error) {
+			_, leave, err := i.groups.find("https://issuer.test/" + strings.Repeat("x", n+1))
+			return leave, err
+		}
+		var leave func()
 		for n := range 2 * maxGroupIssuers {
-			r, err := i.groups.find("https://issuer.test/" + strings.Repeat("x", n+1))
-			if (err == nil) != (n < maxGroupIssuers) || (r == nil) != (err != nil) {
-				t.Errorf("issuer %d: %v, %v", n, r, err)
+			done, err := find(n)
+			if (err == nil) != (n < maxGroupIssuers) {
+				t.Errorf("issuer %d: %v", n, err)
 			}
+			if n == 0 {
+				leave = done
+			}
+		}
+		leave()
+		if _, err := find(100); err != nil {
+			t.Errorf("after a token has left: %v", err)
+		}
+		if len(i.groups.others) != maxGroupIssuers {
+			t.Errorf("%d issuers", len(i.groups.others))
 		}
 	})
 }
