@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -84,14 +85,26 @@ func (h *Handler) noteHealth(c healthcheck, err error) {
 	}
 }
 
+// quotedNames returns names, sorted, quoted and with commas between them, as many as refusedStatusBytes have: clients without
+// credentials send them, and the response is not counted in any budget.
+func quotedNames(names []string) string {
+	const most = refusedStatusBytes
+	var b []byte
+	for i, name := range slices.Sorted(slices.Values(names)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		before := len(b)
+		if b = strconv.AppendQuote(b, name[:min(len(name), most)]); len(b) > most {
+			return string(b[:before]) + "..."
+		}
+	}
+	return string(b)
+}
+
 func (q *request) sayHealth(kind string, lines *bytes.Buffer, unknown []string, failed, single bool) error {
 	if len(unknown) > 0 && !single {
-		quoted := make([]string, len(unknown))
-		for i, s := range unknown {
-			quoted[i] = fmt.Sprintf("%q", s)
-		}
-		slices.Sort(quoted)
-		fmt.Fprintf(lines, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(quoted, ","))
+		fmt.Fprintf(lines, "warn: some health checks cannot be excluded: no matches for %s\n", quotedNames(unknown))
 	}
 	q.header()["X-Content-Type-Options"] = noSniff
 	switch {

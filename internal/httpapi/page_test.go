@@ -204,6 +204,7 @@ func TestHealth(t *testing.T) {
 		{"GET", "/livez/store", 404, "404 page not found\n"},
 		{"GET", "/livez?verbose", 200, "[+]ping ok\n[+]log ok\nlivez check passed\n"},
 		{"GET", "/livez?verbose&exclude=nope&exclude=log", 200, "[+]ping ok\n[+]log excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"nope\"\nlivez check passed\n"},
+		{"GET", "/livez?verbose&exclude=" + strings.Repeat("%ff", 1000) + "&exclude=b&exclude=a", 200, "[+]ping ok\n[+]log ok\nwarn: some health checks cannot be excluded: no matches for \"a\",\"b\",...\nlivez check passed\n"},
 		{"GET", "/livez?exclude=log", 200, "ok"},
 		{"GET", "/readyz", 500, "[+]ping ok\n[+]log ok\n[-]store failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n"},
 		{"GET", "/readyz?exclude=store", 200, "ok"},
