@@ -34,7 +34,7 @@ func narrow(v *cel.Validator) {
 	}
 }
 
-// replacePrograms replaces the programs of the rules and their messages with those of [expression.Replace]. The library
+// replacePrograms replaces the programs of the rules and their messages with those of [expression.Replacer]. The library
 // takes no programs. If this version of it has other fields, its own programs stay.
 func replacePrograms(v *cel.Validator) {
 	if v == nil {
@@ -56,13 +56,14 @@ func replacePrograms(v *cel.Validator) {
 	if err != nil || len(*of) != len(*compiled) {
 		return
 	}
+	var replacer expression.Replacer // the rules of one value have one environment or two
 	for i, rule := range *of {
 		c := &(*compiled)[i]
 		if c.Program != nil {
-			c.Program = expression.Replace(c.Program, rule.Rule)
+			c.Program = replacer.Replace(c.Program, rule.Rule)
 		}
 		if c.MessageExpression != nil {
-			c.MessageExpression = expression.Replace(c.MessageExpression, rule.MessageExpression)
+			c.MessageExpression = replacer.Replace(c.MessageExpression, rule.MessageExpression)
 		}
 	}
 }

@@ -22,7 +22,8 @@ func TestRulesEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &compiled{structural: s, rules: cel.NewValidator(s, false, celconfig.PerCallLimit)}
+	c := &compiled{structural: s, rules: &rules{}}
+	c.rules.compiled.Store(cel.NewValidator(s, false, celconfig.PerCallLimit))
 	v := make([]any, 380_000)
 	for i := range v {
 		v[i] = int64(i)

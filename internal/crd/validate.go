@@ -167,7 +167,11 @@ func (c *compiled) checkRules(ctx context.Context, errs field.ErrorList, all, ol
 			return field.ErrorList{field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")}
 		}
 	}
-	found, _ := c.rules.Validate(ctx, nil, c.structural, all, old, celconfig.RuntimeCELCostBudget, options...)
+	rules, err := c.rules.validator(ctx)
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	found, _ := rules.Validate(ctx, nil, c.structural, all, old, celconfig.RuntimeCELCostBudget, options...)
 	return found
 }
 

@@ -11,69 +11,61 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/unexported"
 )
 
-// Replace returns a program that has the results, the errors and the costs of program, in linear time. text is the
-// expression that program was compiled from. It is for the programs of libraries that take none. The returned program
-// compiles text again, before its first evaluation. If this version of cel-go has other fields, it evaluates program.
-// It is safe for concurrent use.
-func Replace(program cel.Program, text string) cel.Program {
-	if !canReport() {
+// Replacer replaces programs of libraries that take none. It has a planner for each of their environments, so keep it for
+// programs that share one, and no longer. The zero value is ready to use. It is not safe for concurrent use.
+type Replacer struct {
+	planners map[*cel.Env]*Planner
+}
+
+// Replace returns a program that has the results, the errors and the costs of program, in linear time and in less memory.
+// text is the expression that program was compiled from. Replace compiles it again. If this version of cel-go has other
+// fields, it returns program.
+func (r *Replacer) Replace(program cel.Program, text string) cel.Program {
+	var env *cel.Env
+	if !canReport() || readField(program, "Env", &env) != nil {
 		return program
 	}
-	return &replacement{of: program, text: text}
+	planner := r.planners[env]
+	if planner == nil {
+		planner = NewPlanner(env)
+		if r.planners == nil {
+			r.planners = map[*cel.Env]*Planner{}
+		}
+		r.planners[env] = planner
+	}
+	ast, issues := env.Compile(text)
+	if issues.Err() != nil {
+		return program
+	}
+	planned, err := planner.Plan(ast)
+	if err != nil || planned.program != nil {
+		return program
+	}
+	return replacement{planned}
 }
 
 // replacement is the program that Replace returns.
-type replacement struct {
-	once    sync.Once
-	text    string
-	of      cel.Program // nil after the expression was planned
-	planned *Planned    // nil: of is evaluated
-}
+type replacement struct{ *Planned }
 
 // Eval implements cel.Program.
-func (r *replacement) Eval(input any) (ref.Val, *cel.EvalDetails, error) {
+func (r replacement) Eval(input any) (ref.Val, *cel.EvalDetails, error) {
 	return r.ContextEval(context.Background(), input)
 }
 
 // ContextEval implements cel.Program.
-func (r *replacement) ContextEval(ctx context.Context, input any) (ref.Val, *cel.EvalDetails, error) {
-	r.once.Do(r.plan)
-	if r.planned == nil {
-		return r.of.ContextEval(ctx, input)
-	}
+func (r replacement) ContextEval(ctx context.Context, input any) (ref.Val, *cel.EvalDetails, error) {
 	vars, err := interpreter.NewActivation(input)
 	if err != nil {
 		return nil, nil, err
 	}
-	value, cost, err := r.planned.Eval(ctx, vars)
+	value, cost, err := r.Planned.Eval(ctx, vars)
 	return value, report(cost), err
 }
 
 // Replaced reports whether a program is one of Replace, and is not evaluated by the library.
 func Replaced(program cel.Program) bool {
-	r, ok := program.(*replacement)
-	if !ok {
-		return false
-	}
-	r.once.Do(r.plan)
-	return r.planned != nil
-}
-
-// plan plans the expression in the environment of its program.
-func (r *replacement) plan() {
-	var env *cel.Env
-	if err := readField(r.of, "Env", &env); err != nil {
-		return
-	}
-	ast, issues := env.Compile(r.text)
-	if issues.Err() != nil {
-		return
-	}
-	planned, err := NewPlanner(env).Plan(ast)
-	if err != nil || planned.program != nil {
-		return
-	}
-	r.of, r.planned = nil, planned
+	_, ok := program.(replacement)
+	return ok
 }
 
 // report returns the details of an evaluation with a cost. cel-go has no function that makes them.
