@@ -40,8 +40,9 @@ type credentials struct {
 
 // manifest is a file with objects.
 type manifest struct {
-	Name    string `json:"name"`
-	Content string `json:"content"`
+	Name         string `json:"name"`
+	Content      string `json:"content"`
+	WebhooksOnly bool   `json:"webhooksOnly,omitempty"`
 }
 
 // webhookTarget is where webhooks that name a Service are called instead.

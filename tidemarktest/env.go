@@ -147,7 +147,7 @@ func (e *Env) Apply(t TB, manifests ...string) {
 	defer cancel()
 	var all []manifest
 	for i, text := range manifests {
-		all = append(all, manifest{fmt.Sprintf("manifest %d", i+1), text})
+		all = append(all, manifest{Name: fmt.Sprintf("manifest %d", i+1), Content: text})
 	}
 	if err := e.apply(ctx, all, e.webhook); err != nil {
 		t.Fatalf("tidemarktest: %v", err)

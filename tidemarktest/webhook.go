@@ -19,7 +19,8 @@ import (
 // in envtest.WebhookInstallOptions.
 type Webhooks struct {
 	// Paths are files and directories with MutatingWebhookConfigurations and
-	// ValidatingWebhookConfigurations. A path that does not exist is an error.
+	// ValidatingWebhookConfigurations. Other objects, and the files of a kustomization, are skipped.
+	// A path that does not exist is an error.
 	Paths []string
 	// IgnoreErrorIfPathMissing skips paths that do not exist.
 	IgnoreErrorIfPathMissing bool
@@ -39,8 +40,11 @@ func (w *Webhooks) used() bool { return len(w.Paths)+len(w.Configurations) > 0 |
 // manifests returns the webhook configurations.
 func (w *Webhooks) manifests() ([]manifest, error) {
 	all, _, err := readPaths(w.Paths, !w.IgnoreErrorIfPathMissing)
+	for i := range all {
+		all[i].WebhooksOnly = true
+	}
 	for i, text := range w.Configurations {
-		all = append(all, manifest{fmt.Sprintf("Configurations[%d]", i), text})
+		all = append(all, manifest{Name: fmt.Sprintf("Configurations[%d]", i), Content: text})
 	}
 	return all, err
 }

@@ -237,7 +237,7 @@ func readPaths(paths []string, strict bool) (all []manifest, missing []string, e
 			if err != nil {
 				return nil, nil, err
 			}
-			all = append(all, manifest{file, string(b)})
+			all = append(all, manifest{Name: file, Content: string(b)})
 		}
 	}
 	return all, missing, nil
@@ -254,7 +254,7 @@ func readFixtures(files fs.FS) ([]manifest, error) {
 			return err
 		}
 		b, err := fs.ReadFile(files, name)
-		all = append(all, manifest{name, string(b)})
+		all = append(all, manifest{Name: name, Content: string(b)})
 		return err
 	})
 	if err != nil {

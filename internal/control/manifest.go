@@ -22,6 +22,8 @@ type manifest struct {
 	// Name appears in errors, such as the path of the file.
 	Name    string `json:"name"`
 	Content string `json:"content"`
+	// WebhooksOnly skips all documents but webhook configurations, as in the directory of a kustomization.
+	WebhooksOnly bool `json:"webhooksOnly"`
 }
 
 // object is an object of a manifest.
@@ -122,9 +124,19 @@ func parse(manifests []manifest) ([]*object, error) {
 				return nil, badRequest("%s: %v", from, err)
 			}
 			for _, text := range texts {
-				if all, err = appendObjects(all, from, text); err != nil {
+				objects, err := documentObjects(from, text)
+				if err != nil {
 					return nil, err
 				}
+				if m.WebhooksOnly {
+					objects = slices.DeleteFunc(objects, func(o *object) bool { return !o.isWebhook() })
+				}
+				for _, o := range objects {
+					if err := o.check(); err != nil {
+						return nil, err
+					}
+				}
+				all = append(all, objects...)
 				if len(all) > maxManifests {
 					return nil, badRequest("the manifests have more than %d objects", maxManifests)
 				}
@@ -155,14 +167,14 @@ func jsonValues(document []byte) (all [][]byte, err error) {
 	}
 }
 
-// appendObjects appends the object of a document, or the items of a List. An item of a list of one kind need not name it.
-func appendObjects(all []*object, from string, document []byte) ([]*object, error) {
+// documentObjects returns the object of a document, or the items of a List. An item of a list of one kind need not name it.
+func documentObjects(from string, document []byte) (all []*object, err error) {
 	text, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
 		return nil, badRequest("%s: %v", from, err)
 	}
 	if bytes.Equal(text, []byte("null")) {
-		return all, nil // only comments
+		return nil, nil // only comments
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber() // integers beyond 2^53 stay what they are
@@ -182,18 +194,9 @@ func appendObjects(all []*object, from string, document []byte) ([]*object, erro
 			}
 			all = append(all, &object{fmt.Sprintf("%s (item %d)", from, i+1), fields})
 		}
-		return all, o.checkItems(all[len(all)-len(items):])
+		return all, nil
 	}
-	return append(all, o), o.check()
-}
-
-func (o *object) checkItems(items []*object) error {
-	for _, item := range items {
-		if err := item.check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return []*object{o}, nil
 }
 
 // check returns an error if the object cannot be one.
