@@ -2,6 +2,11 @@ package kube
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"strconv"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 )
@@ -42,6 +47,8 @@ func RunManager(t tidemarktest.TB, m Manager) (stop func()) {
 //
 //	host, port, dir := kube.WebhookAddress(t, env)
 //	manager.Options{WebhookServer: webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: dir})}
+//
+// WaitForWebhooks waits until that server listens.
 func WebhookAddress(t tidemarktest.TB, env *tidemarktest.Env) (host string, port int, certDir string) {
 	t.Helper()
 	s := env.Webhooks()
@@ -54,4 +61,37 @@ func WebhookAddress(t tidemarktest.TB, env *tidemarktest.Env) (host string, port
 		t.Fatalf("tidemarktest: %v", err)
 	}
 	return s.Host, s.Port, certDir
+}
+
+// webhookLimit is how long WaitForWebhooks waits.
+const webhookLimit = 10 * time.Second
+
+// WaitForWebhooks waits until the webhooks of an Env are served: a manager starts its server beside the test, and until then
+// writes fail with "connection refused". The test fails after ten seconds.
+func WaitForWebhooks(t tidemarktest.TB, env *tidemarktest.Env) {
+	t.Helper()
+	s := env.Webhooks()
+	if s == nil {
+		t.Fatalf("tidemarktest: the Env has no webhooks: World.Webhooks is empty")
+		return
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(s.CAData)
+	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: trusted, ServerName: s.Host}}
+	ctx, cancel := context.WithTimeout(context.Background(), webhookLimit)
+	defer cancel()
+	for {
+		// With a handshake: servers log connections that end before it.
+		connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(s.Host, strconv.Itoa(s.Port)))
+		if err == nil {
+			_ = connection.Close()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("tidemarktest: nothing serves the webhooks after %v: %v", webhookLimit, err)
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }

@@ -2,9 +2,9 @@ package kube_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -53,16 +53,31 @@ func TestRunManager(t *testing.T) {
 	}
 }
 
-// TestWebhookAddress: the port is free, and the directory has the certificate.
+// TestWebhookAddress: the port is free, and the directory has the certificate. WaitForWebhooks waits for a server with it.
 func TestWebhookAddress(t *testing.T) {
 	world := &tidemarktest.World{Webhooks: tidemarktest.Webhooks{Conversion: true}}
-	host, port, dir := kube.WebhookAddress(t, world.Fork(t))
-	if _, err := os.Stat(filepath.Join(dir, "tls.crt")); err != nil {
-		t.Error(err)
-	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	env := world.Fork(t)
+	host, port, dir := kube.WebhookAddress(t, env)
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener.Close()
+	served := make(chan error, 1)
+	go func() {
+		listener, err := tls.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)), &tls.Config{Certificates: []tls.Certificate{certificate}})
+		if err != nil {
+			served <- err
+			return
+		}
+		defer listener.Close()
+		connection, err := listener.Accept()
+		if err == nil {
+			err = errors.Join(connection.(*tls.Conn).Handshake(), connection.Close())
+		}
+		served <- err
+	}()
+	kube.WaitForWebhooks(t, env)
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
 }
