@@ -1,5 +1,5 @@
 // Command startup writes internal/startup/objects.gz, the objects that a
-// kube-apiserver creates when it starts, and internal/startup/testdata/objects.txt, the
+// kube-apiserver creates when it starts, and internal/registry/testdata/objects.txt, the
 // same objects as text. It reads them from a kube-apiserver that runs without
 // controllers: its URL is in the environment variable SERVER, a token in TOKEN. Run it
 // with "go generate ./internal/startup" when the version of Kubernetes changes.
@@ -99,7 +99,7 @@ func generate(server, token string) error {
 	if err := os.WriteFile("objects.gz", packed, 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile("testdata/objects.txt", []byte(text.String()), 0o644)
+	return os.WriteFile("../registry/testdata/objects.txt", []byte(text.String()), 0o644)
 }
 
 // read returns the objects of a source as JSON, sorted by name.

@@ -1,4 +1,4 @@
-package startup_test
+package registry_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package addresses_test
+package registry_test
 
 import (
 	"encoding/base64"
@@ -50,8 +50,8 @@ func (b *bed) wantBit(p int32, want uint) {
 	}
 }
 
-// TestBitmap: where a kube-apiserver has its allocation of node ports, Services keep to it and change it.
-func TestBitmap(t *testing.T) {
+// TestAddressesBitmap: where a kube-apiserver has its allocation of node ports, Services keep to it and change it.
+func TestAddressesBitmap(t *testing.T) {
 	b := newBed(t, small)
 	early := service("early", corev1.ServiceTypeNodePort)
 	early.Spec.Ports[0].NodePort = 30000
@@ -96,8 +96,8 @@ func TestBitmap(t *testing.T) {
 	b.wantBit(port, 0)
 }
 
-// TestBitmapShared: a kube-apiserver that allocates at the same time gets no port that a Service has.
-func TestBitmapShared(t *testing.T) {
+// TestAddressesBitmapShared: a kube-apiserver that allocates at the same time gets no port that a Service has.
+func TestAddressesBitmapShared(t *testing.T) {
 	b, chance := newBed(t, small), testrand.New(t)
 	if err := b.allocate(new(big.Int), 0); err != nil {
 		t.Fatal(err)

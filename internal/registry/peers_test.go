@@ -1,6 +1,6 @@
 //lint:file-ignore SA1019 Endpoints are deprecated, and served.
 
-package peers_test
+package registry_test
 
 import (
 	"log/slog"
@@ -23,20 +23,20 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// server returns a server on a log, and what it writes to its own log.
-func server(t *testing.T, log *sharedmem.Log, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
+// peer returns a server on a log, and what it writes to its own log.
+func peer(t *testing.T, log *sharedmem.Log, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
 	t.Helper()
-	return serverAhead(t, log, 0, name, address, facts)
+	return peerAhead(t, log, 0, name, address, facts)
 }
 
-// serverAhead is server, with a clock that is ahead of that of the bubble.
-func serverAhead(t *testing.T, log *sharedmem.Log, ahead time.Duration, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
+// peerAhead is peer, with a clock that is ahead of that of the bubble.
+func peerAhead(t *testing.T, log *sharedmem.Log, ahead time.Duration, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
 	t.Helper()
-	return serverWith(t, log, func() time.Time { return time.Now().Add(ahead) }, name, address, facts)
+	return peerWith(t, log, func() time.Time { return time.Now().Add(ahead) }, name, address, facts)
 }
 
-// serverWith is server, with a clock.
-func serverWith(t *testing.T, log *sharedmem.Log, now func() time.Time, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
+// peerWith is peer, with a clock.
+func peerWith(t *testing.T, log *sharedmem.Log, now func() time.Time, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
 	if err != nil {
@@ -57,12 +57,12 @@ func serverWith(t *testing.T, log *sharedmem.Log, now func() time.Time, name, ad
 	return p, text, s
 }
 
-// TestAdvisory: a server warns once of each advisory fact in which another one differs, also when a restart of that one
+// TestPeersAdvisory: a server warns once of each advisory fact in which another one differs, also when a restart of that one
 // changes another fact under the same Lease.
-func TestAdvisory(t *testing.T) {
+func TestPeersAdvisory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
-		a, text, _ := server(t, log, "a", "192.0.2.1:6443", map[string]string{"color": "red", "shape": "round"})
+		a, text, _ := peer(t, log, "a", "192.0.2.1:6443", map[string]string{"color": "red", "shape": "round"})
 		want := func(what string, colors, shapes int) {
 			t.Helper()
 			if err := a.Check(t.Context()); err != nil {
@@ -73,7 +73,7 @@ func TestAdvisory(t *testing.T) {
 			}
 		}
 		for i, facts := range []map[string]string{{"color": "blue", "shape": "round"}, {"color": "blue", "shape": "square"}} {
-			b, _, _ := server(t, log, "b", "192.0.2.2:6443", facts)
+			b, _, _ := peer(t, log, "b", "192.0.2.2:6443", facts)
 			if err := b.Join(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -83,13 +83,13 @@ func TestAdvisory(t *testing.T) {
 	})
 }
 
-// TestClocks: a server whose clock is hours ahead keeps the Leases of those that renew them, so that others see them, and
+// TestPeersClocks: a server whose clock is hours ahead keeps the Leases of those that renew them, so that others see them, and
 // deletes those of dead ones.
-func TestClocks(t *testing.T) {
+func TestPeersClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
-		a, _, objects := server(t, log, "a", "192.0.2.1:6443", nil)
-		b, _, _ := serverAhead(t, log, 2*time.Hour, "b", "192.0.2.2:6443", nil)
+		a, _, own := peer(t, log, "a", "192.0.2.1:6443", nil)
+		b, _, objects := peerAhead(t, log, 2*time.Hour, "b", "192.0.2.2:6443", nil)
 		for _, p := range []*peers.Peers{a, b} {
 			if err := p.Join(t.Context()); err != nil {
 				t.Fatal(err)
@@ -111,7 +111,7 @@ func TestClocks(t *testing.T) {
 				t.Fatalf("the Lease of a server that renews it was deleted after %d seconds", second)
 			}
 		}
-		a.Kill()
+		own.Close() // a can neither renew its Lease nor withdraw
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if lease() != nil {
@@ -120,14 +120,14 @@ func TestClocks(t *testing.T) {
 	})
 }
 
-// TestClockJumpsBack: a server whose clock jumps back by hours goes on to show itself, keeps the Leases of servers that
+// TestPeersClockJumpsBack: a server whose clock jumps back by hours goes on to show itself, keeps the Leases of servers that
 // renew them, and they keep its own one. The endpoints keep both.
-func TestClockJumpsBack(t *testing.T) {
+func TestPeersClockJumpsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
 		var jump atomic.Int64
-		a, _, objects := serverWith(t, log, func() time.Time { return time.Now().Add(time.Duration(jump.Load())) }, "a", "192.0.2.1:6443", nil)
-		b, _, _ := server(t, log, "b", "192.0.2.2:6443", nil)
+		a, _, objects := peerWith(t, log, func() time.Time { return time.Now().Add(time.Duration(jump.Load())) }, "a", "192.0.2.1:6443", nil)
+		b, _, _ := peer(t, log, "b", "192.0.2.2:6443", nil)
 		for _, p := range []*peers.Peers{a, b} {
 			if err := p.Join(t.Context()); err != nil {
 				t.Fatal(err)
@@ -155,14 +155,14 @@ func TestClockJumpsBack(t *testing.T) {
 	})
 }
 
-// TestEndpoints: the endpoints of the Service kubernetes have all servers, also if they join at the same time.
-func TestEndpoints(t *testing.T) {
+// TestPeersEndpoints: the endpoints of the Service kubernetes have all servers, also if they join at the same time.
+func TestPeersEndpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
 		want := []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}
 		var last *store.Store
 		for _, ip := range want {
-			p, _, s := server(t, log, ip, ip+":6443", nil)
+			p, _, s := peer(t, log, ip, ip+":6443", nil)
 			last = s
 			go func() {
 				if err := p.Join(t.Context()); err != nil {

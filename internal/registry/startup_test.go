@@ -1,4 +1,4 @@
-package startup_test
+package registry_test
 
 import (
 	"context"
@@ -122,8 +122,8 @@ func (w *world) lose(kind, place string) {
 	}
 }
 
-// TestRecorded compares the objects with those of kube-apiserver.
-func TestRecorded(t *testing.T) {
+// TestStartupRecorded compares the objects with those of kube-apiserver.
+func TestStartupRecorded(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
 	record, err := os.ReadFile("testdata/objects.txt")
@@ -201,8 +201,8 @@ func lines(out *strings.Builder, path string, v any) {
 	}
 }
 
-// TestServed checks that each served group and version has an APIService.
-func TestServed(t *testing.T) {
+// TestStartupServed checks that each served group and version has an APIService.
+func TestStartupServed(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
 	var got, want []string
@@ -222,8 +222,8 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestUnchanged checks that a start writes nothing if all objects are stored.
-func TestUnchanged(t *testing.T) {
+// TestStartupUnchanged checks that a start writes nothing if all objects are stored.
+func TestStartupUnchanged(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
 	before := w.Registry.Store.Any().Revision()
@@ -237,8 +237,8 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// TestReconciled checks that a start adds what is missing, and keeps what was added.
-func TestReconciled(t *testing.T) {
+// TestStartupReconciled checks that a start adds what is missing, and keeps what was added.
+func TestStartupReconciled(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
 	rules := read[rbacv1.ClusterRole](w, "ClusterRole", "system:discovery").Rules
@@ -287,9 +287,9 @@ func (w *world) create(kind, body string) {
 	}
 }
 
-// TestFlows checks that the annotation decides about updates and, without it, whether a client has
+// TestStartupFlows checks that the annotation decides about updates and, without it, whether a client has
 // changed the spec.
-func TestFlows(t *testing.T) {
+func TestStartupFlows(t *testing.T) {
 	const auto = flowcontrolv1.AutoUpdateAnnotationKey
 	for _, c := range []struct {
 		name, say string
@@ -319,9 +319,9 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// TestMandatory checks the mandatory flow schemas and levels: the shares of the exempt level can be
+// TestStartupMandatory checks the mandatory flow schemas and levels: the shares of the exempt level can be
 // configured, and the annotation says that they are updated.
-func TestMandatory(t *testing.T) {
+func TestStartupMandatory(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
 	edit(w, "PriorityLevelConfiguration", "exempt", func(l *flowcontrolv1.PriorityLevelConfiguration) {
@@ -336,8 +336,8 @@ func TestMandatory(t *testing.T) {
 	}
 }
 
-// TestFailed checks that the error names the object that could not be stored.
-func TestFailed(t *testing.T) {
+// TestStartupFailed checks that the error names the object that could not be stored.
+func TestStartupFailed(t *testing.T) {
 	w := newWorld(t)
 	w.Registry.Plugins = append(w.Registry.Plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
 		if a.Type.Kind == "Role" {
@@ -351,9 +351,9 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// TestService checks the Service by which clients in a cluster find the server, and that its
+// TestStartupService checks the Service by which clients in a cluster find the server, and that its
 // endpoints follow the server's address.
-func TestService(t *testing.T) {
+func TestStartupService(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
 	w.Address = netip.MustParseAddrPort("192.0.2.2:6443")
@@ -372,9 +372,9 @@ func TestService(t *testing.T) {
 	}
 }
 
-// TestEndpointsOfPeers: a server whose write of the endpoints meets that of another server writes what the other one has
+// TestStartupEndpointsOfPeers: a server whose write of the endpoints meets that of another server writes what the other one has
 // seen, too.
-func TestEndpointsOfPeers(t *testing.T) {
+func TestStartupEndpointsOfPeers(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
 	all := []string{"192.0.2.1"}

@@ -1,4 +1,4 @@
-package quota_test
+package registry_test
 
 import (
 	"context"
@@ -137,7 +137,7 @@ func pod(name, resources, more string) string {
 
 // The words and amounts of these tests are those of kube-apiserver v1.36.3.
 
-func TestCompute(t *testing.T) {
+func TestQuotaCompute(t *testing.T) {
 	b := newBank(t)
 	b.quota("a", `"pods":"2","requests.cpu":"1","limits.memory":"1Gi","requests.memory":"1Gi","requests.example.com/gpu":"2","hugepages-2Mi":"4Mi","requests.ephemeral-storage":"1Gi","count/pods":"5"`, "")
 	b.refuse("pods", pod("p", `{}`, ""), "failed quota: a: must specify limits.memory for: c; requests.cpu for: c; requests.memory for: c")
@@ -155,7 +155,7 @@ func TestCompute(t *testing.T) {
 	b.used("a", used)
 }
 
-func TestServices(t *testing.T) {
+func TestQuotaServices(t *testing.T) {
 	b := newBank(t)
 	b.quota("s", `"services":"2","services.nodeports":"1","services.loadbalancers":"0"`, "")
 	b.must("services", `{"metadata":{"name":"s1"},"spec":{"ports":[{"port":80}]}}`)
@@ -173,7 +173,7 @@ func TestServices(t *testing.T) {
 	b.used("s", `"services":"2","services.loadbalancers":"0","services.nodeports":"1"`)
 }
 
-func TestClaims(t *testing.T) {
+func TestQuotaClaims(t *testing.T) {
 	b := newBank(t)
 	b.quota("v", `"persistentvolumeclaims":"2","requests.storage":"10Gi","gold.storageclass.storage.k8s.io/requests.storage":"5Gi","gold.storageclass.storage.k8s.io/persistentvolumeclaims":"1"`, "")
 	claim := func(name, class, size string) string {
@@ -188,7 +188,7 @@ func TestClaims(t *testing.T) {
 	b.used("v", `"gold.storageclass.storage.k8s.io/persistentvolumeclaims":"1","gold.storageclass.storage.k8s.io/requests.storage":"4Gi","persistentvolumeclaims":"2","requests.storage":"4294967298"`)
 }
 
-func TestCounts(t *testing.T) {
+func TestQuotaCounts(t *testing.T) {
 	b := newBank(t)
 	b.quota("c", `"configmaps":"1","count/configmaps":"5","count/leases.coordination.k8s.io":"0","resourcequotas":"2","count/events":"0"`, "")
 	b.must("configmaps", `{"metadata":{"name":"a"}}`)
@@ -200,7 +200,6 @@ func TestCounts(t *testing.T) {
 	b.refuse("resourcequotas", `{"metadata":{"name":"e"}}`, "exceeded quota: c, requested: resourcequotas=1, used: resourcequotas=2, limited: resourcequotas=2")
 }
 
-// TestStatusDecides: limits hold as of the status, also if a client writes it.
 // TestManyQuotas: a write that more quotas count than a transaction can change is invalid, and no error of the server.
 func TestManyQuotas(t *testing.T) {
 	tier.Full(t)
@@ -218,7 +217,8 @@ func TestManyQuotas(t *testing.T) {
 	b.used("q1", `"configmaps":"1"`)
 }
 
-func TestStatusDecides(t *testing.T) {
+// TestQuotaStatusDecides: limits hold as of the status, also if a client writes it.
+func TestQuotaStatusDecides(t *testing.T) {
 	b := newBank(t)
 	b.must("resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"secrets":"0","configmaps":"0"}}}`)
 	b.must("secrets", `{"metadata":{"name":"early"}}`)
@@ -229,7 +229,7 @@ func TestStatusDecides(t *testing.T) {
 	b.refuse("configmaps", `{"metadata":{"name":"x"}}`, "status unknown for quota: q, resources: configmaps")
 }
 
-func TestScopes(t *testing.T) {
+func TestQuotaScopes(t *testing.T) {
 	b := newBank(t)
 	b.quota("be", `"pods":"1"`, `,"scopes":["BestEffort"]`)
 	b.quota("nt", `"pods":"1","cpu":"1"`, `,"scopes":["NotTerminating","NotBestEffort"]`)
@@ -254,8 +254,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestStoppingPods: a Pod that should long have stopped counts no more.
-func TestStoppingPods(t *testing.T) {
+// TestQuotaStoppingPods: a Pod that should long have stopped counts no more.
+func TestQuotaStoppingPods(t *testing.T) {
 	b := newBank(t)
 	b.quota("q", `"pods":"9"`, "")
 	b.must("pods", pod("p", `{}`, `"nodeName":"node",`))
@@ -275,9 +275,9 @@ func TestStoppingPods(t *testing.T) {
 	b.used("q", `"pods":"0"`)
 }
 
-// TestTogether: whatever writers do at once, a quota is never exceeded, and its status is at each
+// TestQuotaTogether: whatever writers do at once, a quota is never exceeded, and its status is at each
 // revision what the objects of that revision use.
-func TestTogether(t *testing.T) {
+func TestQuotaTogether(t *testing.T) {
 	chance := testrand.New(t)
 	b := newBank(t)
 	const limit, writers, writes = 40, 12, 40
@@ -364,9 +364,9 @@ func (b *bank) neverExceeds(s *store.View, most, ports int) {
 	}
 }
 
-// TestChargedOnce: the charge and the object are stored together, for each write that
+// TestQuotaChargedOnce: the charge and the object are stored together, for each write that
 // succeeds and for no other.
-func TestChargedOnce(t *testing.T) {
+func TestQuotaChargedOnce(t *testing.T) {
 	b := newBank(t)
 	b.quota("q", `"secrets":"1000"`, "")
 	const writers = 32
@@ -388,9 +388,9 @@ func TestChargedOnce(t *testing.T) {
 	}
 }
 
-// TestWaitsInVain: a write whose client gives up is charged or it is not, as the object is stored
+// TestQuotaWaitsInVain: a write whose client gives up is charged or it is not, as the object is stored
 // or not, and does not hold up the others.
-func TestWaitsInVain(t *testing.T) {
+func TestQuotaWaitsInVain(t *testing.T) {
 	b := newBank(t)
 	b.quota("q", `"secrets":"1000"`, "")
 	var all sync.WaitGroup
@@ -405,8 +405,8 @@ func TestWaitsInVain(t *testing.T) {
 	b.used("q", fmt.Sprintf(`"secrets":"%d"`, b.Store.Any().Snapshot("secrets").Count("", "")))
 }
 
-// TestFailedLog: of writes that the log has no space for nothing is charged.
-func TestFailedLog(t *testing.T) {
+// TestQuotaFailedLog: of writes that the log has no space for nothing is charged.
+func TestQuotaFailedLog(t *testing.T) {
 	full := &fullLog{Log: memlog.New()}
 	b := newBankOver(t, full)
 	b.quota("q", `"secrets":"1000"`, "")
@@ -440,8 +440,8 @@ func (l *fullLog) Append(ctx context.Context, group []store.Entry, mark *store.M
 	return l.Log.Append(ctx, group, mark)
 }
 
-// TestGeneratedNameTaken: a write whose generated name another one takes is charged once.
-func TestGeneratedNameTaken(t *testing.T) {
+// TestQuotaGeneratedNameTaken: a write whose generated name another one takes is charged once.
+func TestQuotaGeneratedNameTaken(t *testing.T) {
 	b := newBank(t)
 	b.quota("q", `"secrets":"10"`, "")
 	names := []string{"a", "a", "b"}
@@ -463,8 +463,8 @@ func TestGeneratedNameTaken(t *testing.T) {
 	}
 }
 
-// TestOneNodePort: of Services that are charged together and name one node port, one is stored.
-func TestOneNodePort(t *testing.T) {
+// TestQuotaOneNodePort: of Services that are charged together and name one node port, one is stored.
+func TestQuotaOneNodePort(t *testing.T) {
 	b := newBank(t)
 	b.quota("q", `"services":"1000"`, "")
 	for round := range 20 {
@@ -487,8 +487,8 @@ func TestOneNodePort(t *testing.T) {
 	}
 }
 
-// TestUpdateBeforeFirstQuota: an update that was decided before the first limit held starts again.
-func TestUpdateBeforeFirstQuota(t *testing.T) {
+// TestQuotaUpdateBeforeFirst: an update that was decided before the first limit held starts again.
+func TestQuotaUpdateBeforeFirst(t *testing.T) {
 	b := newBank(t)
 	b.must("services", `{"metadata":{"name":"a"},"spec":{"ports":[{"port":80}]}}`)
 	var once sync.Once
@@ -513,8 +513,8 @@ func (l *slowLog) Append(ctx context.Context, group []store.Entry, mark *store.M
 	return l.Log.Append(ctx, group, mark)
 }
 
-// TestDeadline: a write that waits for others ends with its context, and is not made.
-func TestDeadline(t *testing.T) {
+// TestQuotaDeadline: a write that waits for others ends with its context, and is not made.
+func TestQuotaDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &slowLog{Log: memlog.New()}
 		b := newBankOver(t, log)
@@ -538,8 +538,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// TestCountUnderLoad: a quota is counted while objects are created all the time.
-func TestCountUnderLoad(t *testing.T) {
+// TestQuotaUnderLoad: a quota is counted while objects are created all the time.
+func TestQuotaUnderLoad(t *testing.T) {
 	b := newBank(t)
 	b.quota("q", `"pods":"100000"`, "")
 	for i := range 500 {

@@ -1,4 +1,4 @@
-package addresses_test
+package registry_test
 
 import (
 	"context"
@@ -99,8 +99,8 @@ var small = addresses.Config{
 	Ports:  addresses.PortRange{First: 30000, Last: 30031},
 }
 
-// TestConcurrent gives out all that there is, to many at once, and nothing twice.
-func TestConcurrent(t *testing.T) {
+// TestAddressesConcurrent gives out all that there is, to many at once, and nothing twice.
+func TestAddressesConcurrent(t *testing.T) {
 	b := newBed(t, small)
 	const all = 30 // of 32: the first and the last are reserved
 	errs := make([]error, all+3)
@@ -138,9 +138,9 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestSmallCIDRs: of a ServiceCIDR of any size, what it holds is given out and nothing
+// TestAddressesSmallCIDRs: of a ServiceCIDR of any size, what it holds is given out and nothing
 // else, once the server's own range is full.
-func TestSmallCIDRs(t *testing.T) {
+func TestAddressesSmallCIDRs(t *testing.T) {
 	for cidr, want := range map[string]int{
 		"10.9.0.8/29": 6, "10.9.0.8/30": 2, "10.9.0.8/31": 0, "10.9.0.8/32": 0,
 		"fd09::8/126": 3, "fd09::8/127": 1, "fd09::8/128": 0,
@@ -199,8 +199,8 @@ func (b *bed) given() (ips, ports []string) {
 	return slices.Compact(ips), slices.Compact(ports)
 }
 
-// TestNothingIsHeld: neither a dry-run nor a write that fails keeps an address.
-func TestNothingIsHeld(t *testing.T) {
+// TestAddressesNothingIsHeld: neither a dry-run nor a write that fails keeps an address.
+func TestAddressesNothingIsHeld(t *testing.T) {
 	b := newBed(t, small)
 	want := func() *corev1.Service {
 		s := service("s", corev1.ServiceTypeNodePort)
@@ -234,9 +234,9 @@ func TestNothingIsHeld(t *testing.T) {
 	}
 }
 
-// TestTakenMeanwhile: of Services that want the same address, or the same node port, one gets it,
+// TestAddressesTakenMeanwhile: of Services that want the same address, or the same node port, one gets it,
 // however many are decided by the same state.
-func TestTakenMeanwhile(t *testing.T) {
+func TestAddressesTakenMeanwhile(t *testing.T) {
 	for what, set := range map[string]func(s *corev1.Service){
 		"address":   func(s *corev1.Service) { s.Spec.ClusterIP = "10.1.2.7" },
 		"node port": func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30007 },
@@ -277,9 +277,9 @@ func TestTakenMeanwhile(t *testing.T) {
 	}
 }
 
-// TestGeneratedNameTaken: an IPAddress names the Service that is stored, when another Service
+// TestAddressesGeneratedNameTaken: an IPAddress names the Service that is stored, when another Service
 // takes the generated name first.
-func TestGeneratedNameTaken(t *testing.T) {
+func TestAddressesGeneratedNameTaken(t *testing.T) {
 	b := newBed(t, small)
 	names := []string{"taken", "late", "late", "free"} // the first one is stored, the second one meanwhile
 	b.GenerateName = func(string) string {
@@ -310,8 +310,8 @@ func TestGeneratedNameTaken(t *testing.T) {
 	}
 }
 
-// TestUpdate keeps what an update leaves out, and lets go of what it does not want.
-func TestUpdate(t *testing.T) {
+// TestAddressesUpdate keeps what an update leaves out, and lets go of what it does not want.
+func TestAddressesUpdate(t *testing.T) {
 	b := newBed(t, small)
 	old := service("s", corev1.ServiceTypeLoadBalancer)
 	old.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
@@ -344,8 +344,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestFamilies goes by the policy.
-func TestFamilies(t *testing.T) {
+// TestAddressesFamilies goes by the policy.
+func TestAddressesFamilies(t *testing.T) {
 	b := newBed(t, addresses.Config{Ranges: []netip.Prefix{netip.MustParsePrefix("fd00::/112"), netip.MustParsePrefix("10.1.2.0/24")}})
 	if got := b.First().String(); got != "fd00::1" {
 		t.Errorf("the server's own address is %s", got)
@@ -379,7 +379,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-func TestConfig(t *testing.T) {
+func TestAddressesConfig(t *testing.T) {
 	for text, want := range map[string]addresses.PortRange{
 		"30000-32767": {First: 30000, Last: 32767}, "20000+10": {First: 20000, Last: 20010},
 	} {
@@ -403,8 +403,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestFinalizer: a Service keeps its IPAddress until it is removed, by whichever update.
-func TestFinalizer(t *testing.T) {
+// TestAddressesFinalizer: a Service keeps its IPAddress until it is removed, by whichever update.
+func TestAddressesFinalizer(t *testing.T) {
 	for _, subresource := range []string{"", "status"} {
 		b := newBed(t, small)
 		s := service("s", "")
