@@ -24,7 +24,6 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/pki"
-	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/serving"
 )
 
@@ -37,7 +36,7 @@ type fixture struct {
 	address   string
 	dial      func() (net.Conn, error)
 	drained   chan struct{}
-	log       servertest.Buffer
+	log       lockedText
 	handshake chan struct{} // a value after one or more have failed
 }
 
@@ -588,4 +587,22 @@ func TestForeignCertificate(t *testing.T) {
 	c := f.client(true)
 	c.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{pair}
 	f.get(c, "/quick")
+}
+
+// lockedText keeps a log that is read while it is written. servertest.Buffer is the same, and links a whole server.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
