@@ -1,4 +1,4 @@
-package discovery_test
+package builtin_test
 
 import (
 	"crypto/sha256"
