@@ -1,6 +1,6 @@
 //go:build unix
 
-package etcdstore_test
+package datadir_test
 
 import (
 	"os"
@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 )
 
-// TestDirectory opens clusters with directories that are those of a server, and others. No etcd is needed: a connection
+// TestEtcdDirectory opens clusters with directories that are those of a server, and others. No etcd is needed: a connection
 // is made later.
-func TestDirectory(t *testing.T) {
+func TestEtcdDirectory(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode  os.FileMode // 0: there is no directory
 		files []string    // those that end with a slash are directories

@@ -1,4 +1,4 @@
-package migrate_test
+package datadir_test
 
 import (
 	"bytes"
@@ -98,8 +98,8 @@ func (s *source) random(n int) {
 	}
 }
 
-// TestSnapshot: the file has each version since the floor, with its revisions and its content.
-func TestSnapshot(t *testing.T) {
+// TestMigrateSnapshot: the file has each version since the floor, with its revisions and its content.
+func TestMigrateSnapshot(t *testing.T) {
 	for _, noHistory := range []bool{false, true} {
 		s := newSource(t)
 		s.random(300)
@@ -128,9 +128,9 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// TestSharedRevision: a log that was filled from etcd has objects of one transaction, with one revision. Their later
+// TestMigrateSharedRevision: a log that was filled from etcd has objects of one transaction, with one revision. Their later
 // versions continue them.
-func TestSharedRevision(t *testing.T) {
+func TestMigrateSharedRevision(t *testing.T) {
 	o := pebblelog.Options{Dir: "/log", FS: vfs.NewMem()}
 	var objects []*store.Object
 	for _, name := range []string{"a", "b", "c"} {
@@ -217,8 +217,8 @@ func hasVersions(t *testing.T, path string, want []store.Entry) {
 	}
 }
 
-// TestProblems: what etcd cannot have is named, and there is no file.
-func TestProblems(t *testing.T) {
+// TestMigrateProblems: what etcd cannot have is named, and there is no file.
+func TestMigrateProblems(t *testing.T) {
 	for _, row := range []struct {
 		what, collection, key, kind, rest, says string
 		accepted                                bool
@@ -265,8 +265,8 @@ func empty(t *testing.T, dir string) {
 	}
 }
 
-// TestInterrupted ends the context in each step: nothing stays behind.
-func TestInterrupted(t *testing.T) {
+// TestMigrateInterrupted ends the context in each step: nothing stays behind.
+func TestMigrateInterrupted(t *testing.T) {
 	s := newSource(t)
 	s.random(50)
 	for _, step := range []string{"writing", "verifying"} {
@@ -355,8 +355,8 @@ func (s *source) clone(i int) *source {
 	return c
 }
 
-// TestLive: the file has what the source had in the end, although it was begun from a copy.
-func TestLive(t *testing.T) {
+// TestMigrateLive: the file has what the source had in the end, although it was begun from a copy.
+func TestMigrateLive(t *testing.T) {
 	s := newSource(t)
 	s.random(200)
 	begun := s.copyOf()
