@@ -57,7 +57,10 @@ func edited(text string, pairs ...string) string { return strings.NewReplacer(pa
 
 // TestKubectlApply applies a configuration as kubectl does by itself: it finds out
 // what changed, and sends a strategic merge patch.
-func TestKubectlApply(t *testing.T) { onKubectl(t, testKubectlApply) }
+func TestKubectlApply(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlApply)
+}
 
 func testKubectlApply(t *testing.T, k *kubectlIn) {
 	if out, code := k.exit(shop, "diff", "-f", "-"); code != 1 || !strings.Contains(out, "+  color: red") {

@@ -44,16 +44,9 @@ func TestKubectl(t *testing.T) {
 	}
 	k.want("", []string{"create", "deployment", "web", "--image=nginx"}, "deployment.apps/web created")
 	k.want("", []string{"get", "deploy,cm,secrets,pods,svc", "-A"}, "web")
-}
-
-// TestKubectlStrict: kubectl asks for strict field validation by itself.
-func TestKubectlStrict(t *testing.T) {
-	t.Parallel()
-	k := newKubectl(t, servers.Start(t))
-	out, err := k.run(strings.Replace(configMap, `"data"`, `"dta"`, 1), "create", "-f", "-")
-	if err == nil || !strings.Contains(out, `unknown field "dta"`) {
-		t.Errorf("an unknown field: %v\n%s", err, out)
-	}
+	k.want(shop, []string{"apply", "-f", "-"}, "configmap/shop created", "service/shop created", "deployment.apps/shop created")
+	k.want(edited(shop, "size: large", "size: small"), []string{"apply", "-f", "-"}, "configmap/shop configured", "service/shop unchanged", "deployment.apps/shop unchanged")
+	k.wantError(edited(configMap, `"data"`, `"dta"`), []string{"create", "-f", "-"}, `unknown field "dta"`) // kubectl asks for strict validation by itself
 }
 
 // TestKubectlChunks lists in pages.

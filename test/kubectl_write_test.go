@@ -176,7 +176,10 @@ func testKubectlRollout(t *testing.T, k *kubectlIn) {
 }
 
 // TestKubectlDelete: kubectl waits for deletions, and prints them.
-func TestKubectlDelete(t *testing.T) { onKubectl(t, testKubectlDelete) }
+func TestKubectlDelete(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlDelete)
+}
 
 func testKubectlDelete(t *testing.T, k *kubectlIn) {
 	held := edited(configMap, `"name":"a"`, `"name":"held","finalizers":["example.com/keep"]`)
@@ -247,7 +250,10 @@ func TestKubectlCascade(t *testing.T) {
 }
 
 // TestKubectlWait waits for conditions and for the end of an object.
-func TestKubectlWait(t *testing.T) { onKubectl(t, testKubectlWait) }
+func TestKubectlWait(t *testing.T) {
+	tier.Full(t)
+	onKubectl(t, testKubectlWait)
+}
 
 func testKubectlWait(t *testing.T, k *kubectlIn) {
 	k.want("", []string{"run", "one", "--image=i"}, "pod/one created")
