@@ -10,6 +10,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
 const (
@@ -286,6 +288,7 @@ func TestBusy(t *testing.T) {
 
 // TestEveryMethodEverywhere: each method has a response at each kind of path, by both protocols.
 func TestEveryMethodEverywhere(t *testing.T) {
+	chance := testrand.New(t)
 	for _, http1 := range []bool{false, true} {
 		s := start(t, wiring{http1: http1})
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "patch", "APPLY"} {
@@ -295,6 +298,9 @@ func TestEveryMethodEverywhere(t *testing.T) {
 			} {
 				for _, media := range []string{"", "application/merge-patch+json", "application/apply-patch+yaml"} {
 					for _, auth := range []string{"Bearer admin", "none"} {
+						if !tier.IsFull(t) && chance.IntN(5) > 0 {
+							continue // one in five, which differ from run to run
+						}
 						s.do(t, method, path, "{}", "Authorization: "+auth, "Content-Type: "+media)
 						<-s.ended
 					}

@@ -230,7 +230,7 @@ func TestConversionsOfRequest(t *testing.T) {
 func TestConversionOfLists(t *testing.T) {
 	hook := &converter{}
 	webhook, ca := serveHook(t, hook)
-	const n, most = 120, 10
+	const n, most = 60, 10
 	large := `"annotations":{"text":"` + strings.Repeat("some text, ", 1000) + `"},"name"`
 	for _, room := range []int64{0, 1} { // the default, and none
 		c := servertest.Start(t, &tidemark.Server{RepresentationCacheBytes: room}).RESTConfig()

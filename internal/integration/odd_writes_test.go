@@ -86,7 +86,7 @@ func TestOddWrites(t *testing.T) {
 	stopNeighbour := w.neighbour(c.Host, servertest.Client(t, c))
 	steps := *oddSteps
 	if steps == 0 {
-		if steps = 150; tier.IsFull(t) {
+		if steps = 60; tier.IsFull(t) {
 			steps = 600
 		}
 	}

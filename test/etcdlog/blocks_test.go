@@ -223,7 +223,7 @@ func TestBlockBeforePosition(t *testing.T) {
 	l, decoded := decodes(t, startCluster(t, 1, nil))
 	text := strings.Repeat("x", 100<<10)
 	var last store.Revision
-	for i := range 400 {
+	for i := range 100 {
 		last = propose(t, l, put("configmaps", fmt.Sprintf("ns/%d", i), text, 0))
 	}
 	n := 0
