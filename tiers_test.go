@@ -15,7 +15,6 @@ var unraced = map[string]string{
 	"cmd/tidemark/internal/bench":       "it measures, and the full tier runs it",
 	"cmd/tidemark/internal/conformance": "a client, whose tests take minutes with the detector: the full tier",
 	"cmd/tidemark/internal/etcdstub":    "one goroutine that serves",
-	"etcdstore":                         "test/etcdlog tests it with members of etcd",
 	"internal/store/etcdlog":            "test/etcdlog tests it with members of etcd",
 }
 

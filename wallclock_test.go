@@ -27,7 +27,7 @@ var clockUses = []clockUse{
 	{"internal/await/await.go:Nil", "time.Now().After", "its limit of minutes only ends tests that hang"},
 	{"consistentlist/model_test.go:watch", "time.NewTimer", "a handler that runs in bubbles alone: its network is pipes"},
 	{"internal/registry/quota_test.go:Append", "time.Sleep", "a slow log makes requests wait together; nothing depends on how long"},
-	{"internal/control/clock_test.go:TestClock", "time.Until", "it is rounded to hours"},
+	{"internal/integration/control_clock_test.go:TestControlClock", "time.Until", "it is rounded to hours"},
 	{"internal/authn/oidc/remote_test.go:RoundTrip", "time.After", "a transport that is used in a bubble alone"},
 	{"internal/httpapi/bigevent_test.go:TestLargeEventsShareBytes", "runtime.ReadMemStats", "what a change allocated in all, compared with the same change before; no test runs beside it"},
 	{"internal/httpapi/page_test.go:TestMountTimeout", "time.Until", "its bound is half an hour"},

@@ -10,6 +10,11 @@
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
 //	audit_test.go                  audit events compared with recorded ones, modes, back ends that fail
 //	close_test.go                  how long a server takes to close
+//	control_test.go                the control API: worlds, manifests, users, histories, leases
+//	control_certificate_test.go    certificates of users by the control API
+//	control_clock_test.go          the clock of a world
+//	control_faults_test.go         faults, records of requests, and waiting until a world is settled
+//	control_replicas_test.go       several servers of one world
 //	controllers_test.go            controllers on and off, as health checks and metrics show them
 //	conversion_test.go             conversion webhooks of custom resources: caching, batches, stalls
 //	conversion_address_test.go     addresses that a webhook may not have, its answers in errors

@@ -1,4 +1,4 @@
-package control_test
+package integration_test
 
 import (
 	"net/http"
@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestClock: forks have clocks that move alone, and forks of them begin with their time. The root has none.
-func TestClock(t *testing.T) {
-	a := start(t)
+// TestControlClock: forks have clocks that move alone, and forks of them begin with their time. The root has none.
+func TestControlClock(t *testing.T) {
+	a := startControl(t)
 	now := func(world string) time.Time {
 		var c struct{ Now time.Time }
 		a.do(http.StatusOK, "GET", "/control/v1/worlds/"+world+"/clock", "", &c)

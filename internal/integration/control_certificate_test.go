@@ -1,4 +1,4 @@
-package control_test
+package integration_test
 
 import (
 	"crypto/tls"
@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestCertificate: the control API makes certificates that are their own authority.
-func TestCertificate(t *testing.T) {
-	a := start(t)
+// TestControlCertificate: the control API makes certificates that are their own authority.
+func TestControlCertificate(t *testing.T) {
+	a := startControl(t)
 	var c struct{ Certificate, Key string }
 	a.do(http.StatusCreated, "POST", "/control/v1/certificates", `{"hosts":["127.0.0.1","hook.example.com"]}`, &c)
 	pair, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.Key))

@@ -1,4 +1,4 @@
-package control_test
+package integration_test
 
 import (
 	"bufio"
@@ -22,22 +22,22 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// api is the control API of a server in memory.
-type api struct {
+// controlAPI is the control API of a server in memory.
+type controlAPI struct {
 	t   *testing.T
 	url string
 }
 
-func start(t *testing.T) *api {
+func startControl(t *testing.T) *controlAPI {
 	t.Helper()
 	s := servertest.Start(t, new(tidemark.Server))
 	listener := httptest.NewServer(s.ControlHandler())
 	t.Cleanup(listener.Close)
-	return &api{t, listener.URL}
+	return &controlAPI{t, listener.URL}
 }
 
 // send sends a request and returns the code and the body.
-func (a *api) send(method, path, media, body string) (int, string) {
+func (a *controlAPI) send(method, path, media, body string) (int, string) {
 	a.t.Helper()
 	r, err := http.NewRequestWithContext(a.t.Context(), method, a.url+path, strings.NewReader(body))
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *api) send(method, path, media, body string) (int, string) {
 }
 
 // do sends a JSON request, expects a code, and decodes the answer into out, which may be nil.
-func (a *api) do(code int, method, path, body string, out any) {
+func (a *controlAPI) do(code int, method, path, body string, out any) {
 	a.t.Helper()
 	got, text := a.send(method, path, "application/json", body)
 	if got != code {
@@ -71,22 +71,22 @@ func (a *api) do(code int, method, path, body string, out any) {
 	}
 }
 
-func (a *api) create(body string) control.Description {
+func (a *controlAPI) create(body string) control.Description {
 	a.t.Helper()
 	var d control.Description
 	a.do(http.StatusCreated, "POST", "/control/v1/worlds", body, &d)
 	return d
 }
 
-func (a *api) applyYAML(world, text string) {
+func (a *controlAPI) applyYAML(world, text string) {
 	a.t.Helper()
 	if code, body := a.send("POST", "/control/v1/worlds/"+world+"/apply", "application/yaml", text); code != http.StatusOK {
 		a.t.Fatalf("apply: %d: %s", code, body)
 	}
 }
 
-// get reads from the API of a world with a kubeconfig.
-func get(t *testing.T, kubeconfig, path string) (int, string) {
+// getAs reads from the API of a world with a kubeconfig.
+func getAs(t *testing.T, kubeconfig, path string) (int, string) {
 	t.Helper()
 	c, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
 	if err != nil {
@@ -111,9 +111,9 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// TestFork: a fork begins with the objects of its parent, and neither sees the writes of the other.
-func TestFork(t *testing.T) {
-	a := start(t)
+// TestControlFork: a fork begins with the objects of its parent, and neither sees the writes of the other.
+func TestControlFork(t *testing.T) {
+	a := startControl(t)
 	base := a.create(`{"name":"base"}`)
 	if base.Parent != control.Root || base.Revision == 0 || !strings.HasSuffix(base.URL, "/fork/base") {
 		t.Errorf("the description %+v", base)
@@ -133,18 +133,18 @@ metadata: {name: shop}
 # nothing but a comment
 ---`+widgets)
 	fork := a.create(`{"parent":"base"}`)
-	code, before := get(t, base.Kubeconfig, "/apis/example.com/v1/namespaces/shop/widgets/one")
+	code, before := getAs(t, base.Kubeconfig, "/apis/example.com/v1/namespaces/shop/widgets/one")
 	if code != 200 || !strings.Contains(before, "9007199254740993") || !strings.Contains(before, `"phase":"Done"`) {
 		t.Errorf("in the parent: %d %s", code, before)
 	}
-	if code, after := get(t, fork.Kubeconfig, "/apis/example.com/v1/namespaces/shop/widgets/one"); code != 200 || after != before {
+	if code, after := getAs(t, fork.Kubeconfig, "/apis/example.com/v1/namespaces/shop/widgets/one"); code != 200 || after != before {
 		t.Errorf("in the fork: %d %s", code, after)
 	}
 	a.applyYAML(fork.Name, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\ndata: {a: b}\n")
-	if code, _ := get(t, fork.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 200 {
+	if code, _ := getAs(t, fork.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 200 {
 		t.Errorf("the fork answers %d for its own object", code)
 	}
-	if code, _ := get(t, base.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 404 {
+	if code, _ := getAs(t, base.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 404 {
 		t.Errorf("the parent answers %d for an object of the fork", code)
 	}
 	var again control.Description
@@ -153,7 +153,7 @@ metadata: {name: shop}
 		t.Errorf("revisions: parent %d, fork %d, then %d", base.Revision, fork.Revision, again.Revision)
 	}
 	old := a.create(fmt.Sprintf(`{"name":"old","parent":%q,"revision":%d}`, fork.Name, fork.Revision))
-	if code, _ := get(t, old.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 404 || old.Revision != fork.Revision {
+	if code, _ := getAs(t, old.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 404 || old.Revision != fork.Revision {
 		t.Errorf("a fork at revision %d has %d, and answers %d for a later object", fork.Revision, old.Revision, code)
 	}
 	a.do(404, "POST", "/control/v1/worlds", fmt.Sprintf(`{"parent":%q,"revision":%d}`, fork.Name, again.Revision+1000), nil)
@@ -167,16 +167,16 @@ metadata: {name: shop}
 	}
 }
 
-// TestUsers: a user has the rights of its groups, with the token and with the certificate.
-func TestUsers(t *testing.T) {
-	a := start(t)
+// TestControlUsers: a user has the rights of its groups, with the token and with the certificate.
+func TestControlUsers(t *testing.T) {
+	a := startControl(t)
 	var c control.Credentials
 	a.do(201, "POST", "/control/v1/worlds/root/users", `{"name":"alice","groups":["system:masters"]}`, &c)
-	if code, body := get(t, c.Kubeconfig, "/api/v1/namespaces/default/secrets"); code != 200 {
+	if code, body := getAs(t, c.Kubeconfig, "/api/v1/namespaces/default/secrets"); code != 200 {
 		t.Errorf("a member of system:masters gets %d: %s", code, body)
 	}
 	a.do(201, "POST", "/control/v1/worlds/root/users", `{"name":"bob: \"1\""}`, &c)
-	if code, body := get(t, c.Kubeconfig, "/api/v1/namespaces/default/secrets"); code != 403 || !strings.Contains(body, "bob") {
+	if code, body := getAs(t, c.Kubeconfig, "/api/v1/namespaces/default/secrets"); code != 403 || !strings.Contains(body, "bob") {
 		t.Errorf("a user without rights gets %d: %s", code, body)
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(c.Kubeconfig))
@@ -189,9 +189,9 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestUsersOfForks: a fork accepts the tokens of its parent, but not the other way around.
-func TestUsersOfForks(t *testing.T) {
-	a := start(t)
+// TestControlUsersOfForks: a fork accepts the tokens of its parent, but not the other way around.
+func TestControlUsersOfForks(t *testing.T) {
+	a := startControl(t)
 	parent := a.create(`{"name":"parent"}`)
 	fork := a.create(`{"parent":"parent","name":"fork"}`)
 	for _, row := range []struct {
@@ -216,10 +216,10 @@ func TestUsersOfForks(t *testing.T) {
 	}
 }
 
-// TestApplyAgain: a second apply replaces what is there, and a webhook that is reached by a Service
+// TestControlApplyAgain: a second apply replaces what is there, and a webhook that is reached by a Service
 // calls the local server instead.
-func TestApplyAgain(t *testing.T) {
-	a := start(t)
+func TestControlApplyAgain(t *testing.T) {
+	a := startControl(t)
 	manifest := func(value string) string {
 		text, err := json.Marshal(`
 kind: List
@@ -259,32 +259,10 @@ items:
 	}
 }
 
-// TestApplyWebhooksOnly: of the directory of a kustomization, the webhook configurations count.
-func TestApplyWebhooksOnly(t *testing.T) {
-	a := start(t)
-	body, err := json.Marshal(map[string]any{"manifests": []any{map[string]any{"webhooksOnly": true, "content": `
-resources: [service.yaml]
----
-{apiVersion: v1, kind: Service, metadata: {name: hooks, namespace: absent}}
----
-{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: hook}, webhooks: []}
-`}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var answer struct {
-		Applied []struct{ Kind, Name string }
-	}
-	a.do(200, "POST", "/control/v1/worlds/root/apply", string(body), &answer)
-	if got, want := fmt.Sprint(answer.Applied), "[{MutatingWebhookConfiguration hook}]"; got != want {
-		t.Errorf("applied %s, want %s", got, want)
-	}
-}
-
-// TestForkToken: the token of a fork's administrator is valid in the fork and its forks. Clients that leave out the path
+// TestControlForkToken: the token of a fork's administrator is valid in the fork and its forks. Clients that leave out the path
 // of the URL, such as kubectl get --raw, do not reach the parent with it.
-func TestForkToken(t *testing.T) {
-	a := start(t)
+func TestControlForkToken(t *testing.T) {
+	a := startControl(t)
 	fork := a.create(`{"name":"outer"}`)
 	inner := a.create(`{"name":"inner","parent":"outer"}`)
 	for _, c := range []struct {
@@ -305,7 +283,7 @@ func TestForkToken(t *testing.T) {
 }
 
 // objectOf returns an object of the state of a world, as YAML.
-func (a *api) objectOf(world, key string) string {
+func (a *controlAPI) objectOf(world, key string) string {
 	a.t.Helper()
 	_, state := a.send("GET", "/control/v1/worlds/"+world+"/state", "", "")
 	_, text, ok := strings.Cut(state, "# "+key+"\n")
@@ -316,9 +294,9 @@ func (a *api) objectOf(world, key string) string {
 	return text
 }
 
-// TestApplyKeeps: what others have set stays, and what the manifest lacks goes.
-func TestApplyKeeps(t *testing.T) {
-	a := start(t)
+// TestControlApplyKeeps: what others have set stays, and what the manifest lacks goes.
+func TestControlApplyKeeps(t *testing.T) {
+	a := startControl(t)
 	world := a.create(`{"controllers":["-*"]}`)
 	c, err := clientcmd.RESTConfigFromKubeConfig([]byte(world.Kubeconfig))
 	if err != nil {
@@ -389,9 +367,9 @@ func TestApplyKeeps(t *testing.T) {
 	}
 }
 
-// TestApplyRead: an object that was read from a server can be applied to another one, again and again.
-func TestApplyRead(t *testing.T) {
-	a := start(t)
+// TestControlApplyRead: an object that was read from a server can be applied to another one, again and again.
+func TestControlApplyRead(t *testing.T) {
+	a := startControl(t)
 	from, to := a.create(`{"controllers":["-*"]}`), a.create(`{"controllers":["-*"]}`)
 	a.applyYAML(from.Name, "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}, status: {phase: Running}}")
 	a.applyYAML(from.Name, widgets)
@@ -412,9 +390,9 @@ func TestApplyRead(t *testing.T) {
 	}
 }
 
-// TestApplyUser: with a token, its user writes, with the rights that the user has.
-func TestApplyUser(t *testing.T) {
-	a := start(t)
+// TestControlApplyUser: with a token, its user writes, with the rights that the user has.
+func TestControlApplyUser(t *testing.T) {
+	a := startControl(t)
 	world := a.create(`{"controllers":["-*"]}`)
 	a.applyYAML(world.Name, "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r}, rules: [{apiGroups: [''], resources: [configmaps], verbs: [create, patch]}]}\n---\n"+
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: r}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]}")
@@ -432,9 +410,9 @@ func TestApplyUser(t *testing.T) {
 	}
 }
 
-// TestApplyLists: objects in JSON, one behind the other, and items of a list without their kind.
-func TestApplyLists(t *testing.T) {
-	a := start(t)
+// TestControlApplyLists: objects in JSON, one behind the other, and items of a list without their kind.
+func TestControlApplyLists(t *testing.T) {
+	a := startControl(t)
 	world := a.create(`{"controllers":["-*"]}`)
 	for _, text := range []string{
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}` + "\n" + `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`,
@@ -448,9 +426,9 @@ func TestApplyLists(t *testing.T) {
 	}
 }
 
-// TestHistory: the changes after a revision, in order, and the state between them.
-func TestHistory(t *testing.T) {
-	a := start(t)
+// TestControlHistory: the changes after a revision, in order, and the state between them.
+func TestControlHistory(t *testing.T) {
+	a := startControl(t)
 	world := a.create(`{"controllers":["-*"]}`)
 	at := "/control/v1/worlds/" + world.Name
 	var between control.Description
@@ -492,9 +470,9 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestErrors: each mistake is a Status that says what is wrong.
-func TestErrors(t *testing.T) {
-	a := start(t)
+// TestControlErrors: each mistake is a Status that says what is wrong.
+func TestControlErrors(t *testing.T) {
+	a := startControl(t)
 	a.create(`{"name":"taken"}`)
 	for _, row := range []struct {
 		method, path, body string
@@ -554,9 +532,9 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestNamesConflict: a definition whose names are taken is an error, not a wait.
-func TestNamesConflict(t *testing.T) {
-	a := start(t)
+// TestControlNamesConflict: a definition whose names are taken is an error, not a wait.
+func TestControlNamesConflict(t *testing.T) {
+	a := startControl(t)
 	a.applyYAML("root", widgets)
 	other := strings.NewReplacer("widgets", "others", "widget,", "other,").Replace(widgets) // the kind stays
 	code, text := a.send("POST", "/control/v1/worlds/root/apply", "application/yaml", other)
@@ -565,7 +543,7 @@ func TestNamesConflict(t *testing.T) {
 	}
 }
 
-func TestRequireToken(t *testing.T) {
+func TestControlRequireToken(t *testing.T) {
 	h := control.RequireToken("secret", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "in") }))
 	for header, code := range map[string]int{"": 401, "Bearer wrong": 401, "Bearer secret": 200} {
 		r := httptest.NewRequest("GET", "/control/v1", nil)
@@ -578,13 +556,13 @@ func TestRequireToken(t *testing.T) {
 	}
 }
 
-// TestLease: the worlds of a lease end with its connection, and the server is idle after the time of
+// TestControlLease: the worlds of a lease end with its connection, and the server is idle after the time of
 // grace.
-func TestLease(t *testing.T) {
+func TestControlLease(t *testing.T) {
 	s := servertest.Start(t, new(tidemark.Server))
 	listener := httptest.NewServer(s.ControlHandler())
 	defer listener.Close()
-	a := &api{t, listener.URL}
+	a := &controlAPI{t, listener.URL}
 	ctx, hangUp := context.WithCancel(t.Context())
 	r, err := http.NewRequestWithContext(ctx, "POST", a.url+"/control/v1/leases", bytes.NewReader(nil))
 	if err != nil {
@@ -634,8 +612,8 @@ func (u *unfinished) Read([]byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// TestUnfinishedBodies: a request whose body does not end is answered.
-func TestUnfinishedBodies(t *testing.T) {
+// TestControlUnfinishedBodies: a request whose body does not end is answered.
+func TestControlUnfinishedBodies(t *testing.T) {
 	for _, media := range []string{"application/json", "application/yaml"} {
 		h := control.New(control.Config{Worlds: oneWorld{}, Leases: new(control.Leases)})
 		u := &unfinished{}

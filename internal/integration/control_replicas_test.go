@@ -1,4 +1,4 @@
-package control_test
+package integration_test
 
 import (
 	"bufio"
@@ -46,10 +46,10 @@ func openWatch(t *testing.T, kubeconfig, path string) (next func() string) {
 	}
 }
 
-// TestReplicas: a replica stands at its revision until it is moved. What it holds back does not keep the world
+// TestControlReplicas: a replica stands at its revision until it is moved. What it holds back does not keep the world
 // from settling.
-func TestReplicas(t *testing.T) {
-	a := start(t)
+func TestControlReplicas(t *testing.T) {
+	a := startControl(t)
 	world := a.create(`{"name":"w","controllers":["-*"]}`)
 	const replicas, settle = "/control/v1/worlds/w/replicas", "/control/v1/worlds/w/settle"
 	const configMaps = "/api/v1/namespaces/default/configmaps"
@@ -77,10 +77,10 @@ func TestReplicas(t *testing.T) {
 	if got, want := fmt.Sprint(list.Replicas), fmt.Sprint([]replica{old, behind}); got != want {
 		t.Errorf("the replicas are %s, want %s", got, want)
 	}
-	if code, text := get(t, kubeconfig, configMaps+"/c0?resourceVersion=0"); code != http.StatusNotFound {
+	if code, text := getAs(t, kubeconfig, configMaps+"/c0?resourceVersion=0"); code != http.StatusNotFound {
 		t.Errorf("a get from the cache of a replica that stands: %d %s", code, text)
 	}
-	if code, text := get(t, kubeconfig, configMaps+"/c0"); code != http.StatusOK {
+	if code, text := getAs(t, kubeconfig, configMaps+"/c0"); code != http.StatusOK {
 		t.Errorf("a consistent get: %d %s", code, text)
 	}
 	for _, step := range []struct {
@@ -103,14 +103,14 @@ func TestReplicas(t *testing.T) {
 	}
 	a.do(http.StatusNoContent, "DELETE", replicas+"/old", "", nil)
 	a.do(http.StatusNotFound, "DELETE", replicas+"/old", "", nil)
-	if code, _ := get(t, kubeconfig, configMaps); code != http.StatusNotFound {
+	if code, _ := getAs(t, kubeconfig, configMaps); code != http.StatusNotFound {
 		t.Errorf("a replica that was deleted answers %d", code)
 	}
 }
 
-// TestReplicaOfResource: only the resources that are named are behind, and the replica counts who has seen that.
-func TestReplicaOfResource(t *testing.T) {
-	a := start(t)
+// TestControlReplicaOfResource: only the resources that are named are behind, and the replica counts who has seen that.
+func TestControlReplicaOfResource(t *testing.T) {
+	a := startControl(t)
 	world := a.create(`{"name":"w","controllers":["-*"]}`)
 	const replicas, secrets, configMaps = "/control/v1/worlds/w/replicas", "/api/v1/namespaces/default/secrets", "/api/v1/namespaces/default/configmaps"
 	type late struct {
@@ -125,17 +125,17 @@ func TestReplicaOfResource(t *testing.T) {
 	if event := watch(); !strings.Contains(event, "ADDED") {
 		t.Errorf("the watch of a resource that is not behind: %s", event)
 	}
-	if code, text := get(t, kubeconfig, secrets+"?resourceVersion=0"); code != http.StatusOK {
+	if code, text := getAs(t, kubeconfig, secrets+"?resourceVersion=0"); code != http.StatusOK {
 		t.Errorf("a list: %d %s", code, text)
 	}
 	if a.do(http.StatusOK, "GET", replicas+"/r", "", &r); r.Late != 0 {
 		t.Errorf("the replica was late %d times, and its readers have seen all there is", r.Late)
 	}
 	a.applyYAML("w", "{apiVersion: v1, kind: Secret, metadata: {name: a}}")
-	if code, text := get(t, kubeconfig, secrets+"/a?resourceVersion=0"); code != http.StatusNotFound {
+	if code, text := getAs(t, kubeconfig, secrets+"/a?resourceVersion=0"); code != http.StatusNotFound {
 		t.Errorf("a get of a resource that is behind: %d %s", code, text)
 	}
-	if code, text := get(t, kubeconfig, configMaps+"/a?resourceVersion=0"); code != http.StatusOK {
+	if code, text := getAs(t, kubeconfig, configMaps+"/a?resourceVersion=0"); code != http.StatusOK {
 		t.Errorf("a get of another resource: %d %s", code, text)
 	}
 	if a.do(http.StatusOK, "GET", replicas+"/r", "", &r); r.Late != 1 {
@@ -143,9 +143,9 @@ func TestReplicaOfResource(t *testing.T) {
 	}
 }
 
-// TestReplicaErrors: each mistake has its code and a message.
-func TestReplicaErrors(t *testing.T) {
-	a := start(t)
+// TestControlReplicaErrors: each mistake has its code and a message.
+func TestControlReplicaErrors(t *testing.T) {
+	a := startControl(t)
 	world := a.create(`{"name":"w"}`)
 	const replicas = "/control/v1/worlds/w/replicas"
 	a.do(http.StatusCreated, "POST", replicas, `{"name":"one"}`, nil)
@@ -180,13 +180,13 @@ func TestReplicaErrors(t *testing.T) {
 	a.do(http.StatusNotFound, "GET", "/control/v1/worlds/none/replicas", "", nil)
 }
 
-// TestSince: a world with a part of the history of its parent has it in the control API too, and replicas that
+// TestControlSince: a world with a part of the history of its parent has it in the control API too, and replicas that
 // are older than its state.
-func TestSince(t *testing.T) {
+func TestControlSince(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{Forks: tidemark.Forks{MaxBytes: 256 << 10}})
 	listener := httptest.NewServer(s.ControlHandler())
 	t.Cleanup(listener.Close)
-	a := &api{t, listener.URL}
+	a := &controlAPI{t, listener.URL}
 	parent := a.create(`{"name":"parent","controllers":["-*"]}`)
 	a.applyYAML("parent", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
 	a.applyYAML("parent", "{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}")

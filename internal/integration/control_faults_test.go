@@ -1,4 +1,4 @@
-package control_test
+package integration_test
 
 import (
 	"net/http"
@@ -15,10 +15,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestFaults: faults are added, listed with what they did, and removed; each world has its own, and
+// TestControlFaults: faults are added, listed with what they did, and removed; each world has its own, and
 // apply has none.
-func TestFaults(t *testing.T) {
-	a := start(t)
+func TestControlFaults(t *testing.T) {
+	a := startControl(t)
 	a.create(`{"name": "w"}`)
 	var root, w control.Description
 	a.do(http.StatusOK, "GET", "/control/v1/worlds/root", "", &root)
@@ -34,10 +34,10 @@ func TestFaults(t *testing.T) {
 	a.applyYAML("w", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\n")
 	const path = "/api/v1/namespaces/default/configmaps"
 	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
-		if code, text := get(t, w.Kubeconfig, path); code != want {
+		if code, text := getAs(t, w.Kubeconfig, path); code != want {
 			t.Errorf("request %d: %d %s", i, code, text)
 		}
-		if code, text := get(t, root.Kubeconfig, path); code != http.StatusOK {
+		if code, text := getAs(t, root.Kubeconfig, path); code != http.StatusOK {
 			t.Errorf("request %d to the parent: %d %s", i, code, text)
 		}
 	}
@@ -48,7 +48,7 @@ func TestFaults(t *testing.T) {
 	}
 	a.do(http.StatusNoContent, "DELETE", faults+"/"+added.ID, "", nil)
 	a.do(http.StatusNotFound, "DELETE", faults+"/"+added.ID, "", nil)
-	if code, text := get(t, w.Kubeconfig, path); code != http.StatusOK {
+	if code, text := getAs(t, w.Kubeconfig, path); code != http.StatusOK {
 		t.Errorf("after the removal: %d %s", code, text)
 	}
 	a.do(http.StatusCreated, "POST", faults, `{"fault": "drop"}`, nil)
@@ -61,10 +61,10 @@ func TestFaults(t *testing.T) {
 	a.do(http.StatusInsufficientStorage, "POST", faults, `{"fault": "drop"}`, nil)
 }
 
-// TestRequests: the requests for resources are recorded in their order, from the moment of the demand, and
+// TestControlRequests: the requests for resources are recorded in their order, from the moment of the demand, and
 // without those of apply.
-func TestRequests(t *testing.T) {
-	a := start(t)
+func TestControlRequests(t *testing.T) {
+	a := startControl(t)
 	var root control.Description
 	a.do(http.StatusOK, "GET", "/control/v1/worlds/root", "", &root)
 	const requests, path = "/control/v1/worlds/root/requests", "/api/v1/namespaces/default/configmaps"
@@ -73,16 +73,16 @@ func TestRequests(t *testing.T) {
 		Missed   uint64
 	}
 	var none record
-	get(t, root.Kubeconfig, path+"/before")
+	getAs(t, root.Kubeconfig, path+"/before")
 	a.do(http.StatusOK, "GET", requests, "", &none)
 	if none.Requests == nil || len(none.Requests) > 0 {
 		t.Errorf("without a demand there are the requests %+v", none.Requests)
 	}
 	a.do(http.StatusNoContent, "POST", requests, "", nil)
-	get(t, root.Kubeconfig, path+"?resourceVersion=1&resourceVersionMatch=Exact")
-	get(t, root.Kubeconfig, "/version")
+	getAs(t, root.Kubeconfig, path+"?resourceVersion=1&resourceVersionMatch=Exact")
+	getAs(t, root.Kubeconfig, "/version")
 	a.applyYAML("root", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\n")
-	get(t, root.Kubeconfig, path+"/a")
+	getAs(t, root.Kubeconfig, path+"/a")
 	var all record
 	a.do(http.StatusOK, "GET", requests, "", &all)
 	for i := range all.Requests {
@@ -108,9 +108,9 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestSettle: the answer has the revision that the controllers end with.
-func TestSettle(t *testing.T) {
-	a := start(t)
+// TestControlSettle: the answer has the revision that the controllers end with.
+func TestControlSettle(t *testing.T) {
+	a := startControl(t)
 	a.applyYAML("root", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n")
 	var settled control.Settled
 	a.do(http.StatusOK, "POST", "/control/v1/worlds/root/settle", `{}`, &settled)
@@ -119,7 +119,7 @@ func TestSettle(t *testing.T) {
 	if settled.Revision != d.Revision {
 		t.Errorf("settled at %d, the revision is %d", settled.Revision, d.Revision)
 	}
-	if code, text := get(t, d.Kubeconfig, "/api/v1/namespaces/team/serviceaccounts/default"); code != http.StatusOK {
+	if code, text := getAs(t, d.Kubeconfig, "/api/v1/namespaces/team/serviceaccounts/default"); code != http.StatusOK {
 		t.Errorf("the controllers have not done their work: %d %s", code, text)
 	}
 	requests := settled.Requests
@@ -137,9 +137,9 @@ func TestSettle(t *testing.T) {
 	a.do(http.StatusNotFound, "POST", "/control/v1/worlds/none/settle", `{}`, nil)
 }
 
-// TestSettleTime: a world has settled when it was quiet for as long as the client wants. A quiet beyond the timeout is
+// TestControlSettleTime: a world has settled when it was quiet for as long as the client wants. A quiet beyond the timeout is
 // an error.
-func TestSettleTime(t *testing.T) {
+func TestControlSettleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := servertest.Start(t, &tidemark.Server{InProcess: true}).ControlHandler()
 		for _, row := range []struct {
