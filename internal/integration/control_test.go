@@ -259,6 +259,28 @@ items:
 	}
 }
 
+// TestApplyWebhooksOnly: of the directory of a kustomization, the webhook configurations count.
+func TestApplyWebhooksOnly(t *testing.T) {
+	a := startControl(t)
+	body, err := json.Marshal(map[string]any{"manifests": []any{map[string]any{"webhooksOnly": true, "content": `
+resources: [service.yaml]
+---
+{apiVersion: v1, kind: Service, metadata: {name: hooks, namespace: absent}}
+---
+{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: hook}, webhooks: []}
+`}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer struct {
+		Applied []struct{ Kind, Name string }
+	}
+	a.do(200, "POST", "/control/v1/worlds/root/apply", string(body), &answer)
+	if got, want := fmt.Sprint(answer.Applied), "[{MutatingWebhookConfiguration hook}]"; got != want {
+		t.Errorf("applied %s, want %s", got, want)
+	}
+}
+
 // TestControlForkToken: the token of a fork's administrator is valid in the fork and its forks. Clients that leave out the path
 // of the URL, such as kubectl get --raw, do not reach the parent with it.
 func TestControlForkToken(t *testing.T) {
