@@ -26,7 +26,7 @@ func TestRulesTakeTurns(t *testing.T) {
 		t.Errorf("many rules beside others: %v, want that the context ended", err)
 	}
 	c := &compiled{structural: s, rules: many}
-	if errs := c.checkRules(ctx, nil, map[string]any{"n": int64(1)}, nil); len(errs) != 1 {
+	if errs := c.checkRules(ctx, nil, map[string]any{"n": int64(1)}, nil, &notes{}); len(errs) != 1 {
 		t.Errorf("the object has %v, want an error: its rules were not checked", errs)
 	}
 	done := make(chan error)

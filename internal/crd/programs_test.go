@@ -86,7 +86,7 @@ func TestReplacedPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, c := range *programs {
-			if c.Program == nil || !expression.Replaced(c.Program) || c.MessageExpression != nil && !expression.Replaced(c.MessageExpression) {
+			if c.Program == nil || !expression.Replaced(c.Program.(counted).Program) || c.MessageExpression != nil && !expression.Replaced(c.MessageExpression) {
 				t.Errorf("the library evaluates %q: %v", rules[i].Rule, c.Error)
 			}
 		}

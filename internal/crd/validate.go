@@ -25,6 +25,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/warning"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // decode reads a body. It drops unknown members, and returns a complaint for each.
@@ -136,7 +138,7 @@ func (v *version) validate(ctx context.Context, o *Object) field.ErrorList {
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, all)...)
 	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
-	return append(errs, s.checkRules(ctx, errs, all, nil)...)
+	return append(errs, s.checkRules(ctx, errs, all, nil, &notes{})...)
 }
 
 // checkEmbedded checks the types and metadata of objects in the object.
@@ -156,8 +158,9 @@ func checkEmbedded(ctx context.Context, all map[string]any, s *structuralschema.
 const rulesTimeout = 34 * time.Second
 
 // checkRules evaluates the CEL rules, unless errors of the schema prevent that. Rules that
-// are still running when the context is done are reported as broken.
-func (c *compiled) checkRules(ctx context.Context, errs field.ErrorList, all, old any, options ...cel.Option) field.ErrorList {
+// are still running when the context is done are reported as broken. What is tolerated is
+// added to noted.
+func (c *compiled) checkRules(ctx context.Context, errs field.ErrorList, all, old any, noted *notes, options ...cel.Option) field.ErrorList {
 	if c.rules == nil {
 		return nil
 	}
@@ -171,6 +174,7 @@ func (c *compiled) checkRules(ctx context.Context, errs field.ErrorList, all, ol
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
+	ctx = context.WithValue(warning.WithWarningRecorder(ctx, noted), tallyKey{}, &tally{tolerated: noted})
 	found, _ := rules.Validate(ctx, nil, c.structural, all, old, celconfig.RuntimeCELCostBudget, options...)
 	return found
 }
@@ -209,8 +213,7 @@ func (v *version) validateUpdate(ctx context.Context, o, old *Object, status boo
 	noted := &notes{}
 	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
-	ctx = warning.WithWarningRecorder(ctx, noted)
-	errs = append(errs, s.checkRules(ctx, errs, all, before, cel.WithRatcheting(same))...)
+	errs = append(errs, s.checkRules(ctx, errs, all, before, noted, cel.WithRatcheting(same))...)
 	o.tolerated = noted.all
 	return errs
 }
@@ -226,11 +229,18 @@ func (c *compiled) validateStatus(ctx context.Context, all map[string]any, same 
 	return c.checkSchema(ctx, field.NewPath("status"), status, c.status, same.Key("status"))
 }
 
-// notes collects the warnings of rules.
-type notes struct{ all []string }
+// notes collects the warnings of rules, and counts those that are beyond resource.MaxErrors.
+type notes struct {
+	all    []string
+	number int
+}
 
 // AddWarning implements warning.Recorder.
-func (n *notes) AddWarning(_, text string) { n.all = append(n.all, text) }
+func (n *notes) AddWarning(_, text string) {
+	if n.number++; n.number <= resource.MaxErrors {
+		n.all = append(n.all, text)
+	}
+}
 
 // checkKind checks kind and apiVersion.
 func (v *version) checkKind(o *Object) field.ErrorList {
