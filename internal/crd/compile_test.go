@@ -3,7 +3,9 @@ package crd
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
@@ -14,7 +16,7 @@ func TestRulesTakeTurns(t *testing.T) {
 	s := ruled(t, apiextensionsv1.ValidationRule{Rule: "self.n > 0"})
 	many, few := newRules(s, manyRules+1), newRules(s, manyRules)
 	other := newRules(s, manyRules+1)
-	if err := other.lane.enter(t.Context()); err != nil { // it is being compiled
+	if err := other.lane.enter(t.Context(), ""); err != nil { // it is being compiled
 		t.Fatal(err)
 	}
 	if v, err := few.validator(t.Context()); v == nil || err != nil {
@@ -47,4 +49,42 @@ func TestRulesTakeTurns(t *testing.T) {
 	} else if again, _ := many.validator(ctx); again != v {
 		t.Error("the rules are compiled twice")
 	}
+}
+
+// TestLaneOfUsers: users take turns in a lane, and a request that leaves gives its turn to the next.
+func TestLaneOfUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lane{free: 1}
+		if !l.try() || l.try() {
+			t.Fatal("a lane for one request has another number of places")
+		}
+		var got []string
+		wait := func(ctx context.Context, user, name string) {
+			go func() {
+				if err := l.enter(ctx, user); err != nil {
+					return
+				}
+				got = append(got, name)
+				l.leave()
+			}()
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, n := range []string{"1", "2", "3"} {
+			wait(t.Context(), "a", "a"+n)
+		}
+		wait(ctx, "c", "c1")
+		wait(t.Context(), "b", "b1")
+		wait(t.Context(), "b", "b2")
+		cancel()
+		synctest.Wait()
+		l.leave()
+		synctest.Wait()
+		if got, want := strings.Join(got, " "), "a1 b1 a2 b2 a3"; got != want {
+			t.Errorf("the order is %s, want %s", got, want)
+		}
+		if !l.try() || len(l.waiting) > 0 {
+			t.Errorf("the lane keeps %v", l.waiting)
+		}
+	})
 }

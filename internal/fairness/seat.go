@@ -555,6 +555,14 @@ func (s *Seat) narrower(width int) bool {
 	return s.width < min(width, s.l.limit) || !s.large && s.l.g.large > 0
 }
 
+// User returns the name of the user of the context's request; "" if the context has no seat.
+func User(ctx context.Context) string {
+	if s, _ := ctx.Value(contextKey{}).(*Seat); s != nil {
+		return s.name
+	}
+	return ""
+}
+
 // Wait calls f, which waits for something outside of this server, without the seats of the
 // context's request. bytes estimates the memory that the request holds meanwhile. If the context
 // has no seat (work of the server itself), Wait just calls f.
