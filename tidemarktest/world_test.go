@@ -1,6 +1,7 @@
 package tidemarktest_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -48,6 +49,23 @@ func TestUnserved(t *testing.T) {
 		if got := strings.Contains(f.log.String(), "nothing serves the webhooks"); got == served {
 			t.Errorf("served %t: the log is\n%s", served, &f.log)
 		}
+	}
+}
+
+// TestLastChanges: the heartbeats of a leader do not push the changes out of the log of a failed test.
+func TestLastChanges(t *testing.T) {
+	t.Parallel()
+	f := &failing{TB: t}
+	env := tidemarktest.Start(f)
+	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: work}}")
+	for i := range 40 {
+		env.Apply(t, fmt.Sprintf("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: leader}, spec: {leaseTransitions: %d}}", i))
+	}
+	for _, c := range f.cleanups {
+		c()
+	}
+	if log := f.log.String(); !strings.Contains(log, "configmaps default/work") || strings.Contains(log, "default/leader") {
+		t.Errorf("the log is\n%s", log)
 	}
 }
 
