@@ -75,7 +75,10 @@ func cacheDir() (string, error) {
 		return "", fmt.Errorf("there is no place for the server: %w; set XDG_CACHE_HOME or HOME", err)
 	}
 	dir := filepath.Join(base, "tidemark")
-	return dir, os.MkdirAll(dir, 0o700)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("there is no place for the server: %w; set XDG_CACHE_HOME or HOME to a directory that can be written", err)
+	}
+	return dir, nil
 }
 
 // identify returns a name for a program by its content: another one never shares its server. The time
