@@ -109,6 +109,9 @@ func (c control) open(ctx context.Context, method, path string, body any) (io.Re
 	if err != nil || json.Unmarshal(text, wrong) != nil || wrong.Message == "" {
 		wrong.Message = fmt.Sprintf("%s %s is answered %d: %s", method, path, code, text)
 	}
+	if code == 400 && strings.Contains(wrong.Message, "unknown field") {
+		wrong.Message += "; this module and the tidemark program that it runs are of different versions (does TIDEMARK_BINARY name an old one?)"
+	}
 	return nil, wrong
 }
 

@@ -25,7 +25,8 @@ const (
 
 // Settle waits until the cluster has settled: the server has nothing left to do, its watches have
 // delivered everything, and no object has changed for 300 milliseconds. A controller that waits longer
-// before its next write counts as settled. The test fails after 30 seconds.
+// before its next write counts as settled. The test fails after 30 seconds. Updates of Leases count: with a leader election
+// that renews its Lease more often than that, it fails.
 func (e *Env) Settle(t TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
