@@ -257,17 +257,17 @@ func TestConversionOfLists(t *testing.T) {
 		// Its failure is reported for the object that it fails on, also if much of the list was converted before.
 		spoil := func(answer map[string]any) {
 			for _, o := range answer["response"].(map[string]any)["convertedObjects"].([]any) {
-				if m := o.(map[string]any)["metadata"].(map[string]any); m["name"] == "t0110" {
+				if m := o.(map[string]any)["metadata"].(map[string]any); m["name"] == "t0055" {
 					m["name"] = "other"
 				}
 			}
 		}
 		hook.spoil.Store(&spoil)
-		run(t, c, []step{{"MERGE " + things + "/t0110", `{"metadata":{"annotations":{"x":"y"}}}`, 200, nil}})
+		run(t, c, []step{{"MERGE " + things + "/t0055", `{"metadata":{"annotations":{"x":"y"}}}`, 200, nil}})
 		for _, accept := range representations {
 			for _, encoding := range []string{"identity", "gzip"} {
 				code, text := shown(t, c, accept, encoding)
-				if code != 500 || !strings.Contains(text, "conversion webhook for example.com/v1, Kind=Thing returned invalid object") || !strings.Contains(text, "t0110 != other") {
+				if code != 500 || !strings.Contains(text, "conversion webhook for example.com/v1, Kind=Thing returned invalid object") || !strings.Contains(text, "t0055 != other") {
 					t.Errorf("%s, %s: %d %.300s, want the error of the webhook", accept, encoding, code, text)
 				}
 			}
