@@ -158,8 +158,8 @@ func checkEmbedded(ctx context.Context, all map[string]any, s *structuralschema.
 const rulesTimeout = 34 * time.Second
 
 // checkRules evaluates the CEL rules, unless errors of the schema prevent that. Rules that
-// are still running when the context is done are reported as broken. What is tolerated is
-// added to noted.
+// are still running when the context is done are reported as broken. noted gets
+// the errors of unchanged values, which are tolerated.
 func (c *compiled) checkRules(ctx context.Context, errs field.ErrorList, all, old any, noted *notes, options ...cel.Option) field.ErrorList {
 	if c.rules == nil {
 		return nil

@@ -23,8 +23,8 @@ const (
 	// call may take: a webhook that is slow with each object gets few of them at a time.
 	aheadFirst = 32
 	aheadTime  = time.Second
-	// convertedBytes is how much of a list is converted before it begins: a webhook that fails until then is answered with
-	// a Status, and then with the end of the stream.
+	// convertedBytes is how much of a list is converted before it begins: if a webhook fails before, the response is
+	// a Status; if it fails later, the stream is reset.
 	convertedBytes = 4 << 20
 )
 

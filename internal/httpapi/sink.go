@@ -12,9 +12,9 @@ import (
 type sink struct {
 	q           *request
 	contentType []string
-	begun       bool // it is known whether the answer is compressed
-	// holds is how many bytes are gathered before the first of them is written: until then, an error is answered with a
-	// Status. held of them are counted as memory of a waiting request.
+	begun       bool // whether the response is compressed is decided
+	// holds is how many bytes are gathered before the first of them is written: until then, the response to an error is
+	// a Status. held is how many of them count as memory of a waiting request.
 	holds, held int
 
 	// buf are the bytes that wait to be written or compressed.
@@ -100,7 +100,7 @@ func (s *sink) write(b []byte) error {
 	return s.q.write(b)
 }
 
-// writeLast is write for the end of the answer.
+// writeLast writes the end of the response.
 func (s *sink) writeLast(b []byte) error {
 	s.writeHeader()
 	return s.q.writeLast(b)

@@ -108,7 +108,7 @@ func TestControlRequests(t *testing.T) {
 	}
 }
 
-// TestControlSettle: the answer has the revision that the controllers end with.
+// TestControlSettle: the response has the last revision that the controllers write.
 func TestControlSettle(t *testing.T) {
 	a := startControl(t)
 	a.applyYAML("root", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n")

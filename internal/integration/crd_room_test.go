@@ -26,7 +26,7 @@ func manyVersions(i, n int) string {
 // TestRoomForDefinitions creates definitions until they reach the limit for all definitions together. Then a definition can
 // be changed, and lose versions, but not get more. Several clients do not get more than one does.
 func TestRoomForDefinitions(t *testing.T) {
-	before := debug.SetMemoryLimit(1 << 30) // of which an eighth is the limit
+	before := debug.SetMemoryLimit(1 << 30) // an eighth of it is the limit
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	debug.SetMemoryLimit(before)
 	const most = 50

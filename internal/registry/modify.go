@@ -206,8 +206,11 @@ func (w *write) altered(sent, next runtime.Object) bool {
 			return true
 		}
 		// Owner references that a patch repeats are dropped later.
+		if w.source != fromPatch {
+			return false
+		}
 		_, twice := uniqueOwners(sent.(metav1.Object).GetOwnerReferences())
-		return w.source == fromPatch && len(twice) > 0
+		return len(twice) > 0
 	}
 	return !sameOwned(sent, next, w.Subresource == "status")
 }
