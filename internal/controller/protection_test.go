@@ -89,12 +89,13 @@ func TestClaimsAmongPods(t *testing.T) {
 		namespace := []string{"n", "n2"}[chance.IntN(2)]
 		name := fmt.Sprintf("c%d", chance.IntN(5))
 		pod := fmt.Sprintf("%s/p%d", namespace, chance.IntN(12))
+		stored := w.get(claims, namespace+"/"+name)
 		switch used, there := uses[pod]; {
 		case there:
 			w.erase("pods", pod, "")
 			delete(uses, pod)
 			t.Logf("%d: %s leaves %s", round, pod, used)
-		case w.get(claims, namespace+"/"+name) == nil:
+		case stored == nil:
 			w.make(claims, namespace, fmt.Sprintf(claim, name))
 			t.Logf("%d: claim %s", round, name)
 		case chance.IntN(3) > 0:
@@ -104,6 +105,8 @@ func TestClaimsAmongPods(t *testing.T) {
 			w.make("pods", namespace, user(strings.TrimPrefix(pod, namespace+"/"), name, "node"))
 			uses[pod] = namespace + "/" + name
 			t.Logf("%d: %s uses %s", round, pod, name)
+		case registry.MetadataOf(stored).Deleting:
+			continue // the controller may remove it at any time
 		default:
 			w.erase(claims, namespace+"/"+name, "")
 			t.Logf("%d: %s/%s is deleted", round, namespace, name)

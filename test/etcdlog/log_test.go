@@ -104,18 +104,22 @@ func propose(t testing.TB, l *etcdlog.Log, writes ...store.Write) store.Revision
 // load returns all objects by collection and key.
 func load(t testing.TB, l *etcdlog.Log) (map[string]*store.Object, store.Bounds) {
 	t.Helper()
-	all := map[string]*store.Object{}
-	var mu sync.Mutex
-	b, err := l.Load(t.Context(), func(collection string, o *store.Object) error {
-		mu.Lock()
-		defer mu.Unlock()
-		all[collection+" "+o.Key] = o
-		return nil
-	})
-	if err != nil {
-		t.Fatalf("load: %v", err)
+	for {
+		all := map[string]*store.Object{}
+		var mu sync.Mutex
+		b, err := l.Load(t.Context(), func(collection string, o *store.Object) error {
+			mu.Lock()
+			defer mu.Unlock()
+			all[collection+" "+o.Key] = o
+			return nil
+		})
+		switch {
+		case err == nil:
+			return all, b
+		case !errors.As(err, new(*store.ExpiredError)): // compaction overtook it
+			t.Fatalf("load: %v", err)
+		}
 	}
-	return all, b
 }
 
 func TestLoad(t *testing.T) {
