@@ -594,3 +594,46 @@ func leaderIsNotNamed(t *testing.T, all []*tidemark.Server) {
 		}
 	}
 }
+
+// TestVirtualStale: a create at a virtual resource is decided by what another server has acknowledged before.
+func TestVirtualStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := several(t, 2)
+		time.Sleep(5 * time.Second)
+		first, other := all[0], all[1]
+		if leaders(t, all)[0] == other { // whose controllers work while the other one is behind
+			first, other = other, first
+		}
+		const reviews, in = "/apis/authorization.k8s.io/v1/subjectaccessreviews", "/api/v1/namespaces/n"
+		want(t, first, 201, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"reader"},"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`)
+		granted := func(user string) func() {
+			return func() {
+				body := fmt.Sprintf(`{"spec":{"user":%q,"resourceAttributes":{"resource":"pods","verb":"get"}}}`, user)
+				allowed := user == "new"
+				if got := want(t, other, 201, "POST", reviews, body); strings.Contains(got, `"allowed":true`) != allowed {
+					t.Errorf("a review of the user %s: %s, want allowed: %v", user, got, allowed)
+				}
+			}
+		}
+		binding := func(user string) string {
+			return fmt.Sprintf(`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reader"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":%[1]q}]}`, user)
+		}
+		const bindings, spec = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `"spec":{"containers":[{"name":"c","image":"i"}]}`
+		want(t, first, 201, "POST", bindings, binding("old"))
+		behind(t, other, func() {
+			want(t, first, 201, "POST", bindings, binding("new"))
+			want(t, first, 200, "DELETE", bindings+"/old", "")
+			want(t, first, 201, "POST", "/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
+			want(t, first, 201, "POST", in+"/serviceaccounts", `{"metadata":{"name":"s"}}`)
+			for _, pod := range []string{"bound", "evicted"} {
+				want(t, first, 201, "POST", in+"/pods", fmt.Sprintf(`{"metadata":{"name":%q},%s}`, pod, spec))
+			}
+		},
+			granted("new"), granted("old"),
+			func() { want(t, other, 201, "POST", in+"/serviceaccounts/s/token", `{"spec":{"audiences":["a"]}}`) },
+			func() {
+				want(t, other, 201, "POST", in+"/pods/bound/binding", `{"metadata":{"name":"bound"},"target":{"kind":"Node","name":"node"}}`)
+			},
+			func() { want(t, other, 201, "POST", in+"/pods/evicted/eviction", `{"metadata":{"name":"evicted"}}`) })
+	})
+}

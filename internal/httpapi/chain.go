@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -152,19 +153,23 @@ func (q *request) checkQuery() error {
 func (q *request) readInfo() {
 	q.info = newRequestInfo(q.r)
 	if q.info.IsResource {
-		q.typ = q.h.c.Catalog().Lookup(q.info.Group, q.info.Version, q.info.Resource)
+		q.lookup()
 	}
+}
+
+// lookup finds the resource in the current catalog; nil: it is not served.
+func (q *request) lookup() {
+	q.typ = q.h.c.Catalog().Lookup(q.info.Group, q.info.Version, q.info.Resource)
 }
 
 // authenticate finds the user. Connections of clients that are not authenticated end soon.
 func (q *request) authenticate() error {
-	user, err := q.h.c.Authn.Authenticate(q.r)
-	var behind error
-	if user == nil {
-		if behind = q.catchUp(); behind == nil {
-			user, err = q.h.c.Authn.Authenticate(q.r)
-		}
-	}
+	var user *authn.User
+	var err error
+	behind := q.decide(func() bool {
+		user, err = q.h.c.Authn.Authenticate(q.r)
+		return user != nil
+	})
 	if err != nil {
 		q.h.log().Debug("authentication failed", "path", q.loggedPath(), "err", err)
 	}
@@ -197,14 +202,15 @@ func (q *request) authorize() error { return q.may(&q.info.Attributes) }
 // not decide, the error is 500: a client that is refused for good would not try again.
 func (q *request) may(a *authz.Attributes) error {
 	began := time.Now()
-	decision, reason, err := q.h.c.Authz.Authorize(q.r.Context(), a)
-	if decision != authz.Allow {
-		switch behind := q.catchUp(); {
-		case behind == nil:
-			decision, reason, err = q.h.c.Authz.Authorize(q.r.Context(), a)
-		case errors.Is(behind, errCrowded):
-			reason, err = "", errCrowded
-		}
+	var decision authz.Decision
+	var reason string
+	var err error
+	behind := q.decide(func() bool {
+		decision, reason, err = q.h.c.Authz.Authorize(q.r.Context(), a)
+		return decision == authz.Allow
+	})
+	if errors.Is(behind, errCrowded) {
+		reason, err = "", errCrowded
 	}
 	if a == &q.info.Attributes { // not a further permission that the request needs
 		q.h.metrics.decided(decision, err, time.Since(began))
@@ -224,22 +230,18 @@ func (q *request) may(a *authz.Attributes) error {
 	return authz.Forbidden(a, reason)
 }
 
-// errCurrent is the error of catchUp if the state at hand is as new as the request.
-var errCurrent = errors.New("no other server has a newer state")
+// decide is store.Decide for a decision of the request before it has a seat: a token, a permission or a resource may be
+// new.
+func (q *request) decide(decide func() (final bool)) error {
+	return q.store().Decide(q.arriving(), decide)
+}
 
-// catchUp waits until the server has what any server has acknowledged before. A refusal by the state
-// at hand, which may lack it, is decided again then: a token, a permission or a resource may be new. The
-// error is errCurrent if there are no other servers, or the request has waited before.
-func (q *request) catchUp() error {
-	s := q.h.c.Registry.Store
-	switch {
-	case !s.Shared() || q.current:
-		return errCurrent
-	case q.behind != nil:
-		return q.behind
+// arriving returns the context of what the request does before it has a seat.
+func (q *request) arriving() context.Context {
+	if q.arrival == nil {
+		return q.r.Context()
 	}
-	_, err := q.mostRecent()
-	return err
+	return store.Arrive(q.r.Context(), q.arrival, q.enter)
 }
 
 // Requests wait for another server before they have a seat, each with a connection. If that server does not respond, they
@@ -255,17 +257,15 @@ const (
 // errCrowded is the error of requests beyond these limits.
 var errCrowded error = apierrors.NewTooManyRequests("too many requests wait for the server that has the newest state, please try again later", 1)
 
-// mostRecent is store.MostRecent for a request without a seat.
-func (q *request) mostRecent() (*store.State, error) {
+// enter counts the request among those that wait without a seat.
+func (q *request) enter() (leave func(), err error) {
 	waiting := &q.h.root.waiting
-	n := waiting.Add(1)
-	defer waiting.Add(-1)
-	if n > maxWaiting || n > maxUnknownWaiting && !q.isKnown() {
+	leave = func() { waiting.Add(-1) }
+	if n := waiting.Add(1); n > maxWaiting || n > maxUnknownWaiting && !q.isKnown() {
+		leave()
 		return nil, errCrowded
 	}
-	state, err := q.h.c.Registry.Store.MostRecent(q.r.Context())
-	q.current = err == nil
-	return state, err
+	return leave, nil
 }
 
 // isKnown reports whether the request has credentials that are valid by the state at hand.
@@ -281,15 +281,9 @@ func (q *request) isKnown() bool {
 // the request arrived. So authentication, authorization, admission and reads use a state that is as new as the request. If
 // that fails, caughtUp returns the error after authorization, and other errors come first.
 func (q *request) catchUpFirst() error {
-	if q.h.c.Behind == nil || !q.needsCurrent() {
-		return nil
+	if q.h.c.Behind != nil && q.needsCurrent() {
+		_, _ = q.store().MostRecent(q.arriving()) // the arrival keeps the error
 	}
-	state, err := q.mostRecent()
-	if err != nil {
-		q.behind = err
-		return nil
-	}
-	q.r = q.r.WithContext(store.NotBefore(q.r.Context(), state.Revision()))
 	return nil
 }
 
@@ -312,15 +306,16 @@ func (q *request) needsCurrent() bool {
 
 // caughtUp returns the error of catchUpFirst. It follows authorization, because the error names the other server.
 func (q *request) caughtUp() error {
-	switch {
-	case q.behind == nil:
+	switch err := q.arrival.Err(); {
+	case err == nil || q.h.c.Behind == nil:
 		return nil
-	case errors.Is(q.behind, errCrowded):
+	case errors.Is(err, errCrowded):
 		return errCrowded
 	case q.r.Method != http.MethodGet && q.r.Method != http.MethodHead:
-		return registry.WriteStatus(q.behind)
+		return registry.WriteStatus(err)
+	default:
+		return registry.ReadStatus(err)
 	}
-	return registry.ReadStatus(q.behind)
 }
 
 // readSelectors gives authorization the selectors of a list, a watch or a deletecollection. A

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/flowschema"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -35,10 +36,8 @@ type request struct {
 	times  *registry.Times
 	span   *requestSpan // nil: it has none, or has not begun
 
-	// behind is why the state at hand may be too old for the request; nil: it is not.
-	behind error
-	// current: the state at hand has all that was acknowledged before the request arrived.
-	current bool
+	// arrival determines which states are new enough for the request; nil: all are, since no other server writes.
+	arrival *store.Arrival
 
 	info requestInfo
 	typ  *resource.Type // nil: the path names no known resource
@@ -106,6 +105,9 @@ type request struct {
 func (q *request) begin(w http.ResponseWriter, r *http.Request) {
 	q.w, q.r, q.start, q.errors, q.received = w, r, time.Now(), wire.Documents, -1
 	q.timed, q.lapped = q.h.timesParts(), q.start
+	if q.store().Shared() {
+		q.arrival = new(store.Arrival)
+	}
 	if r.ProtoMajor == 1 { // the connection has the deadline of the answer before
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	}
@@ -113,7 +115,7 @@ func (q *request) begin(w http.ResponseWriter, r *http.Request) {
 
 // forget clears the request for reuse.
 func (q *request) forget() {
-	q.w, q.r, q.replica, q.behind, q.current = nil, nil, nil, nil, false
+	q.w, q.r, q.replica, q.arrival = nil, nil, nil, nil
 	q.info, q.typ, q.catalog = requestInfo{}, nil, nil
 	q.flow, q.wait, q.uninterested = flowschema.Flow{}, 0, nil
 	q.away = 0
@@ -160,12 +162,23 @@ func (q *request) context() context.Context {
 	switch {
 	case q.ctx != nil:
 	case q.deadline.IsZero():
-		q.ctx, q.cancel = context.WithCancel(q.seated(q.r.Context()))
+		q.ctx, q.cancel = context.WithCancel(q.arrived())
 	default:
-		q.ctx, q.cancel = context.WithDeadline(q.seated(q.r.Context()), q.deadline)
+		q.ctx, q.cancel = context.WithDeadline(q.arrived(), q.deadline)
 	}
 	return q.ctx
 }
+
+// arrived returns the context of the request with its seat and its arrival.
+func (q *request) arrived() context.Context {
+	ctx := q.seated(q.r.Context())
+	if q.arrival == nil {
+		return ctx
+	}
+	return store.Arrive(ctx, q.arrival, nil)
+}
+
+func (q *request) store() *store.Store { return q.h.c.Registry.Store }
 
 // extend gives the request more time, from now on.
 func (q *request) extend(d time.Duration) {

@@ -20,11 +20,10 @@ import (
 
 // resource serves a path below a group and version.
 func (q *request) resource() error {
-	if q.typ == nil && q.h.c.Registry.Store.Shared() {
-		if err := q.catchUp(); err != nil && !errors.Is(err, errCurrent) {
+	if q.typ == nil {
+		if err := q.decide(func() bool { q.lookup(); return q.typ != nil }); err != nil {
 			return registry.ReadStatus(err)
 		}
-		q.typ = q.h.c.Catalog().Lookup(q.info.Group, q.info.Version, q.info.Resource)
 	}
 	if q.typ == nil {
 		if q.info.Group != "" && !q.h.c.Catalog().Serves(q.info.Group) {

@@ -30,10 +30,8 @@ func (r *Registry) AdmitsConnections(t Target, by *authn.User) bool {
 // may not exist.
 func (r *Registry) Connect(ctx context.Context, t Target, options runtime.Object, by *authn.User) (Connection, error) {
 	w := &write{Target: t, by: by, as: by, virtual: true, options: &WriteOptions{}}
-	if r.Store.Shared() {
-		if _, err := r.Store.MostRecent(ctx); err != nil {
-			return Connection{}, readStatus(err)
-		}
+	if _, err := r.Store.MostRecent(ctx); err != nil {
+		return Connection{}, readStatus(err)
 	}
 	a := r.attributes(w, admissionv1.Connect, r.Store.Any(), options, nil)
 	a.Kind = formOf(t.Type, t.Subresource).Kind

@@ -22,7 +22,7 @@ const nameAttempts = 8
 
 // Create stores a new object.
 func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
-	return r.confirmed(ctx, len(o.DryRun) > 0, func() (Object, error) { return r.createOnce(ctx, t, b, o) })
+	return r.confirmed(ctx, func() (Object, error) { return r.createOnce(ctx, t, b, o) })
 }
 
 // createOnce is Create by the state at hand.

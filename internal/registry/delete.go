@@ -24,8 +24,7 @@ import (
 //
 // By is the client, nil for the server itself.
 func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions, by *authn.User) (Object, error) {
-	dryRun := o != nil && len(o.DryRun) > 0
-	return r.confirmed(ctx, dryRun, func() (Object, error) { return r.deleteOnce(ctx, t, o, by) })
+	return r.confirmed(ctx, func() (Object, error) { return r.deleteOnce(ctx, t, o, by) })
 }
 
 // deleteOnce is Delete by the state at hand.

@@ -31,7 +31,7 @@ type Patch struct {
 // Patch changes an object, or what a subresource shows of it. After a conflict it is applied again
 // to the newer version, unless the patch contains a resourceVersion.
 func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions) (Object, error) {
-	return r.confirmed(ctx, len(o.DryRun) > 0, func() (Object, error) { return r.patchOnce(ctx, t, p, o) })
+	return r.confirmed(ctx, func() (Object, error) { return r.patchOnce(ctx, t, p, o) })
 }
 
 // patchOnce is Patch by the state at hand.

@@ -12,7 +12,7 @@ import (
 // Update replaces an object, or what a subresource shows of it. See docs/compatibility.md#a3 for
 // the kinds that Update creates.
 func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
-	return r.confirmed(ctx, len(o.DryRun) > 0, func() (Object, error) { return r.updateOnce(ctx, t, b, o) })
+	return r.confirmed(ctx, func() (Object, error) { return r.updateOnce(ctx, t, b, o) })
 }
 
 // updateOnce is Update by the state at hand.

@@ -90,9 +90,12 @@ func (r *Registry) virtualHandler(t Target) VirtualHandler {
 // without read permission which namespaces exist.
 var accessReviews = schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}
 
-// CreateVirtual answers a create at a virtual resource. The target must have a VirtualHandler
-// (CreatesVirtual).
+// CreateVirtual makes a create at a virtual resource. The target must have a VirtualHandler
+// (CreatesVirtual). It decides by the most recent state, once: a handler may write several objects.
 func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteOptions) (VirtualAnswer, error) {
+	if _, err := r.Store.MostRecent(ctx); err != nil {
+		return VirtualAnswer{}, readStatus(err)
+	}
 	w, err := newWrite(t, &o, "CreateOptions", "")
 	if err != nil {
 		return VirtualAnswer{}, err

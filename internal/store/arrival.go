@@ -32,10 +32,6 @@ func (a *arrival) await(ctx context.Context, s *Store, r Revision, late <-chan t
 		a.leave(w)
 		return now, nil
 	}
-	var failed chan struct{}
-	if s.follower != nil {
-		failed = s.follower.failed
-	}
 	var err error
 	select {
 	case <-w.reached:
@@ -46,7 +42,7 @@ func (a *arrival) await(ctx context.Context, s *Store, r Revision, late <-chan t
 		err = ctx.Err()
 	case <-s.done:
 		err = ErrClosed
-	case <-failed:
+	case <-s.failed:
 		s.mu.Lock()
 		err = s.failure
 		s.mu.Unlock()

@@ -51,8 +51,25 @@ const (
 	longestLag = 10 * time.Second
 )
 
-// mostRecent is MostRecent on a Shared.
+// mostRecent implements writer.
 func (f *follower) mostRecent(ctx context.Context) (*State, error) {
+	w, ok := ctx.Value(arrivalKey{}).(waiting)
+	if !ok {
+		return f.newest(ctx)
+	}
+	switch r, waited, err := w.outcome(); {
+	case waited && err != nil:
+		return nil, err
+	case waited:
+		return f.await(ctx, r)
+	}
+	state, err := w.entered(func() (*State, error) { return f.newest(ctx) })
+	w.set(state, err)
+	return state, err
+}
+
+// newest waits for a barrier, and until its revision is published.
+func (f *follower) newest(ctx context.Context) (*State, error) {
 	c, err := f.join()
 	if err != nil {
 		return nil, err

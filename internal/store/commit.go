@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
+	"sync/atomic"
 )
 
 // # Group commit
 //
 // A writer checks its condition against the tip and joins the open group, under
-// committer.mu. One writer at a time leads: it seals the open group, appends it to
+// Store.mu. One writer at a time leads: it seals the open group, appends it to
 // the log, publishes its state and acknowledges its writes, while the next group
 // fills. Then it hands the lead to one writer of that group.
 //
@@ -46,52 +46,57 @@ const (
 	maxGroupBytes  = 4 << 20 // as the log writes them: with the replaced versions
 )
 
-// committer is the part of the store that writes.
+// committer is the writer of a store that is its log's only writer. Store.mu guards what has no other comment.
 type committer struct {
-	mu       sync.Mutex
-	closing  bool
-	failure  error // of the log; not nil: no write is possible any more
-	leading  bool  // a writer leads, or was given the lead
-	last     Revision
-	sealed   *State // the newest sealed state: what the open group is based on
-	edit     edit   // of the open group
-	bytes    int64  // State.bytes of the tip
-	touched  []*collection
+	store    *Store
+	log      Log
+	leading  bool     // a writer leads, or was given the lead
+	last     Revision // of the tip
 	guards   guards
 	open     *group // nil when empty
 	inFlight *group // sealed, not yet published
 
-	// compacting is held by the one compaction under way.
-	compacting sync.Mutex
-	compacted  Revision // the floor of the log; guarded by compacting
-	// entries is scratch space of the leader. written counts the bytes that it appended
+	compacted Revision // the floor of the log; only the loop uses it
+	inMemory  bool     // Bounds.InMemory of the log
+	// mostHistory is what Usage.HistoryBytes may be now, in bytes.
+	mostHistory atomic.Int64
+	room        room
+	looping     sync.Once // starts the loop
+
+	// Scratch space of the leader. written counts the bytes that it appended
 	// since the size of the log was last checked.
 	entries []Entry
+	changes []made
 	written int64
-	// actors are those of recent changes.
-	actors actors
-	// time is the Origin.Time of the newest change that the log has. The leader uses it.
-	time time.Time
 }
 
-// start starts at a state, with the first token of edits. No node of the state has that token or a later
-// one.
-func (c *committer) start(s *State, token uint64) {
-	c.sealed, c.last, c.bytes = s, s.revision, s.bytes
-	c.edit.token = token
+func newCommitter(s *Store, log Log, b Bounds) *committer {
+	c := &committer{store: s, log: log, last: b.Head, compacted: b.Floor, inMemory: b.InMemory}
+	c.mostHistory.Store(s.o.MaxDisk)
+	return c
+}
+
+// mostRecent implements writer: every change that was acknowledged is published.
+func (c *committer) mostRecent(context.Context) (*State, error) { return c.store.Any(), nil }
+
+// startLoop starts the loop that compacts, unless it runs.
+func (c *committer) startLoop() {
+	c.looping.Do(func() {
+		c.store.loop.Go(c.compactLoop)
+		if f := c.store.o.OnDivergence; f != nil {
+			go f()
+		}
+	})
 }
 
 // group is a run of transactions that become durable together. Guarded by
-// committer.mu until it is sealed, then owned by its leader.
+// Store.mu until it is sealed, then owned by its leader.
 type group struct {
 	proposals []*proposal
 	first     [1]*proposal // room for a transaction that comes alone
 	writes    int
 	bytes     int
-	state     *State    // the state with these writes; nil until sealed, or when all failed
-	keep      bool      // history keeps the state
-	token     uint64    // of the edit that made the state
-	retired   int64     // edit.retired
+	batch               // the state with these writes; none until sealed, or when all failed
 	rebased   bool      // some of its transactions were checked again, and may have failed
 	err       error     // why all failed
 	times     *LogTimes // nil: no transaction needs them
@@ -113,18 +118,16 @@ type proposal struct {
 
 // proposed is a write of a proposal.
 type proposed struct {
-	collection *collection
-	key        string
-	condition  Revision
-	next       bool    // Write.Next
-	object     *Object // the next version; nil of a deletion
-	deleting   bool    // Write.Deleting, or a deletion
-	change     *Change
-	actorBytes int64 // the memory of the actor, if it is new
+	made
+	key       string
+	condition Revision
+	next      bool    // Write.Next
+	object    *Object // the next version; nil of a deletion
+	deleting  bool    // Write.Deleting, or a deletion
 }
 
 // wait returns a channel that is closed when the group is done. The caller holds
-// committer.mu.
+// Store.mu.
 func (g *group) wait() <-chan struct{} {
 	if g.done == nil {
 		g.done = make(chan struct{})
@@ -135,72 +138,27 @@ func (g *group) wait() <-chan struct{} {
 	return g.done
 }
 
-// Commit is Apply of a transaction of one write. Its errors are ErrExists, ErrNotFound and
-// ErrConflict as they are.
-func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
-	made, err := s.Apply(ctx, &Txn{Writes: []Write{w}})
-	if err == nil {
-		return made[0], nil
-	}
-	var failed *TxnError
-	if errors.As(err, &failed) {
-		err = failed.Err
-	}
-	return nil, err
-}
-
-// Apply makes a transaction and returns when it is durable and readable. The result has
-// an object for each write: the new version or, of a deletion, the last state with the
-// revision of the deletion (Object.At). A *TxnError says which condition does not hold. With
-// Write.If zero, an existing object is ErrExists. Otherwise an absent one is ErrNotFound,
-// and one whose Modified is not If is ErrConflict. A need or a guard that does not hold is
-// ErrStale. An error of Options.Sealing.Writable is returned as it is. If the context ends
-// early, the transaction may still be made; the error then wraps ctx.Err().
-//
-// On a Shared, the errors of Shared.Propose are returned as they are, and ErrOverloaded if too many
-// transactions are under way. All writes of a transaction then have one revision, and those that
-// have others with Next behind them have the object of the last one. A client that has seen a part
-// of the events of a revision, and continues a watch from there, misses the rest, as with
-// kube-apiserver: so a transaction should not write several objects that one watch selects.
-func (s *Store) Apply(ctx context.Context, t *Txn) ([]*Object, error) {
-	if err := t.Check(); err != nil {
-		return nil, err
-	}
-	if i := t.repeated(); i >= 0 {
-		return nil, &TxnError{WritePart, i, ErrStale}
-	}
-	if err := s.writable(t); err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	var made []*Object
-	var err error
-	if s.follower != nil {
-		made, err = s.follower.commit(ctx, t)
-	} else if made, err = s.commit(ctx, t); errors.Is(err, ErrNoSpace) && s.awaitRoom(ctx) {
-		made, err = s.commit(ctx, t)
-	}
-	switch {
-	case err == nil:
-		s.count(t, time.Since(began))
-	case errors.Is(err, ErrNoSpace):
-		s.room.refused.Add(1)
+// commit implements writer. A transaction that finds no space waits for room once, if there may be some soon.
+func (c *committer) commit(ctx context.Context, t *Txn) ([]*Object, error) {
+	made, err := c.commitOnce(ctx, t)
+	if errors.Is(err, ErrNoSpace) && c.awaitRoom(ctx) {
+		made, err = c.commitOnce(ctx, t)
 	}
 	return made, err
 }
 
-// commit is one try of Apply.
-func (s *Store) commit(ctx context.Context, t *Txn) ([]*Object, error) {
+func (c *committer) commitOnce(ctx context.Context, t *Txn) ([]*Object, error) {
+	s := c.store
 	var one [1]draft
 	drafts, size := s.drafts(t, one[:0])
 	for {
 		s.mu.Lock()
-		g, p, err := s.propose(t, drafts, size)
-		if p != nil && !s.leading {
-			s.leading = true
-			s.seal(g)
+		g, p, err := c.propose(t, drafts, size)
+		if p != nil && !c.leading {
+			c.leading = true
+			c.seal(g)
 			s.mu.Unlock()
-			s.leadSealed(g)
+			c.leadSealed(g)
 			return g.outcome(t, p)
 		}
 		if g == nil {
@@ -211,7 +169,7 @@ func (s *Store) commit(ctx context.Context, t *Txn) ([]*Object, error) {
 		done := g.wait()
 		s.mu.Unlock()
 		if p != nil {
-			if err := s.follow(ctx, g, done); err != nil {
+			if err := c.await(ctx, g, done); err != nil {
 				return nil, err
 			}
 			return g.outcome(t, p)
@@ -251,8 +209,9 @@ func (s *Store) drafts(t *Txn, all []draft) ([]draft, int) {
 
 // propose checks a transaction and adds it to the open group. It returns no proposal in two
 // cases. With an error, the error rests on the returned group, if there is one. Without an
-// error, the returned group is full. The caller holds s.mu.
-func (s *Store) propose(t *Txn, drafts []draft, size int) (*group, *proposal, error) {
+// error, the returned group is full. The caller holds Store.mu.
+func (c *committer) propose(t *Txn, drafts []draft, size int) (*group, *proposal, error) {
+	s := c.store
 	switch {
 	case s.failure != nil:
 		return nil, nil, s.failure
@@ -268,20 +227,20 @@ func (s *Store) propose(t *Txn, drafts []draft, size int) (*group, *proposal, er
 			size += len(drafts[i-1].value)
 		}
 	}
-	if g := s.open; g != nil && (g.writes+len(t.Writes) > maxGroupWrites || g.bytes+size > maxGroupBytes) {
+	if g := c.open; g != nil && (g.writes+len(t.Writes) > maxGroupWrites || g.bytes+size > maxGroupBytes) {
 		return g, nil, nil
 	}
-	if g, err := s.decide(t, drafts); err != nil {
+	if g, err := c.decide(t, drafts); err != nil {
 		return g, nil, err
 	}
-	p := s.proposal(t, drafts)
-	g := s.open
+	p := c.proposal(t, drafts)
+	g := c.open
 	if g == nil {
 		g = new(group)
 		g.proposals = g.first[:0]
-		s.open = g
+		c.open = g
 	}
-	if s.leading && g.lead == nil {
+	if c.leading && g.lead == nil {
 		g.lead = make(chan struct{}, 1)
 	}
 	if t.Times != nil && g.times == nil {
@@ -293,175 +252,125 @@ func (s *Store) propose(t *Txn, drafts []draft, size int) (*group, *proposal, er
 	return g, p, nil
 }
 
-// decide checks the conditions of a transaction against the tip. With an error it returns the
-// group that the error rests on, nil if that is published. The caller holds s.mu.
-func (s *Store) decide(t *Txn, drafts []draft) (*group, error) {
+// decide checks the conditions of a transaction, and the quota, against the tip. With an error it returns the group that
+// the error rests on, nil if that is published. The caller holds Store.mu.
+func (c *committer) decide(t *Txn, drafts []draft) (*group, error) {
+	s := c.store
+	if err := t.holds(s.tipObject); err != nil {
+		return c.failedOn(t, err), err
+	}
 	var grown int64
 	for i := range t.Writes {
 		w := &t.Writes[i]
-		c := s.collectionLocked(w.Collection)
-		before, had := c.tip.get(w.Key), int64(0)
-		switch {
-		case w.Next:
+		before := s.tipObject(w.Collection, w.Key)
+		had := s.owned(before)
+		if w.Next {
 			had = drafts[i-1].takes(w.Key)
-		default:
-			had = s.owned(before)
-			if err := check(before, w.If); err != nil {
-				return s.restsOn(c, w.Key, before), &TxnError{WritePart, i, err}
-			}
 		}
 		grows := drafts[i].takes(w.Key) - had
 		if err := s.fits(w, before != nil || w.Next, grown, grows); err != nil {
-			return s.pending(nil), err
+			return c.pending(nil), err
 		}
 		grown += grows
 	}
-	for i := range t.Needs {
-		n := &t.Needs[i]
-		if s.holds(n) {
-			continue
-		}
-		c := s.collectionLocked(n.Collection)
-		return s.restsOn(c, n.Key, c.tip.get(n.Key)), &TxnError{NeedPart, i, ErrStale}
-	}
 	for i := range t.Guards {
 		n := &t.Guards[i]
-		if last := s.guards.last(n.Name); last > n.Seen {
+		if last := c.guards.last(n.Name); last > n.Seen {
 			err := &TxnError{GuardPart, i, ErrStale}
 			if last <= s.Any().revision {
 				return nil, err
 			}
-			return s.pendingAt(last), err
+			return c.pendingAt(last), err
 		}
 	}
 	return nil, nil
 }
 
-// restsOn returns the group that made the tip's version of an object, nil when it is
-// published.
-func (s *Store) restsOn(c *collection, key string, tip *Object) *group {
-	if tip == s.Any().root(c).get(key) {
-		return nil
+// failedOn returns the group that made the object whose condition failed.
+func (c *committer) failedOn(t *Txn, err error) *group {
+	failed := err.(*TxnError)
+	collection, key := "", ""
+	if failed.Part == WritePart {
+		collection, key = t.Writes[failed.Index].Collection, t.Writes[failed.Index].Key
+	} else {
+		collection, key = t.Needs[failed.Index].Collection, t.Needs[failed.Index].Key
 	}
-	return s.pending(tip)
+	return c.restsOn(collection, key, c.store.tipObject(collection, key))
 }
 
-// proposal makes the changes of a transaction in the tip. The caller holds s.mu.
-func (s *Store) proposal(t *Txn, drafts []draft) *proposal {
+// restsOn returns the group that made the tip's version of an object, nil when it is
+// published.
+func (c *committer) restsOn(collection, key string, tip *Object) *group {
+	if tip == c.store.Any().Get(collection, key) {
+		return nil
+	}
+	return c.pending(tip)
+}
+
+// proposal makes the changes of a transaction in the tip. The caller holds Store.mu.
+func (c *committer) proposal(t *Txn, drafts []draft) *proposal {
+	s := c.store
 	p := &proposal{needs: t.Needs, guards: t.Guards, deleting: true}
 	p.writes = p.first[:0]
 	for i := range t.Writes {
 		w := &t.Writes[i]
-		c := s.collectionLocked(w.Collection)
-		before := c.tip.get(w.Key)
-		s.last++
-		made := proposed{collection: c, key: w.Key, condition: w.If, next: w.Next, deleting: w.Deleting || w.Value == nil}
+		in := s.collectionLocked(w.Collection)
+		before := in.tip.get(w.Key)
+		c.last++
+		next := proposed{key: w.Key, condition: w.If, next: w.Next, deleting: w.Deleting || w.Value == nil}
 		if w.Value != nil {
-			o := drafts[i].object(s.last)
-			o.Created = s.last
+			o := drafts[i].object(c.last)
+			o.Created = c.last
 			if before != nil {
 				o.Created, o.Key = before.Created, before.Key
 			} else {
 				o.Key = strings.Clone(w.Key)
 			}
-			made.object, made.key = o, o.Key
+			next.object, next.key = o, o.Key
 		}
-		made.change = &Change{Revision: s.last, Before: before, After: made.object}
+		next.made = made{collection: in, change: &Change{Revision: c.last, Before: before, After: next.object}}
 		if w.Origin != nil {
-			from := *w.Origin
-			if from.Actor != nil {
-				from.Actor, made.actorBytes = s.actors.share(from.Actor)
-			}
-			made.change.origin = from
+			next.change.origin, next.actorBytes = s.share(w.Origin)
 		}
-		p.deleting = p.deleting && made.deleting
-		p.writes = append(p.writes, made)
-		s.apply(&made)
+		p.deleting = p.deleting && next.deleting
+		p.writes = append(p.writes, next)
+		s.apply(in, next.key, before, next.object)
 	}
-	s.guards.claim(p.guards, s.last, s.Any().revision)
+	c.guards.claim(p.guards, c.last, s.Any().revision)
 	return p
 }
 
 // pending returns the group that made the tip's version of an object; for an absent
 // object, the newest group.
-func (s *Store) pending(o *Object) *group {
+func (c *committer) pending(o *Object) *group {
 	if o == nil {
-		return s.pendingAt(s.last)
+		return c.pendingAt(c.last)
 	}
-	return s.pendingAt(o.Modified)
+	return c.pendingAt(o.Modified)
 }
 
 // pendingAt returns the group that a revision belongs to, which is not published.
-func (s *Store) pendingAt(r Revision) *group {
-	if s.open == nil || s.inFlight != nil && r <= s.sealed.revision {
-		return s.inFlight
+func (c *committer) pendingAt(r Revision) *group {
+	if c.open == nil || c.inFlight != nil && r <= c.store.sealed.revision {
+		return c.inFlight
 	}
-	return s.open
+	return c.open
 }
 
-// apply makes the change in the tip.
-func (s *Store) apply(p *proposed) {
-	s.bytes += objectBytes(p.object) - s.owned(p.change.Before)
-	c := p.collection
-	if p.change.Before.isUnreadable() {
-		delete(s.standIns, p.change.Before)
-	}
-	if p.object.isUnreadable() {
-		if s.standIns == nil {
-			s.standIns = map[*Object]*collection{}
-		}
-		s.standIns[p.object] = c
-	}
-	if !c.touched {
-		c.touched = true
-		s.touched = append(s.touched, c)
-	}
-	if p.object != nil {
-		c.tip, _ = s.edit.put(c.tip, p.object)
-	} else {
-		c.tip, _ = s.edit.remove(c.tip, p.key)
-	}
+// seal closes the open group and makes the state after its writes. The caller holds Store.mu.
+func (c *committer) seal(g *group) {
+	c.open, c.inFlight = nil, g
+	c.sealState(g)
 }
 
-// seal closes the open group and makes the state after its writes.
-func (s *Store) seal(g *group) {
-	s.open, s.inFlight = nil, g
-	s.sealState(g)
-}
-
-func (s *Store) sealState(g *group) {
+func (c *committer) sealState(g *group) {
 	last := Revision(0)
 	for _, p := range g.proposals {
 		if p.err == nil {
 			last = p.writes[len(p.writes)-1].change.Revision
 		}
 	}
-	s.sealAt(g, last)
-}
-
-// sealAt makes the state of a group at a revision; zero: all of the group failed.
-func (s *Store) sealAt(g *group, r Revision) {
-	g.token, g.retired = s.edit.token, s.edit.retired
-	g.state = nil
-	if r != 0 {
-		g.state = &State{revision: r, indexes: *s.indexes.Load(), bytes: s.bytes}
-		g.state.roots = s.sealed.roots.with(s.touched)
-		s.sealed = g.state
-		g.keep = s.history.wantsKept(g.writes)
-	}
-	kept := s.edit.kept
-	if g.keep {
-		kept = g.token
-	}
-	s.newEdit(kept)
-}
-
-func (s *Store) newEdit(kept uint64) {
-	s.edit = edit{token: s.edit.token + 1, kept: kept}
-	for _, c := range s.touched {
-		c.touched = false
-	}
-	s.touched = s.touched[:0]
+	g.batch = c.store.seal(last, g.writes)
 }
 
 // outcome is the result of a transaction of a group that is done.
@@ -486,13 +395,13 @@ func (g *group) outcome(t *Txn, p *proposal) ([]*Object, error) {
 	return made, nil
 }
 
-// follow waits until the group is done, and leads it if it gets the lead.
-func (s *Store) follow(ctx context.Context, g *group, done <-chan struct{}) error {
+// await waits until the group is done, and leads it if it gets the lead.
+func (c *committer) await(ctx context.Context, g *group, done <-chan struct{}) error {
 	select {
 	case <-done:
 		return nil
 	case <-g.lead:
-		s.lead(g)
+		c.lead(g)
 		return nil
 	case <-ctx.Done():
 		// The lead may be handed over later, and a goroutine has to take it.
@@ -500,114 +409,88 @@ func (s *Store) follow(ctx context.Context, g *group, done <-chan struct{}) erro
 			select {
 			case <-done:
 			case <-g.lead:
-				s.lead(g)
+				c.lead(g)
 			}
 		}()
 		return fmt.Errorf("the write may still happen: %w", ctx.Err())
 	}
 }
 
-func (s *Store) lead(g *group) {
-	s.mu.Lock()
-	s.seal(g)
-	s.mu.Unlock()
-	s.leadSealed(g)
+func (c *committer) lead(g *group) {
+	c.store.mu.Lock()
+	c.seal(g)
+	c.store.mu.Unlock()
+	c.leadSealed(g)
 }
 
 // leadSealed appends a sealed group to the log and publishes it, then hands the lead
 // over.
-func (s *Store) leadSealed(g *group) {
-	defer s.finish(g) // also when OnFatal panics
-	if err := s.append(g); err != nil {
-		s.fail(g, err)
+func (c *committer) leadSealed(g *group) {
+	defer c.finish(g) // also when OnFatal panics
+	s := c.store
+	if err := c.append(g); err != nil {
+		failure, first := s.setFailure(logFailed(err))
+		if g.err = failure; first {
+			s.fatal(failure)
+		}
 	} else if g.state != nil {
-		s.publish(g)
-		s.looping.Do(s.startLoop)
-		if floor := s.log.Floor(); uint64(floor) > s.floor.Load() {
+		c.publish(g)
+		c.startLoop()
+		if floor := c.log.Floor(); uint64(floor) > s.floor.Load() {
 			s.raiseFloor(floor) // Append raised it to this group
 			s.trim(floor)
 		}
 	}
 }
 
-func (s *Store) finish(g *group) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.inFlight = nil
+// publish publishes the writes of a group that the log has.
+func (c *committer) publish(g *group) {
+	g.changes = c.changes[:0]
+	for _, p := range g.proposals {
+		if p.err != nil {
+			continue
+		}
+		for i := range p.writes {
+			g.changes = append(g.changes, p.writes[i].made)
+		}
+	}
+	c.store.publish(&g.batch)
+	clear(g.changes)
+	if cap(g.changes) <= mostScratch {
+		c.changes = g.changes[:0]
+	}
+	g.changes = nil
+}
+
+func (c *committer) finish(g *group) {
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	c.inFlight = nil
 	g.over = true
 	if g.done != nil {
 		close(g.done)
 	}
-	if s.open != nil {
-		s.open.lead <- struct{}{}
+	if c.open != nil {
+		c.open.lead <- struct{}{}
 	} else {
-		s.leading = false
+		c.leading = false
 	}
 }
 
-// fail ends all writing: the log cannot be trusted any more.
-func (s *Store) fail(g *group, err error) {
-	s.mu.Lock()
-	first := s.failure == nil
-	if first {
-		s.failure = fmt.Errorf("the log failed: %w", err)
-	}
-	if g != nil {
-		g.err = s.failure
-	}
-	s.mu.Unlock()
-	if first {
-		s.fatal(s.failure)
-	}
-}
-
-func (s *Store) fatal(err error) {
-	if s.o.OnFatal == nil {
-		panic(fmt.Sprintf("store: %v", err))
-	}
-	s.o.OnFatal(err)
-}
-
-// publish makes the group readable: it updates the history and the state, then wakes the
-// readers that wait.
-func (s *Store) publish(g *group) {
-	s.history.mu.Lock() // no cursor joins a topic in between: see Cursor
-	notified := s.record(g)
-	s.published.Store(g.state)
-	feeds := s.history.feeds
-	s.history.mu.Unlock()
-	s.announce(notified, feeds, g.state)
-	clear(notified)
-	s.history.notified = notified[:0]
-	s.trim(0)
-}
-
-// announce wakes all that wait for a state that was just published.
-func (s *Store) announce(notified []*topic, feeds []*Feed, state *State) {
-	s.arrival.announce(state.revision)
-	for _, t := range notified {
-		t.notify()
-	}
-	for _, f := range feeds {
-		f.wake()
-	}
-	s.account()
-	s.watchQuota(state.bytes)
-}
-
-// close refuses further writes and waits for those under way.
+// close implements writer: it refuses further writes and waits for those under way.
 func (c *committer) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closing = true
+	s := c.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = true
 	for c.inFlight != nil || c.open != nil {
 		g := c.open
 		if g == nil {
 			g = c.inFlight
 		}
 		done := g.wait()
-		c.mu.Unlock()
+		s.mu.Unlock()
 		<-done
-		c.mu.Lock()
+		s.mu.Lock()
 	}
 }

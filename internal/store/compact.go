@@ -149,7 +149,8 @@ func (a *aging) kick() {
 }
 
 // compactLoop runs until the store closes.
-func (s *Store) compactLoop() {
+func (c *committer) compactLoop() {
+	s := c.store
 	ticker := time.NewTicker(s.aging.tick)
 	defer ticker.Stop()
 	var retry <-chan time.Time
@@ -158,8 +159,8 @@ func (s *Store) compactLoop() {
 		select {
 		case <-s.done:
 			return
-		case <-s.log.Broken():
-			s.fail(nil, s.log.Compact(s.ctx, 0))
+		case <-c.log.Broken():
+			s.fail(logFailed(c.log.Compact(s.ctx, 0)))
 			return
 		case <-ticker.C:
 		case <-s.aging.kicked:
@@ -167,23 +168,21 @@ func (s *Store) compactLoop() {
 		}
 		floor, head := s.Bounds()
 		floor = max(floor, s.aging.floor(head))
-		bySize := s.floorBySize(floor, head)
-		err := s.compact(max(floor, bySize))
-		if err == nil && bySize > floor && s.mostHistory.Load() < s.o.MaxDisk {
-			s.room.mu.Lock()
-			s.room.givenUp += int64(bySize - floor) // for the sake of a small disk
-			s.room.mu.Unlock()
+		bySize := c.floorBySize(floor, head)
+		err := c.compact(max(floor, bySize))
+		if err == nil && bySize > floor && c.mostHistory.Load() < s.o.MaxDisk {
+			s.givenUp.Add(int64(bySize - floor)) // for the sake of a small disk
 		}
-		if err == nil && !s.inMemory {
-			err = s.makeRoom()
+		if err == nil && !c.inMemory {
+			err = c.makeRoom()
 		}
-		if err == nil && !s.inMemory {
-			err = s.tidy()
+		if err == nil && !c.inMemory {
+			err = c.tidy()
 		}
-		u := s.log.Usage()
-		s.room.done(u.FreeBytes < u.NeededBytes)
+		u := c.log.Usage()
+		c.room.done(u.FreeBytes < u.NeededBytes)
 		retry = nil
-		if floor, head = s.Bounds(); s.log.Short() > 0 && (floor < head || err != nil || s.worthReclaiming()) {
+		if floor, head = s.Bounds(); c.log.Short() > 0 && (floor < head || err != nil || c.worthReclaiming()) {
 			retry = time.After(wait)
 		}
 		if wait = min(wait*2, mostRoomRetry); err == nil {
@@ -193,20 +192,20 @@ func (s *Store) compactLoop() {
 			return // compaction was interrupted, and goes on after the next start
 		}
 		if err != nil && !errors.Is(err, ErrNoSpace) {
-			s.fail(nil, err)
+			s.fail(logFailed(err))
 			return
 		}
 	}
 }
 
 // floorBySize is the floor that brings history below its bound on disk.
-func (s *Store) floorBySize(floor, head Revision) Revision {
-	u := s.log.Usage()
-	size, most := u.HistoryBytes, s.o.MaxDisk
+func (c *committer) floorBySize(floor, head Revision) Revision {
+	u := c.log.Usage()
+	size, most := u.HistoryBytes, c.store.o.MaxDisk
 	if u.NeededBytes > 0 {
 		most = min(most, (u.FreeBytes+u.TotalBytes)/diskShare)
 	}
-	s.mostHistory.Store(most)
+	c.mostHistory.Store(most)
 	if size <= most {
 		return floor
 	}
@@ -215,28 +214,27 @@ func (s *Store) floorBySize(floor, head Revision) Revision {
 	return floor + min(head-floor, Revision(float64(head-floor)*excess)+1)
 }
 
-// compact raises the floor, step by step, in memory and in the log.
-func (s *Store) compact(floor Revision) error {
-	s.compacting.Lock()
-	defer s.compacting.Unlock()
-	if s.compacted >= floor {
+// compact raises the floor, step by step, in memory and in the log. Only the loop calls it.
+func (c *committer) compact(floor Revision) error {
+	s := c.store
+	if c.compacted >= floor {
 		return nil
 	}
 	began := time.Now()
 	defer func() { s.measured.compacted(time.Since(began)) }()
-	before := s.log.Usage().HistoryBytes
-	defer func() { s.room.garbage.Add(max(0, before-s.log.Usage().HistoryBytes)) }()
-	for s.compacted < floor {
+	before := c.log.Usage().HistoryBytes
+	defer func() { c.room.garbage.Add(max(0, before-c.log.Usage().HistoryBytes)) }()
+	for c.compacted < floor {
 		if s.closed.Load() {
 			return nil
 		}
-		next := min(floor, s.compacted+compactStep)
+		next := min(floor, c.compacted+compactStep)
 		s.raiseFloor(next)
 		s.trim(next)
-		if err := s.log.Compact(s.ctx, next); err != nil {
+		if err := c.log.Compact(s.ctx, next); err != nil {
 			return fmt.Errorf("compact below revision %d: %w", next, err)
 		}
-		s.compacted = next
+		c.compacted = next
 	}
 	return nil
 }

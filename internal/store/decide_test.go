@@ -126,22 +126,54 @@ func TestMadeElsewhere(t *testing.T) {
 	})
 }
 
-// TestNotBefore: a request that has waited for the state of its arrival does not ask the log again.
-func TestNotBefore(t *testing.T) {
+// TestArrival: a request waits for the log once. What it got then, a revision or an error, holds for its other decisions.
+func TestArrival(t *testing.T) {
 	o := &oracle{}
-	s := storetest.Open(t, store.Options{Shared: headless{o}})
-	state, err := s.MostRecent(store.NotBefore(t.Context(), 10))
-	if err != nil || state.Revision() != 10 {
-		t.Errorf("got %v, %v", state, err)
+	h := &headless{oracle: o}
+	s := storetest.Open(t, store.Options{Shared: h})
+	var entered, left int
+	enter := func() (func(), error) {
+		entered++
+		return func() { left++ }, nil
 	}
-	if _, err := s.MostRecent(t.Context()); err == nil {
-		t.Error("a read without that needs no log")
+	failed := store.Arrive(t.Context(), new(store.Arrival), enter)
+	for range 2 {
+		if _, err := s.MostRecent(failed); err == nil {
+			t.Error("a read needs no log")
+		}
+	}
+	h.head = 10
+	if _, err := s.MostRecent(failed); err == nil || h.heads != 1 || entered != 1 || left != 1 {
+		t.Errorf("after an error: %v, %d calls, entered %d times, left %d times; want an error and one of each", err, h.heads, entered, left)
+	}
+	var a store.Arrival
+	ctx := store.Arrive(t.Context(), &a, nil)
+	for range 2 {
+		if state, err := s.MostRecent(ctx); err != nil || state.Revision() != 10 {
+			t.Errorf("got %v, %v", state, err)
+		}
+	}
+	decisions := 0
+	if err := s.Decide(ctx, func() bool { decisions++; return false }); err != nil || decisions != 1 || h.heads != 2 || a.Err() != nil {
+		t.Errorf("%v, %v, %d decisions and %d calls, want 1 and 2: the state is new enough", err, a.Err(), decisions, h.heads)
+	}
+	full := errors.New("full")
+	ctx = store.Arrive(t.Context(), new(store.Arrival), func() (func(), error) { return nil, full })
+	if err := s.Decide(ctx, func() bool { return false }); err != full || h.heads != 2 {
+		t.Errorf("got %v and %d calls, want %v", err, h.heads, full)
 	}
 }
 
-// headless is a log that cannot be reached.
-type headless struct{ *oracle }
+// headless is a log that cannot be reached while head is zero.
+type headless struct {
+	*oracle
+	head  store.Revision
+	heads int
+}
 
-func (headless) Head(context.Context) (store.Revision, error) {
+func (h *headless) Head(context.Context) (store.Revision, error) {
+	if h.heads++; h.head != 0 {
+		return h.head, nil
+	}
 	return 0, &store.UnavailableError{Err: errors.New("away")}
 }

@@ -2,7 +2,7 @@
 // of objects, at every revision of the retention window.
 //
 // It handles keys, bytes and revisions. It knows nothing of Kubernetes kinds or of JSON,
-// and imports no other package of this module.
+// and imports no other package of this module but exposition, for its metrics.
 //
 // # The idea
 //
@@ -11,6 +11,10 @@
 // commit makes the next State, swaps one atomic pointer, and notifies the watchers.
 // Readers load the pointer and need no lock, so a list over all namespaces, a bookmark of a
 // quiet kind and a count always show one revision.
+//
+// A published State is never changed, and no other State gets its revision, with one exception: an object that could not
+// be read, such as an encrypted one without its key, can be read later. The next State then has the same revision,
+// and watches of its collection end: see heal.go.
 //
 // # The order of a write
 //
@@ -25,13 +29,16 @@
 // rests on a pending write (a conflict, "exists", "not found") waits until that write is
 // durable: an error must not report what a power cut can undo.
 //
-// On a Shared, a log that other servers append to as well, the log decides, and the store
-// follows it: see follow.go.
+// That is the committer, the writer of a store that is its log's only writer: see commit.go. On a Shared, a log that
+// other servers append to as well, the log decides, and the other writer follows it: see follow.go.
 //
-//	check the condition against the published State; a refusal is confirmed by a newer one
+//	check the condition against the published State; a refusal is decided again by a newer one
 //	propose the transaction: the log makes it and gives the revision, or refuses it
 //	the follower publishes whole revisions, those of others too, and notifies cursors
 //	acknowledge when the revision is published
+//
+// Both change the tip (tip.go), seal it, and publish what they have sealed: State, history, cursors and feeds do not know
+// which of them it was.
 //
 // # Words
 //

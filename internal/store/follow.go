@@ -34,7 +34,7 @@ import (
 // The follower ends if the log is another one, or went back: the state is void then, and the
 // process has to end. If compaction overtakes it, it loads everything again: see reload.go.
 
-// follower is the part of a store that works on a Shared.
+// follower is the writer of a store on a Shared.
 type follower struct {
 	store *Store
 	log   Shared
@@ -49,9 +49,7 @@ type follower struct {
 
 	ctx     context.Context // ends with the store, and when the log failed
 	stop    context.CancelFunc
-	failing sync.Once
-	failed  chan struct{} // closed when the log failed
-	writes  []proposed    // scratch space
+	changes []made // scratch space
 }
 
 func openShared(ctx context.Context, o Options) (*Store, error) {
@@ -60,11 +58,11 @@ func openShared(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("read the objects: %w", err), o.Shared.Close())
 	}
 	s := l.store(o, b)
-	s.looping.Do(func() {
-		s.loop.Go(s.follower.run)
-		s.loop.Go(s.follower.age)
-		s.loop.Go(s.follower.heal)
-	})
+	f := newFollower(s, o.Shared, b.Floor)
+	s.writer = f
+	for _, loop := range [...]func(){f.run, f.age, f.heal} {
+		s.loop.Go(loop)
+	}
 	return s, nil
 }
 
@@ -84,7 +82,7 @@ func (o *Options) loadShared(ctx context.Context) (l *loader, b Bounds, err erro
 }
 
 func newFollower(s *Store, log Shared, floor Revision) *follower {
-	f := &follower{store: s, log: log, failed: make(chan struct{}), barrier: barrier{together: make(chan struct{}, 1)}}
+	f := &follower{store: s, log: log, barrier: barrier{together: make(chan struct{}, 1)}}
 	f.floor.Store(uint64(floor))
 	f.ctx, f.stop = context.WithCancel(s.ctx)
 	return f
@@ -118,17 +116,14 @@ func (f *follower) follow() error {
 
 // fail ends the store: its state is void.
 func (f *follower) fail(err error) {
-	f.failing.Do(func() {
-		if !errors.Is(err, ErrReset) {
-			err = fmt.Errorf("the log failed: %w", err)
-		}
-		f.store.mu.Lock()
-		f.store.failure = err
-		f.store.mu.Unlock()
-		f.stop()
-		close(f.failed)
-		f.store.fatal(err)
-	})
+	if !errors.Is(err, ErrReset) {
+		err = logFailed(err)
+	}
+	failure, first := f.store.setFailure(err)
+	f.stop()
+	if first {
+		f.store.fatal(failure)
+	}
 }
 
 // note ends the store if an error of the log says that it was reset.
@@ -147,9 +142,9 @@ func (f *follower) publish(b *Batch) error {
 		return err
 	}
 	if b.Through > s.Any().revision {
-		g := f.seal(b)
-		s.publish(g)
-		clear(f.writes)
+		sealed := f.seal(b)
+		s.publish(&sealed)
+		clear(sealed.changes)
 	}
 	if b.Floor > Revision(f.floor.Load()) {
 		f.floor.Store(uint64(b.Floor))
@@ -176,48 +171,44 @@ func (b *Batch) check(published Revision) error {
 
 // seal makes the changes of a batch in the tip, which nothing else changes, and the state after
 // them.
-func (f *follower) seal(b *Batch) *group {
+func (f *follower) seal(b *Batch) batch {
 	s := f.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.flights.mu.Lock()
 	defer f.flights.mu.Unlock()
-	p := &proposal{writes: f.writes[:0]}
+	changes := f.changes[:0]
 	for i := range b.Entries {
-		if made, changed := f.change(&b.Entries[i]); changed {
-			p.writes = append(p.writes, made)
-			s.apply(&made)
+		if m, changed := f.change(&b.Entries[i]); changed {
+			changes = append(changes, m)
+			s.apply(m.collection, m.change.key(), m.change.Before, m.change.After)
 		}
 	}
-	g := &group{proposals: []*proposal{p}, writes: len(p.writes)}
-	s.sealAt(g, b.Through)
-	g.state.time = s.time
-	if f.writes = p.writes; len(f.writes) > maxGroupWrites {
-		f.writes = nil
+	sealed := s.seal(b.Through, len(changes))
+	sealed.changes = changes
+	sealed.state.time = s.time
+	if f.changes = changes; len(changes) > maxGroupWrites {
+		f.changes = nil
 	}
-	return g
+	return sealed
 }
 
 // change is the change of an entry. It reports false if there is none, because the entry deletes
-// what is not there. The caller holds s.mu and flights.mu.
-func (f *follower) change(e *Entry) (proposed, bool) {
+// what is not there. The caller holds Store.mu and flights.mu.
+func (f *follower) change(e *Entry) (m made, changed bool) {
 	s := f.store
 	c := s.collectionLocked(e.Collection)
 	before := c.tip.get(e.Key)
 	if e.Object == nil && before == nil {
-		return proposed{}, false
+		return made{}, false
 	}
-	made := proposed{collection: c, key: e.Key, object: e.Object, deleting: e.Object == nil}
-	made.change = &Change{Revision: e.Revision, Before: before, After: e.Object}
+	m = made{collection: c, change: &Change{Revision: e.Revision, Before: before, After: e.Object}}
 	origin := e.Origin
-	if own := f.flights.see(e.Collection, made.change); own != nil && origin == nil {
+	if own := f.flights.see(e.Collection, m.change); own != nil && origin == nil {
 		origin = own.Origin
 	}
 	if origin != nil {
-		from := *origin
-		if from.Actor != nil {
-			from.Actor, made.actorBytes = s.actors.share(from.Actor)
-		}
+		from, actorBytes := s.share(origin)
 		if from.Time.IsZero() {
 			from.Time = wallTime(s.o.Now())
 		}
@@ -225,7 +216,7 @@ func (f *follower) change(e *Entry) (proposed, bool) {
 			s.time = from.Time
 		}
 		from.Time = s.time
-		made.change.origin = from
+		m.change.origin, m.actorBytes = from, actorBytes
 	}
 	if e.Object.isUnreadable() || before.isUnreadable() {
 		s.noteUnreadable(e.Revision)
@@ -236,7 +227,7 @@ func (f *follower) change(e *Entry) (proposed, bool) {
 	if o := e.Object; o != nil && s.o.packs(e.Collection, len(o.Held)) {
 		packLoaded(o)
 	}
-	return made, true
+	return m, true
 }
 
 // raiseFloor raises the floor to what the log and the memory still have.
@@ -281,8 +272,11 @@ func (f *follower) await(ctx context.Context, r Revision) (*State, error) {
 	return state, err
 }
 
-// close waits for the writes under way, for some time, then ends them. No other barrier begins.
+// close implements writer. It waits for the writes under way for some time, then ends them. No other barrier begins.
 func (f *follower) close() {
+	f.store.mu.Lock()
+	f.store.closing = true
+	f.store.mu.Unlock()
 	timer := time.AfterFunc(longestClose, f.store.stop)
 	defer timer.Stop()
 	f.flights.wait.Wait()

@@ -41,9 +41,11 @@ func (s *Store) Fork(state *State, o Options) (*Store, error) {
 	f.unreadable.Store(s.unreadable.Load())
 	f.names.Store(&map[string]*collection{})
 	own := &State{revision: state.revision, indexes: state.indexes, roots: state.roots, time: state.time, bytes: state.copied}
-	f.committer.start(own, token+1)
+	f.tip.start(own, token+1)
 	floor := o.Log.Floor()
-	f.start(o, Bounds{Head: state.revision, Floor: floor, Time: state.time, InMemory: true}, own)
+	b := Bounds{Head: state.revision, Floor: floor, Time: state.time, InMemory: true}
+	f.start(o, b, own)
+	f.writer = newCommitter(f, o.Log, b)
 	f.opened, f.history.window = floor, floor // what follows is in memory
 	for e, err := range o.Log.Changes(s.ctx, "", floor, state.revision) {
 		if err != nil {

@@ -63,7 +63,7 @@ func (f *follower) healOnce() {
 	_, changed := f.renew(0, 0, true, func() {
 		for standIn, o := range healed {
 			if c := s.standIns[standIn]; c != nil { // it still has its place
-				s.apply(&proposed{collection: c, key: o.Key, object: o, change: &Change{Before: standIn, After: o}})
+				s.apply(c, o.Key, standIn, o)
 			}
 		}
 	})

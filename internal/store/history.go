@@ -52,7 +52,7 @@ type history struct {
 	unpaid int64
 
 	// wanted counts the changes since the last kept state. Guarded by
-	// committer.mu.
+	// Store.mu.
 	wanted int
 
 	notified []*topic // scratch space of the leader
@@ -120,26 +120,21 @@ func hash(s string) uint32 { return uint32(maphash.String(seed, s)) }
 // namespaceOf returns the part of the key up to its slash, with it.
 func namespaceOf(key string) string { return key[:strings.IndexByte(key, '/')+1] }
 
-// record adds the changes of a group to the history, before they are published. It
+// record adds the changes of a batch to the history, before they are published. It
 // returns the topics to notify afterwards. The caller holds history.mu.
-func (s *Store) record(g *group) []*topic {
+func (s *Store) record(b *batch) []*topic {
 	h := &s.history
 	notified := h.notified[:0]
-	for _, p := range g.proposals {
-		if p.err != nil {
-			continue
-		}
-		for i := range p.writes {
-			w := &p.writes[i]
-			notified = s.remember(w.collection, w.change, w.actorBytes, notified)
-		}
+	for i := range b.changes {
+		m := &b.changes[i]
+		notified = s.remember(m.collection, m.change, m.actorBytes, notified)
 	}
 	if n := len(h.kept); n > 0 {
-		h.kept[n-1].bytes += g.retired
-		h.bytes.Add(g.retired)
+		h.kept[n-1].bytes += b.retired
+		h.bytes.Add(b.retired)
 	}
-	if g.keep {
-		h.kept = append(h.kept, keptState{g.state, keptOverhead})
+	if b.keep {
+		h.kept = append(h.kept, keptState{b.state, keptOverhead})
 		h.bytes.Add(keptOverhead)
 	}
 	return notified

@@ -151,7 +151,7 @@ const mostActors = 2048
 
 // actors shares equal actors, so that thousands of changes hold one. Clients choose user agents, so
 // it only knows the recent actors: when one generation is full, the one before it is forgotten.
-// Guarded by committer.mu.
+// Guarded by Store.mu.
 type actors struct {
 	last          *Actor
 	recent, older map[Actor]*Actor

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// commit is Apply on a Shared.
+// commit implements writer.
 func (f *follower) commit(ctx context.Context, t *Txn) ([]*Object, error) {
 	a, err := f.begin(t)
 	if err != nil {
@@ -130,9 +130,12 @@ func (f *follower) propose(ctx context.Context, a *flight) (Decision, error) {
 	return d, nil
 }
 
-// check compares the conditions of a transaction that the state shows, all but its guards, and
-// the quota. It returns the objects that the writes replace.
+// check compares the conditions of a transaction with a state, and with the quota. It returns the objects that the writes
+// replace.
 func (f *follower) check(state *State, t *Txn) ([]*Object, error) {
+	if err := t.holds(state.Get); err != nil {
+		return nil, err
+	}
 	befores := make([]*Object, len(t.Writes))
 	var grown int64
 	for i := range t.Writes {
@@ -143,9 +146,6 @@ func (f *follower) check(state *State, t *Txn) ([]*Object, error) {
 		} else {
 			befores[i] = state.Get(w.Collection, w.Key)
 			had = objectBytes(befores[i])
-			if err := check(befores[i], w.If); err != nil {
-				return nil, &TxnError{WritePart, i, err}
-			}
 		}
 		grows := -had
 		if w.Value != nil {
@@ -155,11 +155,6 @@ func (f *follower) check(state *State, t *Txn) ([]*Object, error) {
 			return nil, err
 		}
 		grown += grows
-	}
-	for i, n := range t.Needs {
-		if o := state.Get(n.Collection, n.Key); o == nil && n.Modified != 0 || o != nil && o.Modified != n.Modified {
-			return nil, &TxnError{NeedPart, i, ErrStale}
-		}
 	}
 	return befores, nil
 }

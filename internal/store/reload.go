@@ -89,16 +89,15 @@ func (f *follower) renew(at, floor Revision, expire bool, change func()) (was Re
 	if at == 0 {
 		at = was
 	}
-	g := new(group)
 	s.mu.Lock()
 	change()
 	if changed = slices.Clone(s.touched); at == was && len(changed) == 0 {
 		s.mu.Unlock()
 		return was, nil
 	}
-	s.sealAt(g, at)
-	g.keep = false
-	g.state.time = s.time
+	sealed := s.seal(at, 0)
+	sealed.keep = false
+	sealed.state.time = s.time
 	s.mu.Unlock()
 	s.trim(was) // all of the history in memory
 	f.floor.Store(max(f.floor.Load(), uint64(floor)))
@@ -111,7 +110,7 @@ func (f *follower) renew(at, floor Revision, expire bool, change func()) (was Re
 	for _, c := range *s.names.Load() {
 		notified = c.lose(at, notified)
 	}
-	h.unpin(func(p *pinned) bool { return p.root.Load().root != g.state.root(p.collection) })
+	h.unpin(func(p *pinned) bool { return p.root.Load().root != sealed.state.root(p.collection) })
 	for _, p := range h.pinned {
 		p.revision = at
 	}
@@ -121,10 +120,10 @@ func (f *follower) renew(at, floor Revision, expire bool, change func()) (was Re
 			c.epoch.Add(1)
 		}
 	}
-	s.published.Store(g.state)
+	s.published.Store(sealed.state)
 	feeds := h.feeds
 	h.mu.Unlock()
-	s.announce(notified, feeds, g.state)
+	s.announce(notified, feeds, sealed.state)
 	if expire {
 		for _, c := range changed {
 			c.wakeAll()
@@ -139,7 +138,7 @@ func (f *follower) renew(at, floor Revision, expire bool, change func()) (was Re
 func (f *follower) replaceCollection(c *collection, objects []*Object) {
 	s := f.store
 	set := func(key string, before, after *Object) {
-		s.apply(&proposed{collection: c, key: key, object: after, change: &Change{Before: before, After: after}})
+		s.apply(c, key, before, after)
 	}
 	old := c.tip.all()
 	for len(old) > 0 || len(objects) > 0 {

@@ -45,13 +45,10 @@ const (
 
 // room lets refused writes wait for the loop. Its zero value is ready.
 type room struct {
-	mu      sync.Mutex
-	next    chan struct{} // closed at the end of the next pass; nil while no write waits
-	givenUp int64         // revisions, for Stats
-	failed  time.Time     // when a pass did not help, or a write waited in vain; zero: it helped
-	passed  time.Time     // when the last pass ended
-
-	refused atomic.Int64 // writes, for Stats
+	mu     sync.Mutex
+	next   chan struct{} // closed at the end of the next pass; nil while no write waits
+	failed time.Time     // when a pass did not help, or a write waited in vain; zero: it helped
+	passed time.Time     // when the last pass ended
 
 	// garbage counts the bytes that the log may reclaim: of history that compaction dropped
 	// since the log last reclaimed, and of versions replaced while space was short.
@@ -60,52 +57,54 @@ type room struct {
 
 // makeRoom drops history until the log has space or history is as short as it may be. Only
 // the compaction loop calls it.
-func (s *Store) makeRoom() error {
-	short, history := s.log.Short(), s.log.Usage().HistoryBytes
+func (c *committer) makeRoom() error {
+	s := c.store
+	short, history := c.log.Short(), c.log.Usage().HistoryBytes
 	first, _ := s.Bounds()
 	var err error
-	for err == nil && s.ctx.Err() == nil && s.log.Short() > 0 {
+	for err == nil && s.ctx.Err() == nil && c.log.Short() > 0 {
 		floor, head := s.Bounds()
 		limit := min(s.aging.settled(head), head)
 		gives := floor < limit
-		if u := s.log.Usage(); gives && u.FreeBytes < u.NeededBytes {
+		if u := c.log.Usage(); gives && u.FreeBytes < u.NeededBytes {
 			// The log needs no space to reclaim only if all history is dropped.
-			err = s.compact(limit)
+			err = c.compact(limit)
 		} else if gives {
-			err = s.compact(floor + s.roomStep(limit-floor))
+			err = c.compact(floor + c.roomStep(limit-floor))
 		}
 		switch {
 		case err != nil:
-		case s.worthReclaiming():
-			err = s.reclaim()
+		case c.worthReclaiming():
+			err = c.reclaim()
 		case !gives:
-			return s.endRoom(first, short, history, nil)
+			return c.endRoom(first, short, history, nil)
 		}
 	}
-	return s.endRoom(first, short, history, err)
+	return c.endRoom(first, short, history, err)
 }
 
 // tidy reclaims garbage while there is space to rewrite the rest of the log. On a nearly full
 // disk that is no longer possible. Only the compaction loop calls it.
-func (s *Store) tidy() error {
-	u := s.log.Usage()
-	if u.NeededBytes == 0 || u.FreeBytes > u.TotalBytes+2*u.NeededBytes || s.room.garbage.Load() < max(leastReclaim, u.TotalBytes/4) {
+func (c *committer) tidy() error {
+	u := c.log.Usage()
+	if u.NeededBytes == 0 || u.FreeBytes > u.TotalBytes+2*u.NeededBytes || c.room.garbage.Load() < max(leastReclaim, u.TotalBytes/4) {
 		return nil
 	}
-	return s.reclaim()
+	return c.reclaim()
 }
 
 // reclaim makes the log return space to the medium. If that takes too long it returns
 // ErrNoSpace, and the loop goes on.
-func (s *Store) reclaim() error {
-	had := s.room.garbage.Load()
-	rewrite := time.Duration(s.log.Usage().TotalBytes/reclaimRate) * time.Second
+func (c *committer) reclaim() error {
+	s := c.store
+	had := c.room.garbage.Load()
+	rewrite := time.Duration(c.log.Usage().TotalBytes/reclaimRate) * time.Second
 	ctx, cancel := context.WithTimeout(s.ctx, reclaimTimeout+rewrite)
 	defer cancel()
-	err := s.log.Reclaim(ctx)
+	err := c.log.Reclaim(ctx)
 	switch {
 	case err == nil:
-		s.room.garbage.Add(-had)
+		c.room.garbage.Add(-had)
 	case ctx.Err() != nil && s.ctx.Err() == nil:
 		return ErrNoSpace
 	}
@@ -113,47 +112,46 @@ func (s *Store) reclaim() error {
 }
 
 // worthReclaiming reports whether there is much garbage.
-func (s *Store) worthReclaiming() bool {
-	return s.room.garbage.Load() > max(leastReclaim, s.log.Usage().TotalBytes/reclaimShare)
+func (c *committer) worthReclaiming() bool {
+	return c.room.garbage.Load() > max(leastReclaim, c.log.Usage().TotalBytes/reclaimShare)
 }
 
 // endRoom notes how much history makeRoom dropped, and returns err.
-func (s *Store) endRoom(first Revision, short, history int64, err error) error {
-	now, _ := s.Bounds()
+func (c *committer) endRoom(first Revision, short, history int64, err error) error {
+	now, _ := c.store.Bounds()
 	if now == first {
 		return err
 	}
-	s.room.mu.Lock()
-	s.room.givenUp += int64(now - first)
-	s.room.mu.Unlock()
-	s.o.Note(true, "log: the disk is nearly full: history was given up", "revisions", uint64(now-first), "oldest", uint64(now),
-		"bytes", max(0, history-s.log.Usage().HistoryBytes), "short", short, "stillShort", s.log.Short())
+	c.store.givenUp.Add(int64(now - first))
+	c.store.o.Note(true, "log: the disk is nearly full: history was given up", "revisions", uint64(now-first), "oldest", uint64(now),
+		"bytes", max(0, history-c.log.Usage().HistoryBytes), "short", short, "stillShort", c.log.Short())
 	return err
 }
 
 // roomStep returns how many revisions to drop next, assuming they are of equal size.
-func (s *Store) roomStep(revisions Revision) Revision {
+func (c *committer) roomStep(revisions Revision) Revision {
 	share := 1.0
-	if size := s.log.Usage().HistoryBytes; size > 0 {
-		share = min(1, max(float64(s.log.Short())/float64(size), 1.0/roomParts))
+	if size := c.log.Usage().HistoryBytes; size > 0 {
+		share = min(1, max(float64(c.log.Short())/float64(size), 1.0/roomParts))
 	}
 	return min(revisions, Revision(share*float64(revisions))+1)
 }
 
 // canMakeRoom reports whether there is history to drop or space to reclaim.
-func (s *Store) canMakeRoom() bool {
+func (c *committer) canMakeRoom() bool {
+	s := c.store
 	floor, head := s.Bounds()
-	return !s.inMemory && (floor < min(s.aging.settled(head), head) || s.worthReclaiming())
+	return !c.inMemory && (floor < min(s.aging.settled(head), head) || c.worthReclaiming())
 }
 
 // awaitRoom waits for the end of the loop's next pass, if that may make room, and reports
 // whether to try a refused write again. After a wait in vain, no write waits for
 // roomPause.
-func (s *Store) awaitRoom(ctx context.Context) bool {
-	if !s.canMakeRoom() {
+func (c *committer) awaitRoom(ctx context.Context) bool {
+	if !c.canMakeRoom() {
 		return false
 	}
-	r := &s.room
+	s, r := c.store, &c.room
 	r.mu.Lock()
 	if time.Since(r.failed) < roomPause {
 		r.mu.Unlock()

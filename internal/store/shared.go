@@ -61,7 +61,7 @@ type Shared interface {
 
 // Shared reports whether the store works on a Shared: other servers may have written what Any does
 // not have yet.
-func (s *Store) Shared() bool { return s.follower != nil }
+func (s *Store) Shared() bool { return s.o.Shared != nil }
 
 // Batch is a run of whole revisions of a Shared.
 type Batch struct {

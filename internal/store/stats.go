@@ -42,10 +42,8 @@ func (s *Store) Stats() Stats {
 	t.CacheBytes = h.caches.Load()
 	t.HistoryAge, t.Appending = s.aging.age(t.Floor), s.measured.appending()
 	t.ObjectBytes = s.Any().bytes
-	t.QuotaBytes, t.QuotaRefused, t.SpaceRefused = s.quota.limit.Load(), s.quota.refused.Load(), s.room.refused.Load()
-	s.room.mu.Lock()
-	t.GivenUp = s.room.givenUp
-	s.room.mu.Unlock()
+	t.QuotaBytes, t.QuotaRefused, t.SpaceRefused = s.quota.limit.Load(), s.quota.refused.Load(), s.noSpace.Load()
+	t.GivenUp = s.givenUp.Load()
 	for _, c := range *s.names.Load() {
 		t.Collections++
 		c.mu.RLock()

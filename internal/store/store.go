@@ -115,45 +115,40 @@ const (
 //
 // Locks, in the order in which they may be taken together:
 //
-//	Store.compacting -> Store.mu -> history.mu -> collection.mu -> topic.mu
+//	Store.mu -> history.mu -> collection.mu -> topic.mu
 //	Store.mu -> flights.mu
-//	Store.writing (the log) is taken after compacting, and holds no other
 type Store struct {
-	mostHistory atomic.Int64 // what Usage.HistoryBytes may be now, in bytes
-	log         Log          // nil on a Shared
-	follower    *follower    // nil on a Log
-	archive     archive      // the log of either kind
-	o           Options
-	published   atomic.Pointer[State]
-	floor       atomic.Uint64                          // the oldest revision that can be read, a Revision
-	names       atomic.Pointer[map[string]*collection] // those that were used
-	indexes     atomic.Pointer[map[string]int]         // State.indexes of the next state
-	opened      Revision                               // the head when the store was opened, or loaded again
-	base        Revision                               // of a fork: that of its parent's state; otherwise zero
-	inMemory    bool                                   // Bounds.InMemory of the log
+	writer    writer
+	archive   archive // the log of either kind
+	o         Options
+	published atomic.Pointer[State]
+	floor     atomic.Uint64                          // the oldest revision that can be read, a Revision
+	names     atomic.Pointer[map[string]*collection] // those that were used
+	indexes   atomic.Pointer[map[string]int]         // State.indexes of the next state
+	opened    Revision                               // the head when the store was opened, or loaded again
+	base      Revision                               // of a fork: that of its parent's state; otherwise zero
+	inMemory  bool                                   // Bounds.InMemory of the log
 
-	committer
+	tip
+	failed  chan struct{} // closed when tip.failure is set
+	noSpace atomic.Int64  // writes that were refused for lack of space
+	givenUp atomic.Int64  // revisions whose history was dropped for lack of space
 	history history
 	loans   *loans // the forks
 	aging   aging
 	quota   quota
-	room    room
 	old     oldReads
-	// unreadable: the state or the history in memory has a stand-in. mu guards the next two: the stand-ins of the tip
-	// with their collections, and the newest revision with a stand-in.
-	unreadable     atomic.Bool
-	standIns       map[*Object]*collection
-	unreadableUpTo Revision
-	arrival        arrival
-	measured       measured
-	closed         atomic.Bool
-	closeOnce      sync.Once
-	closeErr       error
-	done           chan struct{} // closed when the store closes
-	stop           context.CancelFunc
-	ctx            context.Context // ends when the store closes
-	loop           sync.WaitGroup
-	looping        sync.Once // starts loop
+	// unreadable: the state or the history in memory has a stand-in.
+	unreadable atomic.Bool
+	arrival    arrival
+	measured   measured
+	closed     atomic.Bool
+	closeOnce  sync.Once
+	closeErr   error
+	done       chan struct{} // closed when the store closes
+	stop       context.CancelFunc
+	ctx        context.Context // ends when the store closes
+	loop       sync.WaitGroup
 }
 
 // collection is one collection of the store. Its index in a State never changes.
@@ -162,7 +157,7 @@ type collection struct {
 	index int
 
 	// The tree of the tip: the published one with the pending writes on top.
-	// Guarded by committer.mu, as is touched: whether the open group changed it.
+	// Guarded by Store.mu, as is touched: whether the open group changed it.
 	tip     *node
 	touched bool
 
@@ -184,8 +179,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("replay the log: %w", err), o.Log.Close())
 	}
 	s := l.store(o, b)
+	c := newCommitter(s, o.Log, b)
+	s.writer = c
 	if o.OnDivergence == nil || b.Head > o.Base {
-		s.looping.Do(s.startLoop)
+		c.startLoop()
 	}
 	return s, nil
 }
@@ -209,7 +206,7 @@ func (l *loader) store(o Options, b Bounds) *Store {
 	if len(l.standIns) > 0 {
 		s.noteUnreadable(b.Head)
 	}
-	s.committer.start(state, 1)
+	s.tip.start(state, 1)
 	s.start(o, b, state)
 	s.account()
 	return s
@@ -230,28 +227,19 @@ func (o *Options) setDefaults() {
 // start starts the store at a state, all but its loop.
 func (s *Store) start(o Options, b Bounds, state *State) {
 	s.loans = new(loans)
-	s.log, s.archive, s.o, s.done = o.Log, o.Log, o, make(chan struct{})
+	s.o, s.done, s.failed = o, make(chan struct{}), make(chan struct{})
+	if s.archive = o.Log; o.Shared != nil {
+		s.archive = o.Shared
+	}
 	s.measured.start()
-	s.mostHistory.Store(o.MaxDisk)
 	s.opened, s.inMemory, s.time = b.Head, b.InMemory, b.Time
 	s.floor.Store(uint64(b.Floor))
-	s.compacted = b.Floor
 	s.indexes.Store(&state.indexes)
 	s.published.Store(state)
 	s.history.window = b.Head
 	s.aging.start(o, b)
 	s.old.start(o.Shared != nil)
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	if o.Shared != nil {
-		s.archive, s.follower = o.Shared, newFollower(s, o.Shared, b.Floor)
-	}
-}
-
-func (s *Store) startLoop() {
-	s.loop.Go(s.compactLoop)
-	if s.o.OnDivergence != nil {
-		go s.o.OnDivergence()
-	}
 }
 
 // loader collects what a log replays.
@@ -384,10 +372,7 @@ func (s *Store) writable(t *Txn) error {
 // It is idempotent.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		s.committer.close()
-		if s.follower != nil {
-			s.follower.close()
-		}
+		s.writer.close()
 		s.closed.Store(true)
 		close(s.done)
 		s.stop()
@@ -401,9 +386,7 @@ func (s *Store) Close() error {
 		for _, f := range feeds {
 			f.wake()
 		}
-		s.compacting.Lock() // no compaction and no read of the log after this
-		defer s.compacting.Unlock()
-		s.old.close()
+		s.old.close() // no read of the log after this
 		s.closeErr = s.archive.Close()
 		s.o.Account.Close()
 	})
@@ -420,23 +403,7 @@ func (s *Store) MostRecent(ctx context.Context) (*State, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if s.follower == nil {
-		return s.Any(), nil
-	}
-	if r, ok := ctx.Value(notBefore{}).(Revision); ok {
-		return s.follower.await(ctx, r)
-	}
-	return s.follower.mostRecent(ctx)
-}
-
-// notBefore is the key of a Revision in a context.
-type notBefore struct{}
-
-// NotBefore returns a context in which MostRecent returns a state that is not older than the revision, without a call of
-// Shared.Head. The revision is that of a state that MostRecent returned after the request of the context had begun. So a
-// request calls Head once.
-func NotBefore(ctx context.Context, r Revision) context.Context {
-	return context.WithValue(ctx, notBefore{}, r)
+	return s.writer.mostRecent(ctx)
 }
 
 // NotOlderThan returns the newest state once it has reached the revision. After waiting

@@ -195,7 +195,35 @@ func (w *Write) unfit(why string, size bool) error {
 	return &UnfitError{Key: w.Key[:min(len(w.Key), shown)], Why: why, Size: size}
 }
 
-// check compares the condition of a write with the object at the tip.
+// holds compares the conditions of a transaction with the objects of a state: those of its writes and its needs. The state has
+// no guards.
+func (t *Txn) holds(object func(collection, key string) *Object) error {
+	for i := range t.Writes {
+		w := &t.Writes[i]
+		if w.Next {
+			continue
+		}
+		if err := check(object(w.Collection, w.Key), w.If); err != nil {
+			return &TxnError{WritePart, i, err}
+		}
+	}
+	return needsHold(t.Needs, object)
+}
+
+// NeedsHold returns a *TxnError if a need of the transaction does not hold in a state.
+func (t *Txn) NeedsHold(s *State) error { return needsHold(t.Needs, s.Get) }
+
+func needsHold(needs []Need, object func(collection, key string) *Object) error {
+	for i := range needs {
+		n := &needs[i]
+		if o := object(n.Collection, n.Key); o == nil && n.Modified != 0 || o != nil && o.Modified != n.Modified {
+			return &TxnError{NeedPart, i, ErrStale}
+		}
+	}
+	return nil
+}
+
+// check compares the condition of a write with the object that it would replace.
 func check(before *Object, condition Revision) error {
 	switch {
 	case condition == 0 && before != nil:
@@ -208,18 +236,7 @@ func check(before *Object, condition Revision) error {
 	return nil
 }
 
-// holds reports whether the tip has what a need asks for. The caller holds committer.mu.
-func (s *Store) holds(n *Need) bool {
-	var o *Object
-	if c := (*s.names.Load())[n.Collection]; c != nil {
-		o = c.tip.get(n.Key)
-	} else {
-		o = s.Any().Get(n.Collection, n.Key) // no write of this store changed the collection
-	}
-	return o == nil && n.Modified == 0 || o != nil && o.Modified == n.Modified
-}
-
-// guards knows at which revision each name was claimed last. Guarded by committer.mu.
+// guards knows at which revision each name was claimed last. Guarded by Store.mu.
 type guards struct {
 	claimed map[string]Revision
 	// floor is the newest claim of a name that is not in the map any more.

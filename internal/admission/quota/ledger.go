@@ -400,12 +400,9 @@ func (l *Ledger) commitBatch(ctx context.Context, batch []*entry) error {
 // holds reports whether the needs of a write hold in a state. Otherwise it ends the write, whose
 // request starts again.
 func (e *entry) holds(s *store.State) bool {
-	for i, n := range e.t.Needs {
-		o := s.Get(n.Collection, n.Key)
-		if o == nil && n.Modified != 0 || o != nil && o.Modified != n.Modified {
-			e.end(nil, &store.TxnError{Part: store.NeedPart, Index: i, Err: store.ErrStale})
-			return false
-		}
+	if err := e.t.NeedsHold(s); err != nil {
+		e.end(nil, err)
+		return false
 	}
 	return true
 }
