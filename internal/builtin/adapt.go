@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// pointerTo is an object of a kind.
+// pointerTo is the pointer to the Go type of a kind.
 type pointerTo[T any] interface {
 	*T
 	runtime.Object
@@ -32,8 +32,7 @@ func prepares[T any, P pointerTo[T]](f func(next, current *T) bool) func(sent, c
 	}
 }
 
-// sets adapts a function that updates a copy of an object with what was sent to one of its
-// subresources.
+// sets adapts a function that copies the body of a request for a subresource into an object.
 func sets[T any, P pointerTo[T]](f func(o, sent *T)) func(o, sent runtime.Object) error {
 	return func(o, sent runtime.Object) error {
 		f(o.(P), sent.(P))
@@ -51,7 +50,7 @@ func updates[T any, P pointerTo[T]](f func(o, old *T) field.ErrorList) func(ctx 
 	return func(_ context.Context, o, old runtime.Object) field.ErrorList { return f(o.(P), old.(P)) }
 }
 
-// warns adapts what warns of a new object of a kind (old is nil) or of an update.
+// warns adapts a function that returns warnings for a create (old is nil) or an update.
 func warns[T any, P pointerTo[T]](f func(o, old *T) []string) func(o, old runtime.Object) []string {
 	return func(o, old runtime.Object) []string {
 		if old == nil {

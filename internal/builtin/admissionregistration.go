@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// admissionregistrationGroup is the policies and webhooks that writes pass.
+// admissionregistrationGroup has the admission policies and webhook configurations.
 func admissionregistrationGroup() resource.Group {
 	types := []resource.Type{
 		{
@@ -83,7 +83,7 @@ func admissionregistrationGroup() resource.Group {
 	return group("admissionregistration.k8s.io", version{"v1", types})
 }
 
-// warnOfStaticName is the Warnings of all of them.
+// warnOfStaticName is the Warnings function of all kinds of the group.
 func warnOfStaticName(o, old runtime.Object) []string {
 	if old != nil {
 		return nil

@@ -138,7 +138,7 @@ func TestMutatingPolicy(t *testing.T) {
 	})
 }
 
-// policyOf is a valid policy with what is of its sort alone.
+// policyOf returns a valid policy: a validating one if what is "validations", else a mutating one.
 func policyOf(what string) string {
 	const start = "{metadata: {name: p}, spec: {matchConstraints: {resourceRules: [" + webhookRule + "]}, "
 	if what == "validations" {

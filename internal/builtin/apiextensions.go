@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// apiextensionsGroup has the definitions of custom resources.
+// apiextensionsGroup has CustomResourceDefinitions.
 func apiextensionsGroup() resource.Group {
 	return group("apiextensions.k8s.io", version{"v1", []resource.Type{
 		{
@@ -30,7 +30,7 @@ func apiextensionsGroup() resource.Group {
 	}})
 }
 
-// definitionPolicy ignores what the first request to delete a definition says about dependents, as
+// definitionPolicy ignores the propagation policy of the first request to delete a definition, as
 // kube-apiserver does.
 func definitionPolicy(o runtime.Object, options *metav1.DeleteOptions) *metav1.DeleteOptions {
 	if o.(metav1.Object).GetDeletionTimestamp() == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// apiregistrationGroup says which servers answer for which groups.
+// apiregistrationGroup has APIServices.
 func apiregistrationGroup() resource.Group {
 	return group("apiregistration.k8s.io", version{"v1", []resource.Type{
 		{

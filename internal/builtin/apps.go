@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// appsGroup is the controllers that keep Pods running.
+// appsGroup has the workloads that keep Pods running.
 func appsGroup() resource.Group {
 	return group("apps", version{"v1", []resource.Type{
 		{

@@ -22,7 +22,7 @@ func authenticationGroup() resource.Group {
 	}})
 }
 
-// tokenRequest is what serviceaccounts/token exchanges.
+// tokenRequest is the type of the subresource serviceaccounts/token.
 var tokenRequest = resource.Type{
 	Names: resource.Names{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"},
 	New:   object[authenticationv1.TokenRequest],

@@ -28,8 +28,8 @@ const (
 	annotationToleranceUp    = "autoscaling.alpha.kubernetes.io/scale-up-tolerance"
 )
 
-// behavior is HorizontalPodAutoscalerBehavior in the annotation, where its members
-// are written as the fields are called in Go and none is left out.
+// behavior is HorizontalPodAutoscalerBehavior as the annotation encodes it: with the Go names of
+// the fields, and no field left out.
 type behavior struct {
 	ScaleUp   *behaviorRules
 	ScaleDown *behaviorRules
@@ -48,13 +48,12 @@ type behaviorPolicy struct {
 	PeriodSeconds int32
 }
 
-// unexpected is the error of a conversion that got an object of another kind: a
-// fault of the caller.
+// unexpected is the error of a conversion whose caller passed an object of another kind.
 func unexpected(o runtime.Object, want string) error {
 	return fmt.Errorf("cannot convert %T: it is not a %s", o, want)
 }
 
-// defaultAutoscaler takes the annotations of version 1 away from version 2.
+// defaultAutoscaler drops the annotations of version 1, and sets the defaults.
 func defaultAutoscaler(o runtime.Object) {
 	a := o.(*autoscalingv2.HorizontalPodAutoscaler)
 	dropAnnotations(a.Annotations)
@@ -70,7 +69,7 @@ func dropAnnotations(a map[string]string) {
 	}
 }
 
-// storedAutoscaler is version 1 as it is stored: complete.
+// storedAutoscaler converts version 1 to the stored version, with the default behavior.
 func storedAutoscaler(o runtime.Object) (runtime.Object, error) {
 	out, err := autoscalerToV2(o)
 	if err == nil {
@@ -79,8 +78,7 @@ func storedAutoscaler(o runtime.Object) (runtime.Object, error) {
 	return out, err
 }
 
-// autoscalerToV2 converts version 1. An annotation that cannot be read is
-// dropped: it is not the client's spec.
+// autoscalerToV2 converts version 1 to version 2. It drops an annotation that cannot be read.
 func autoscalerToV2(o runtime.Object) (runtime.Object, error) {
 	in, ok := o.(*autoscalingv1.HorizontalPodAutoscaler)
 	if !ok {
@@ -111,7 +109,7 @@ func autoscalerToV2(o runtime.Object) (runtime.Object, error) {
 			},
 		}}
 	}
-	// What the annotation has of the status is richer than the one number.
+	// The annotation has all metrics; the status of version 1 has the CPU alone.
 	if current, ok := readAnnotation[[]autoscalingv1.MetricStatus](in.Annotations, annotationCurrentMetrics); ok {
 		out.Status.CurrentMetrics = make([]autoscalingv2.MetricStatus, len(current))
 		for i := range current {
@@ -125,8 +123,8 @@ func autoscalerToV2(o runtime.Object) (runtime.Object, error) {
 	return out, nil
 }
 
-// metricsToV2 puts the metrics of the annotation before that of the CPU. An
-// autoscaler without any gets the default.
+// metricsToV2 returns the metrics of the annotation, followed by that of the CPU. An autoscaler
+// without metrics gets the default.
 func metricsToV2(annotations map[string]string, utilization *int32) []autoscalingv2.MetricSpec {
 	others, _ := readAnnotation[[]autoscalingv1.MetricSpec](annotations, annotationMetrics)
 	out := make([]autoscalingv2.MetricSpec, 0, len(others)+1)
@@ -151,7 +149,7 @@ func metricsToV2(annotations map[string]string, utilization *int32) []autoscalin
 	return out
 }
 
-// autoscalerFromV2 converts to version 1.
+// autoscalerFromV2 converts version 2 to version 1.
 func autoscalerFromV2(o runtime.Object) (runtime.Object, error) {
 	in, ok := o.(*autoscalingv2.HorizontalPodAutoscaler)
 	if !ok {
@@ -223,8 +221,8 @@ func isUtilizationOfCPU(m *autoscalingv2.MetricSpec) bool {
 		m.Resource.Name == corev1.ResourceCPU && m.Resource.Target.AverageUtilization != nil
 }
 
-// readAnnotation decodes an annotation; false when it is not there, not JSON of
-// its kind, or has a quantity that takes too long to decode.
+// readAnnotation decodes an annotation. It returns false if the annotation is missing, is not JSON
+// of type T, or has a quantity that takes too long to decode.
 func readAnnotation[T any](annotations map[string]string, key string) (T, bool) {
 	var v, none T
 	s, ok := annotations[key]

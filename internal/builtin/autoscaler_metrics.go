@@ -7,9 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The metrics of version 1 stand in annotations only. They name the type of a
-// target by which of its values is set, and have 0 for some values that version 2
-// can leave out.
+// Version 1 holds these metrics in annotations only. It has no type of a target: the value that is
+// set implies it. Some values that version 2 can leave out are 0 in version 1.
 
 func metricSpecToV2(in *autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 	out := autoscalingv2.MetricSpec{Type: autoscalingv2.MetricSourceType(in.Type)}
@@ -192,8 +191,7 @@ func identifier(name string, selector *metav1.LabelSelector) autoscalingv2.Metri
 	return autoscalingv2.MetricIdentifier{Name: name, Selector: selector}
 }
 
-// averageTarget is a target for each Pod: a part of what it requests, or else a
-// value.
+// averageTarget returns a target for each Pod: a percentage of the requested resource, or a value.
 func averageTarget(utilization *int32, value *resource.Quantity) autoscalingv2.MetricTarget {
 	t := autoscalingv2.MetricTarget{
 		Type:               autoscalingv2.UtilizationMetricType,

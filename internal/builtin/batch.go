@@ -12,7 +12,7 @@ var jobFields = []resource.Field{{Name: "status.successful", Paths: [][]string{{
 const jobOrphanWarning = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them " +
 	"or set propagationPolicy=Orphan to suppress this warning"
 
-// batchGroup is work that ends.
+// batchGroup has Jobs and CronJobs.
 func batchGroup() resource.Group {
 	return group("batch", version{"v1", []resource.Type{
 		{

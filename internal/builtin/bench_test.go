@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// BenchmarkCatalog is what every start of a server pays.
+// BenchmarkCatalog measures building the catalog, which each start of a process does.
 func BenchmarkCatalog(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
@@ -20,7 +20,7 @@ func BenchmarkCatalog(b *testing.B) {
 	}
 }
 
-// usualPod is what a chart's Deployment makes.
+// usualPod is a Pod as the Deployment of a common Helm chart makes it.
 const usualPod = `
 metadata:
   name: web-5d7f8b9c6d-x2x7q
@@ -66,8 +66,8 @@ spec:
   tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}]
 `
 
-// BenchmarkPod is what a create of a Pod pays for its kind alone. Of whole is copy to
-// be taken off.
+// BenchmarkPod measures the functions of the kind for a create of a Pod. Its part "copy" is the
+// cost of the copy that "whole" makes first.
 func BenchmarkPod(b *testing.B) {
 	var sent corev1.Pod
 	if err := yaml.UnmarshalStrict([]byte(usualPod), &sent); err != nil {

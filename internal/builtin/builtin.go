@@ -1,9 +1,9 @@
-// Package builtin is the kinds that every server serves: those of Kubernetes
-// v1.36, as rows of data, one file for each API group. A row says only in what its
-// kind differs from most: complete fills in the rest.
+// Package builtin has the kinds that every server serves, those of Kubernetes v1.36, as rows of data.
+// There is one file for each API group. A row has only the fields in which its kind differs from most:
+// complete fills in the rest.
 //
-// What a kind's row names by a function (names, defaults, conversions) stands in
-// the file of its group, or in a file of its own where it is long.
+// The functions of a row (names, defaults, conversions) are in the file of its group, or in a file of
+// their own if they are long.
 package builtin
 
 import (
@@ -94,8 +94,8 @@ func group(name string, versions ...version) resource.Group {
 	return g
 }
 
-// complete fills in what a row leaves out because it is so for nearly every kind.
-// A row that names its verbs says itself whether it is stored.
+// complete fills in the fields of a row that nearly all kinds share. A row that names its verbs
+// also sets its collection if it is stored.
 func complete(t *resource.Type, group, version string) {
 	t.Group, t.Version = group, version
 	t.Singular = strings.ToLower(t.Kind)
@@ -122,7 +122,7 @@ func complete(t *resource.Type, group, version string) {
 	}
 }
 
-// The sets of verbs that there are, sorted.
+// The sets of verbs, each sorted.
 var (
 	everyVerb           = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	notDeleteCollection = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
@@ -141,24 +141,25 @@ var (
 	inAPIExtensions = []string{"api-extensions"}
 )
 
-// status is the subresource that many kinds have.
+// status is the subresource "status" of kinds that validate only its metadata.
 var status = resource.Subresource{Name: "status", Verbs: getPatchUpdate}
 
-// statusWith is that subresource where more than metadata can be wrong.
+// statusWith returns the subresource "status" with a validation of its own.
 func statusWith(validate func(ctx context.Context, o, old runtime.Object) field.ErrorList) resource.Subresource {
 	s := status
 	s.Validate = validate
 	return s
 }
 
-// statusBy is statusWith where more than the status follows from it.
+// statusBy returns the subresource "status" with a validation of its own, and a function that sets
+// other fields with the status.
 func statusBy(set func(o, sent runtime.Object) error, validate func(ctx context.Context, o, old runtime.Object) field.ErrorList) resource.Subresource {
 	s := statusWith(validate)
 	s.Set = set
 	return s
 }
 
-// proxy is the subresource that passes requests on, with the kind of its options.
+// proxy returns the subresource "proxy" for options of type T.
 func proxy[T any, P pointerTo[T]](connect func(runtime.Object, url.Values) (string, error)) resource.Subresource {
 	return connection[T, P]("proxy", proxyVerbs, connect)
 }
@@ -181,11 +182,11 @@ var (
 	statusAlone = resource.StatusRules{Fixed: resource.AllMetadata}
 )
 
-// notSupported is how most kinds with fields of their own refuse others.
+// notSupported is the error of most kinds with selectable fields for any other field.
 const notSupported = "field label not supported: %s"
 
-// fields are selectable, stand in the object where their names say, and are empty
-// when they are not there.
+// fields returns selectable fields whose names are their paths. The value is empty if the object
+// lacks the field.
 func fields(names ...string) []resource.Field {
 	out := make([]resource.Field, len(names))
 	for i, n := range names {
@@ -194,7 +195,7 @@ func fields(names ...string) []resource.Field {
 	return out
 }
 
-// object is the New of a kind.
+// object returns a new object of a kind.
 func object[T any, P interface {
 	*T
 	runtime.Object
@@ -202,7 +203,7 @@ func object[T any, P interface {
 	return P(new(T))
 }
 
-// longName is for names whose errors count bytes, and not characters.
+// longName validates names with a limit that counts bytes, not characters.
 func longName(name string, prefix bool) []string {
 	if prefix {
 		return validation.NameIsDNSSubdomain(name, true)
@@ -210,5 +211,5 @@ func longName(name string, prefix bool) []string {
 	return content.IsDNS1123Subdomain(name)
 }
 
-// pathSegment is for names that only have to fit into a URL.
+// pathSegment validates names that only have to be a path segment of a URL.
 func pathSegment(name string, _ bool) []string { return content.IsPathSegmentName(name) }

@@ -30,8 +30,8 @@ func lines(t *testing.T, file string) []string {
 	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 }
 
-// TestResources compares what discovery shows with what kube-apiserver v1.36.3
-// serves: testdata/resources.txt, in its order.
+// TestResources compares the discovered resources and their order with those of kube-apiserver
+// v1.36.3 in testdata/resources.txt.
 func TestResources(t *testing.T) {
 	var got []string
 	for x := range builtin.Catalog().Types() {
@@ -63,9 +63,8 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// TestRules compares what updates and deletions of a kind do with what
-// kube-apiserver v1.36.3 does: testdata/rules.txt. All versions of a resource
-// follow the same rules.
+// TestRules compares the rules for updates and deletions of each kind with those of kube-apiserver
+// v1.36.3 in testdata/rules.txt. All versions of a resource follow the same rules.
 func TestRules(t *testing.T) {
 	want := map[string]string{}
 	for _, l := range lines(t, "testdata/rules.txt") {
@@ -106,7 +105,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestShape holds what every row promises.
+// TestShape checks each type for the fields that the other packages rely on.
 func TestShape(t *testing.T) {
 	collections := map[string]*resource.Type{}
 	for x := range builtin.Catalog().Types() {
@@ -149,8 +148,8 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// checkStored: of the types with one collection one is stored, and the others know
-// it and convert.
+// checkStored checks that the types with one collection have one stored version, and that the
+// others convert to it.
 func checkStored(t *testing.T, name string, x *resource.Type, collections map[string]*resource.Type) {
 	if x.Collection == "" {
 		return

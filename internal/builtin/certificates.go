@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// certificatesGroup has the requests to sign certificates.
+// certificatesGroup has CertificateSigningRequests.
 func certificatesGroup() resource.Group {
 	return group("certificates.k8s.io", version{"v1", []resource.Type{
 		{

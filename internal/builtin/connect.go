@@ -17,13 +17,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// connection is a subresource that a kubelet or a backend answers, not this server.
+// connection returns a subresource whose requests are passed on to a kubelet or a backend.
 func connection[T any, P pointerTo[T]](name string, verbs []string, connect func(runtime.Object, url.Values) (string, error)) resource.Subresource {
 	kind := schema.GroupVersionKind{Kind: reflect.TypeFor[T]().Name()}
 	return resource.Subresource{Name: name, Verbs: verbs, Kind: kind, Connect: connect, Options: func() runtime.Object { return P(new(T)) }}
 }
 
-// connectContainer is for exec and attach, which want one container of a Pod.
+// connectContainer is for exec and attach, which need one container of a Pod on a node.
 func connectContainer(o runtime.Object, options url.Values) (string, error) {
 	p := o.(*corev1.Pod)
 	if err := checkContainer(p, options.Get("container")); err != nil {
@@ -32,7 +32,7 @@ func connectContainer(o runtime.Object, options url.Values) (string, error) {
 	return connectPod(o, options)
 }
 
-// connectPod is for what needs a Pod on a node.
+// connectPod is for subresources that need a Pod on a node.
 func connectPod(o runtime.Object, _ url.Values) (string, error) {
 	p := o.(*corev1.Pod)
 	if p.Spec.NodeName == "" {
@@ -41,7 +41,8 @@ func connectPod(o runtime.Object, _ url.Values) (string, error) {
 	return p.Spec.NodeName, nil
 }
 
-// connectLog reads what a container wrote: nothing, of a Pod without a node.
+// connectLog returns the node of a Pod, whose kubelet has the logs. It is empty for a Pod without a
+// node, whose log is empty.
 func connectLog(o runtime.Object, options url.Values) (string, error) {
 	p := o.(*corev1.Pod)
 	if err := checkLogOptions(p.Name, options); err != nil {
@@ -50,7 +51,7 @@ func connectLog(o runtime.Object, options url.Values) (string, error) {
 	return p.Spec.NodeName, checkContainer(p, options.Get("container"))
 }
 
-// proxyPod passes requests on to a Pod.
+// proxyPod returns the address of a Pod.
 func proxyPod(o runtime.Object, _ url.Values) (string, error) {
 	p := o.(*corev1.Pod)
 	if p.Status.PodIP == "" {
@@ -59,7 +60,7 @@ func proxyPod(o runtime.Object, _ url.Values) (string, error) {
 	return p.Status.PodIP, nil
 }
 
-// proxyName passes requests on to what only its name is known of here.
+// proxyName returns the name of a Node or a Service, whose address this server does not resolve.
 func proxyName(o runtime.Object, _ url.Values) (string, error) {
 	switch o := o.(type) {
 	case *corev1.Node:
@@ -70,8 +71,8 @@ func proxyName(o runtime.Object, _ url.Values) (string, error) {
 	return "", fmt.Errorf("a %T is not to be reached", o)
 }
 
-// checkContainer requires that a Pod has a container; without a name that it has
-// just one.
+// checkContainer checks that a Pod has the named container. Without a name, the Pod must have
+// exactly one.
 func checkContainer(p *corev1.Pod, name string) error {
 	if name == "" && len(p.Spec.Containers) == 1 {
 		return nil

@@ -25,9 +25,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestAutoscalerFacts compares conversions with those of kube-apiserver v1.36.3.
-// Each fact is an object of version 2 and how it was read as version 1; some were
-// written as version 1, and how they were then read as version 2 is there too.
+// TestAutoscalerFacts compares conversions with recorded ones of kube-apiserver v1.36.3. Each
+// record has an object of version 2, and the same object as version 1. For objects that were
+// written as version 1, it also has the object as read in version 2.
 func TestAutoscalerFacts(t *testing.T) {
 	b, err := os.ReadFile("testdata/autoscalers.json")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestAutoscalerFacts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What the annotations have of a status is not that of a new object.
+		// Ignore the status: the server does not keep it for a new object.
 		got.(*autoscalingv2.HorizontalPodAutoscaler).Status = f.ToV2.Status
 		if d := cmp.Diff(text(t, got), text(t, f.ToV2)); d != "" {
 			t.Errorf("%s, as version 2 (-got +want):\n%s", f.Name, d)
@@ -74,7 +74,7 @@ func text(t *testing.T, o any) string {
 	return string(b)
 }
 
-// TestAutoscalerDropsAnnotations: version 2 does not keep what is of version 1.
+// TestAutoscalerDropsAnnotations checks that version 2 drops the annotations of version 1.
 func TestAutoscalerDropsAnnotations(t *testing.T) {
 	o := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		"autoscaling.alpha.kubernetes.io/metrics":              "[]",
@@ -88,13 +88,13 @@ func TestAutoscalerDropsAnnotations(t *testing.T) {
 	}
 }
 
-// TestAutoscalerRoundTrip: version 1 can hold everything that version 2 can say.
+// TestAutoscalerRoundTrip checks that conversion to version 1 and back loses nothing.
 func TestAutoscalerRoundTrip(t *testing.T) {
 	r := testrand.New(t)
 	x := lookup(t, "autoscaling", "v1", "horizontalpodautoscalers")
 	for i := range 2000 {
 		in := randomAutoscaler(r)
-		autoscaling.DefaultBehavior(in.Spec.Behavior) // which version 1 cannot leave open
+		autoscaling.DefaultBehavior(in.Spec.Behavior) // version 1 always has one
 		v1, err := x.Conversion.FromStored(context.Background(), in.DeepCopy())
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func TestAutoscalerRoundTrip(t *testing.T) {
 	}
 }
 
-// TestEventRoundTrip: both shapes of an Event hold the same.
+// TestEventRoundTrip checks that conversion between the two versions of Events loses nothing.
 func TestEventRoundTrip(t *testing.T) {
 	r := testrand.New(t)
 	x := lookup(t, "events.k8s.io", "v1", "events")
@@ -147,7 +147,8 @@ func TestEventRoundTrip(t *testing.T) {
 	}
 }
 
-// TestConversionRefuses: a conversion of another kind is an error, not a panic.
+// TestConversionRefuses checks that converting an object of another kind returns an error and does
+// not panic.
 func TestConversionRefuses(t *testing.T) {
 	for x := range builtin.Catalog().Types() {
 		if x.Conversion == nil {
@@ -162,7 +163,7 @@ func TestConversionRefuses(t *testing.T) {
 	}
 }
 
-// fill sets every field of v, and fields below it, to something.
+// fill sets every field of v, and the fields below, to a random value.
 func fill(r *rand.Rand, v reflect.Value) {
 	switch p := v.Addr().Interface().(type) {
 	case *metav1.Time:
@@ -212,7 +213,7 @@ func quantity(r *rand.Rand) *resource.Quantity {
 	return &q
 }
 
-// maybe is nil half of the time.
+// maybe returns nil half of the time.
 func maybe[T any](r *rand.Rand, v *T) *T {
 	if r.IntN(2) == 0 {
 		return nil
@@ -220,8 +221,8 @@ func maybe[T any](r *rand.Rand, v *T) *T {
 	return v
 }
 
-// randomAutoscaler is one of version 2 as a server that validates would store it;
-// the use of the CPU, which version 1 has in a field, comes last.
+// randomAutoscaler returns an autoscaler of version 2 as the server stores it. The CPU metric,
+// which version 1 has in a field, comes last.
 func randomAutoscaler(r *rand.Rand) *autoscalingv2.HorizontalPodAutoscaler {
 	o := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: word(r), Annotations: map[string]string{"a": word(r)}},

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// coordinationGroup has the leases that clients elect leaders with.
+// coordinationGroup has Leases.
 func coordinationGroup() resource.Group {
 	return group("coordination.k8s.io", version{"v1", []resource.Type{
 		{

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// coreGroup is the group whose name is empty, below /api.
+// coreGroup is the core group, whose name is empty.
 func coreGroup() resource.Group {
 	return group("", version{"v1", []resource.Type{
 		{

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// What subresources of Pods exchange.
+// The types of the bodies of subresources of Pods.
 var (
 	bindingType = resource.Type{
 		Names: resource.Names{Version: "v1", Kind: "Binding"},
@@ -24,8 +24,7 @@ var (
 	}
 )
 
-// podFields have, where a Pod lacks the field, the value that the server gives to
-// Pods that say nothing.
+// podFields are the selectable fields of Pods. A Pod that lacks one is selected by its default.
 var podFields = []resource.Field{
 	{Name: "spec.host", Paths: [][]string{{"spec", "nodeName"}}},
 	{Name: "spec.hostNetwork", Default: "false"},
@@ -44,8 +43,8 @@ var serviceFields = []resource.Field{
 	{Name: "spec.type", Default: string(corev1.ServiceTypeClusterIP)},
 }
 
-// defaultNamespace labels a namespace with its name, so that selectors of
-// namespaces can name one, and has it be active.
+// defaultNamespace sets the phase to Active, and labels the namespace with its name so that
+// selectors of namespaces can select it.
 func defaultNamespace(o runtime.Object) {
 	ns := o.(*corev1.Namespace)
 	if ns.Status.Phase == "" {
@@ -75,7 +74,7 @@ func prepareNamespace(o runtime.Object) {
 	}
 }
 
-// keepNamespace: the finalizers of the spec change by the subresource finalize.
+// keepNamespace restores the finalizers of the spec: only the subresource finalize changes them.
 func keepNamespace(next, current *corev1.Namespace) bool {
 	if slices.Equal(next.Spec.Finalizers, current.Spec.Finalizers) {
 		return false
@@ -84,19 +83,19 @@ func keepNamespace(next, current *corev1.Namespace) bool {
 	return true
 }
 
-// setNodeStatus is the subresource status of nodes.
+// setNodeStatus sets the subresource "status" of Nodes.
 func setNodeStatus(o, sent runtime.Object) error {
 	n, next := o.(*corev1.Node), sent.(*corev1.Node)
 	had := n.Status.Config != nil
 	n.Status = next.Status
 	if !had {
-		n.Status.Config = nil // the server no longer has it
+		n.Status.Config = nil // the field is no longer supported
 	}
 	takeMetadata(&n.ObjectMeta, &next.ObjectMeta)
 	return nil
 }
 
-// setVolumeStatus is the subresource status of volumes.
+// setVolumeStatus sets the subresource "status" of PersistentVolumes.
 func setVolumeStatus(o, sent runtime.Object) error {
 	v, next := o.(*corev1.PersistentVolume), sent.(*corev1.PersistentVolume)
 	old := &corev1.PersistentVolume{Status: v.Status}
@@ -112,9 +111,9 @@ func holdsContent(o runtime.Object) bool { return len(o.(*corev1.Namespace).Spec
 
 func terminate(o runtime.Object) { o.(*corev1.Namespace).Status.Phase = corev1.NamespaceTerminating }
 
-// namespacePolicy is how kube-apiserver reads the options of a request to delete a namespace: the first
-// request deletes dependents in the foreground if it does not orphan them, and later ones change
-// nothing until the content is gone.
+// namespacePolicy returns the options that a deletion of a namespace uses, as kube-apiserver does:
+// the first request deletes dependents in the foreground if it does not orphan them; later ones
+// change nothing until the content is gone.
 func namespacePolicy(o runtime.Object, options *metav1.DeleteOptions) *metav1.DeleteOptions {
 	//lint:ignore SA1019 old clients send it
 	orphan := options.OrphanDependents
@@ -127,14 +126,15 @@ func namespacePolicy(o runtime.Object, options *metav1.DeleteOptions) *metav1.De
 	return options
 }
 
-// finalizeNamespace is all that the subresource finalize changes.
+// finalizeNamespace sets the subresource "finalize", which changes the finalizers of the spec
+// alone.
 func finalizeNamespace(o, sent runtime.Object) error {
 	o.(*corev1.Namespace).Spec.Finalizers = sent.(*corev1.Namespace).Spec.Finalizers
 	return nil
 }
 
-// podGracePeriod returns the grace period of a deletion, in seconds. It is 0 for a Pod that
-// runs nowhere.
+// podGracePeriod returns the grace period of a deletion in seconds. It is 0 for a Pod that has no
+// node or has ended.
 func podGracePeriod(o runtime.Object, asked *int64) int64 {
 	p := o.(*corev1.Pod)
 	if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// discoveryGroup is the endpoints of Services.
+// discoveryGroup has EndpointSlices.
 func discoveryGroup() resource.Group {
 	return group("discovery.k8s.io", version{"v1", []resource.Type{
 		{

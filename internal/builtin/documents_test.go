@@ -20,7 +20,7 @@ import (
 
 const address = "127.0.0.1:36443"
 
-// document finds the document of a path in its first form.
+// document returns the unaggregated document of a path.
 func document(t *testing.T, d *discovery.Documents, path string) discovery.Document {
 	t.Helper()
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
@@ -44,10 +44,10 @@ func document(t *testing.T, d *discovery.Documents, path string) discovery.Docum
 	return doc
 }
 
-// TestDocuments compares every document with the bytes that kube-apiserver v1.36.3
-// sends: testdata/documents.txt has their SHA-256. Two differ from theirs on
-// purpose, in the storageVersionHash of CustomResourceDefinitions and of mutating
-// admission policies: they store v1beta1, and this project v1.
+// TestDocuments compares the SHA-256 of each document with that of kube-apiserver v1.36.3 in
+// testdata/documents.txt. Two differ on purpose, in the storageVersionHash of
+// CustomResourceDefinitions and of mutating admission policies: kube-apiserver stores v1beta1, and
+// this project v1.
 func TestDocuments(t *testing.T) {
 	d := discovery.New(builtin.Catalog(), nil)
 	b, err := os.ReadFile("testdata/documents.txt")
@@ -79,8 +79,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestAggregated: the tags are those of kube-apiserver v1.36.3, and so is what
-// they are the hashes of. /apis has those of its version without any CRD.
+// TestAggregated compares the entity tags and the hashed content of aggregated documents with those
+// of kube-apiserver v1.36.3. That of /apis was recorded without any CustomResourceDefinition.
 func TestAggregated(t *testing.T) {
 	d := discovery.New(builtin.Catalog(), nil)
 	for _, c := range []struct {
@@ -152,8 +152,8 @@ func flatten(v apidiscovery.APIVersionDiscovery) []metav1.APIResource {
 	return out
 }
 
-// TestStorageVersionHash: versions of one collection have one hash, what is not
-// stored has none.
+// TestStorageVersionHash checks that the versions of a collection share their hash, and that a
+// resource that is not stored has none.
 func TestStorageVersionHash(t *testing.T) {
 	d := discovery.New(builtin.Catalog(), nil)
 	want := map[string]string{
@@ -185,7 +185,7 @@ func TestStorageVersionHash(t *testing.T) {
 	}
 }
 
-// TestNotServed: what the catalog does not have is not there.
+// TestNotServed checks that a group or version outside the catalog has no document.
 func TestNotServed(t *testing.T) {
 	d := discovery.New(builtin.Catalog(), nil)
 	for _, name := range []string{"", "nope", "v1", "APPS"} {
@@ -200,7 +200,7 @@ func TestNotServed(t *testing.T) {
 	}
 }
 
-// TestEmptyCatalog: lists are lists also when nothing is in them.
+// TestEmptyCatalog checks that an empty list is encoded as [], not as null.
 func TestEmptyCatalog(t *testing.T) {
 	d := discovery.New(resource.NewCatalog(nil), nil)
 	for _, c := range []struct {
@@ -242,7 +242,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// TestShared: a document is made once for all clients.
+// TestShared checks that a document is built once for all clients.
 func TestShared(t *testing.T) {
 	d := discovery.New(builtin.Catalog(), nil)
 	docs := make([]discovery.Document, 8)
@@ -263,7 +263,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// BenchmarkAll is what the first readers of all documents pay together.
+// BenchmarkAll measures building all documents, as the first requests do.
 func BenchmarkAll(b *testing.B) {
 	c := builtin.Catalog()
 	b.ReportAllocs()

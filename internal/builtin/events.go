@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// eventsGroup serves the Events of the core group in their newer version.
+// eventsGroup serves the Events of the core group as events.k8s.io/v1.
 func eventsGroup(stored *resource.Type) resource.Group {
 	return group("events.k8s.io", version{"v1", []resource.Type{
 		{
@@ -63,7 +63,8 @@ func alone(convert func(runtime.Object) (runtime.Object, error)) func(context.Co
 	return func(_ context.Context, o runtime.Object) (runtime.Object, error) { return convert(o) }
 }
 
-// eventToCore and eventFromCore lose nothing: each version has a field for each of the other.
+// eventToCore and eventFromCore lose nothing: each version has a counterpart of each field of the
+// other one.
 func eventToCore(o runtime.Object) (runtime.Object, error) {
 	in, ok := o.(*eventsv1.Event)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// flowcontrolGroup is the shares that requests have of a server.
+// flowcontrolGroup has FlowSchemas and PriorityLevelConfigurations.
 func flowcontrolGroup() resource.Group {
 	return group("flowcontrol.apiserver.k8s.io", version{"v1", []resource.Type{
 		{

@@ -22,13 +22,13 @@ var (
 	growthOf  = flag.String("growth-of", "", "what the lists that TestGrowth tries have in their names")
 )
 
-// growthPart: one of so many combinations of a list and its entries is tried.
+// growthPart is the inverse of the part of the combinations of a list and its entries that the test
+// tries.
 const growthPart = 8
 
-// TestGrowth gives each list and each map of each kind many entries, different ones and
-// equal ones, right ones and wrong ones: what defaulting, validation, warnings and columns
-// take grows as the entries do. It tries a part of the
-// lists, by chance; -growth-all tries all.
+// TestGrowth fills each list and each map of each kind with many entries: different and equal,
+// valid and invalid. The cost of defaulting, validation, warnings and columns must grow in
+// proportion. It tries a random part of the combinations; -growth-all tries all.
 func TestGrowth(t *testing.T) {
 	tier.Full(t)
 	const few = 1000
@@ -104,8 +104,8 @@ func (g *growth) measure(sent runtime.Object) testkinds.Steps {
 	return took
 }
 
-// runKind calls the functions of a kind as a create and two updates of o do: one from
-// old, one from one of three equal copies.
+// runKind calls the functions of a kind as a create and two updates do: one from old, and one from
+// one of three equal copies.
 func runKind(typ *resource.Type, o, old runtime.Object, copies []runtime.Object) error {
 	for _, x := range append([]runtime.Object{o, old}, copies...) {
 		if typ.Strategy.Default != nil {

@@ -21,8 +21,7 @@ func lookup(t *testing.T, group, version, name string) *resource.Type {
 	return x
 }
 
-// TestNames has a name for each rule of names and each kind that differs from the
-// most.
+// TestNames checks one kind for each rule of names, and each kind with a rule of its own.
 func TestNames(t *testing.T) {
 	long := strings.Repeat("a", 64)
 	for _, c := range []struct {
@@ -126,8 +125,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// TestPhases: what is created begins to live in its first phase, whatever the
-// client says.
+// TestPhases checks that a new object has the first phase of its kind, whatever the client sent.
 func TestPhases(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"}}
 	lookup(t, "", "v1", "pods").Strategy.PrepareCreate(pod)
@@ -146,8 +144,8 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// TestSelectableDefaults: objects that leave a field out are selected by the value
-// that the server gives to it.
+// TestSelectableDefaults checks that an object that lacks a field is selected by the default of the
+// field.
 func TestSelectableDefaults(t *testing.T) {
 	want := map[string]string{
 		"pods spec.restartPolicy":                "Always",

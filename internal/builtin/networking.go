@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// networkingGroup is what stands between Services and the network.
+// networkingGroup has Ingresses, NetworkPolicies, and the addresses and CIDRs of Services.
 func networkingGroup() resource.Group {
 	return group("networking.k8s.io", version{"v1", []resource.Type{
 		{
@@ -65,7 +65,7 @@ func networkingGroup() resource.Group {
 	}})
 }
 
-// ipAddress is for names that are an address in the form in which it is printed.
+// ipAddress validates names that are an IP address in canonical form.
 func ipAddress(name string, _ bool) []string {
 	var wrong []string
 	for _, err := range utilvalidation.IsValidIP(nil, name) {

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// nodeGroup is the runtimes that Nodes have.
+// nodeGroup has RuntimeClasses.
 func nodeGroup() resource.Group {
 	return group("node.k8s.io", version{"v1", []resource.Type{
 		{

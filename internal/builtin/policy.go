@@ -7,8 +7,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// policyGroup is limits to voluntary disruption. Eviction, which is in it too, is a
-// subresource of Pods.
+// policyGroup has PodDisruptionBudgets. Eviction, which belongs to the group too, is a subresource
+// of Pods.
 func policyGroup() resource.Group {
 	return group("policy", version{"v1", []resource.Type{
 		{

@@ -8,7 +8,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestPrepareUpdate shows that what the client sent stays as it is: managers own that.
+// TestPrepareUpdate checks that PrepareUpdate does not modify the sent object, from which the
+// managed fields are computed.
 func TestPrepareUpdate(t *testing.T) {
 	fill := filler(testrand.New(t))
 	kinds := 0

@@ -7,8 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// rbacGroup has roles and bindings. Their names may hold what a path segment
-// may hold, such as a colon.
+// rbacGroup has roles and bindings. Their names may be any path segment, with a colon for example.
 func rbacGroup() resource.Group {
 	return group("rbac.authorization.k8s.io", version{"v1", []resource.Type{
 		{

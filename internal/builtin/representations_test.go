@@ -30,13 +30,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// source is chance as randfill wants it.
+// source adapts a random generator to randfill.
 type source struct{ *rand.Rand }
 
 func (s source) Int63() int64 { return s.Int64() }
 func (s source) Seed(int64)   {}
 
-// filler fills every field of an object, as far as it has a form in JSON.
+// filler returns a filler that sets every field to a value that JSON can represent.
 func filler(r *rand.Rand) *randfill.Filler {
 	return randfill.New().RandSource(source{r}).NilChance(0.1).NumElements(1, 3).MaxDepth(14).Funcs(
 		func(s *string, _ randfill.Continue) { *s = fmt.Sprintf("s<%d>&é", r.IntN(1000)) },
@@ -54,13 +54,12 @@ func filler(r *rand.Rand) *randfill.Filler {
 		},
 		func(e *runtime.RawExtension, _ randfill.Continue) { e.Raw = []byte(`{"a":1,"b":[{}]}`) },
 		func(j *apiextensionsv1.JSON, _ randfill.Continue) { j.Raw = []byte(`{"a":1}`) },
-		func(m *metav1.TypeMeta, _ randfill.Continue) { *m = metav1.TypeMeta{} }, // of parts protobuf has none
+		func(m *metav1.TypeMeta, _ randfill.Continue) { *m = metav1.TypeMeta{} }, // protobuf does not encode it for parts of an object
 	)
 }
 
-// TestEveryKindInEveryMedium: an object with every field filled goes in as JSON, YAML,
-// protobuf and CBOR, and comes out of each equal; what is cut out of it is its metadata; and
-// it is a row of its kind's table.
+// TestEveryKindInEveryMedium encodes and decodes an object of each kind with every field filled as
+// JSON, YAML, protobuf and CBOR, extracts its metadata, and makes a row of its table.
 func TestEveryKindInEveryMedium(t *testing.T) {
 	r, n := testrand.New(t), 1
 	if tier.IsFull(t) {
@@ -78,13 +77,12 @@ func TestEveryKindInEveryMedium(t *testing.T) {
 				o.GetObjectKind().SetGroupVersionKind(typ.GroupVersionKind())
 				everyMedium(t, typ, o)
 			}
-			everyMedium(t, typ, typ.New()) // with no field filled
+			everyMedium(t, typ, typ.New()) // with no field set
 		})
 	}
 }
 
-// everyType are those of the catalog and of what is exchanged below their paths, each
-// once.
+// everyType returns the types of the catalog and of its subresources, each once.
 func everyType() []*resource.Type {
 	var all []*resource.Type
 	add := func(t *resource.Type) {
@@ -163,7 +161,8 @@ func everyMedium(t *testing.T, typ *resource.Type, o runtime.Object) {
 	checkRowOfSome(t, typ, stored.Bytes)
 }
 
-// checkRowOfSome: what the cells are said to be made of is all that they are made of.
+// checkRowOfSome checks that a row made of the declared members alone equals that of the whole
+// object.
 func checkRowOfSome(t *testing.T, typ *resource.Type, stored []byte) {
 	t.Helper()
 	whole, err := wire.Read(context.Background(), typ, stored)
@@ -186,8 +185,8 @@ func checkRowOfSome(t *testing.T, typ *resource.Type, stored []byte) {
 	}
 }
 
-// checkMessages: what is made of stored bytes at once is what the object itself writes,
-// but for the resource version.
+// checkMessages checks that the protobuf made directly from stored bytes equals that of the decoded
+// object, except for the resource version.
 func checkMessages(t *testing.T, typ *resource.Type, stored []byte, o runtime.Object) {
 	t.Helper()
 	stored = bytes.Replace(stored, []byte(`"resourceVersion":""`), []byte(`"resourceVersion":"77"`), 1)
@@ -217,8 +216,8 @@ func checkMessages(t *testing.T, typ *resource.Type, stored []byte, o runtime.Ob
 	}
 }
 
-// checkCBOR: what stands in CBOR is what the field's own writer makes of the object, in
-// any order.
+// checkCBOR checks that the CBOR equals that of the apimachinery serializer, in any order of
+// members.
 func checkCBOR(t *testing.T, typ *resource.Type, o runtime.Object, body []byte) {
 	t.Helper()
 	o.GetObjectKind().SetGroupVersionKind(typ.GroupVersionKind())
@@ -235,7 +234,8 @@ func checkCBOR(t *testing.T, typ *resource.Type, o runtime.Object, body []byte) 
 	}
 }
 
-// checkRow: there is a cell for each column, and the object stays as it is.
+// checkRow checks that a row has a cell for each column, and that printing does not modify the
+// object.
 func checkRow(t *testing.T, typ *resource.Type, o runtime.Object) {
 	t.Helper()
 	before := o.DeepCopyObject()

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// resourceGroup has devices, and the claims to them.
+// resourceGroup has the kinds of dynamic resource allocation: devices and claims.
 func resourceGroup() resource.Group {
 	return group("resource.k8s.io", version{"v1", []resource.Type{
 		{

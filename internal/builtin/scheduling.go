@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// schedulingGroup is what Pods are worth to the scheduler.
+// schedulingGroup has PriorityClasses.
 func schedulingGroup() resource.Group {
 	return group("scheduling.k8s.io", version{"v1", []resource.Type{
 		{

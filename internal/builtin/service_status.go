@@ -12,9 +12,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// setServiceStatus updates the subresource status of Services. IPMode has a default only if
-// the spec that was sent has type LoadBalancer: a client that sends the status alone has to
-// set it.
+// setServiceStatus sets the subresource "status" of Services. IPMode has a default only if the sent
+// spec has type LoadBalancer: a client that sends the status alone must set it.
 func setServiceStatus(o, sent runtime.Object) error {
 	s, next := o.(*corev1.Service), sent.(*corev1.Service)
 	ingress := next.Status.LoadBalancer.Ingress
@@ -31,7 +30,8 @@ func setServiceStatus(o, sent runtime.Object) error {
 	return nil
 }
 
-// validateServiceStatus checks the status of a Service. Stored addresses may be in a form that is not accepted any more.
+// validateServiceStatus checks the status of a Service. It accepts a stored address in a form that
+// is rejected for new ones.
 func validateServiceStatus(_ context.Context, o, old runtime.Object) field.ErrorList {
 	var known check.Seen[string]
 	for _, g := range old.(*corev1.Service).Status.LoadBalancer.Ingress {

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// storageGroup is how volumes come to be and to nodes.
+// storageGroup has StorageClasses, CSI drivers, and the attachments of volumes.
 func storageGroup() resource.Group {
 	return group("storage.k8s.io", version{"v1", []resource.Type{
 		{

@@ -11,36 +11,37 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultValidatingBinding fills in which requests a policy is bound to.
+// DefaultValidatingBinding sets the defaults of the matched resources.
 func DefaultValidatingBinding(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	defaultResources(b.Spec.MatchResources)
 }
 
-// DefaultMutatingBinding fills in which requests a policy is bound to.
+// DefaultMutatingBinding sets the defaults of the matched resources.
 func DefaultMutatingBinding(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
 	defaultResources(b.Spec.MatchResources)
 }
 
-// ValidateValidatingBinding checks where a policy counts, and what happens then.
+// ValidateValidatingBinding checks the policy, parameters, matched resources and actions of a
+// binding.
 func ValidateValidatingBinding(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 	s, path := &b.Spec, field.NewPath("spec")
 	errs := validateBinding(s.PolicyName, s.ParamRef, s.MatchResources, path)
 	return append(errs, validateActions(s.ValidationActions, path.Child("validationActions"))...)
 }
 
-// ValidateValidatingBindingUpdate checks a binding again.
+// ValidateValidatingBindingUpdate checks the new object like a created one.
 func ValidateValidatingBindingUpdate(b, _ *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 	return ValidateValidatingBinding(b)
 }
 
-// ValidateMutatingBinding checks where a policy counts.
+// ValidateMutatingBinding checks the policy, parameters and matched resources of a binding.
 func ValidateMutatingBinding(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) field.ErrorList {
 	s, path := &b.Spec, field.NewPath("spec")
 	errs := validateBinding(s.PolicyName, s.ParamRef, s.MatchResources, path)
 	return append(errs, validateMutable(s.MatchResources, path.Child("matchResources"))...)
 }
 
-// ValidateMutatingBindingUpdate checks a binding again.
+// ValidateMutatingBindingUpdate checks the new object like a created one.
 func ValidateMutatingBindingUpdate(b, _ *admissionregistrationv1.MutatingAdmissionPolicyBinding) field.ErrorList {
 	return ValidateMutatingBinding(b)
 }
@@ -61,8 +62,7 @@ func validateBinding(policy string, params *admissionregistrationv1.ParamRef, ma
 	return append(errs, validateResources(match, path.Child("matchResources"))...)
 }
 
-// validateParams checks which objects configure a policy: one by name, or some by
-// their labels.
+// validateParams checks the reference to the parameters: a name or a label selector.
 func validateParams(p *admissionregistrationv1.ParamRef, path *field.Path) field.ErrorList {
 	const exclusive = "name and selector are mutually exclusive"
 	var errs field.ErrorList

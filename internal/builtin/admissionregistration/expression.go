@@ -13,12 +13,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/expression"
 )
 
-// expressions checks the expressions of an object. Those that the stored object has already are
-// compiled with the libraries of every version, new ones with those that the previous minor version
-// of Kubernetes has, too.
+// expressions checks the expressions of an object. Expressions that the stored object already has
+// are compiled with the libraries of every version; new ones only with libraries that the previous
+// minor version of Kubernetes has, too.
 type expressions struct {
 	vars expression.Variables
-	work int // to compile the expressions so far
+	work int // spent on compiling so far
 	// The expressions of the stored object, by their field; empty for a new object.
 	conditions, validations, messages, annotations, applied []string
 }
@@ -31,7 +31,7 @@ func mode(text string, stored []string) environment.Type {
 	return expression.New
 }
 
-// check compiles an expression, and reports the error with the text as value.
+// check compiles an expression. Its error shows value as the invalid value.
 func (e *expressions) check(text, value string, v expression.Variables, m environment.Type, path *field.Path, returns ...*cel.Type) field.ErrorList {
 	if e.work > expression.MaxWorkOfAll {
 		return tooMuchWork(value, path)
@@ -57,7 +57,7 @@ func compileError(err *apiservercel.Error, value string, path *field.Path) field
 	return field.ErrorList{field.InternalError(path, err)}
 }
 
-// condition checks a match condition, which sees no composited variables.
+// condition checks a match condition, which cannot use composited variables.
 func (e *expressions) condition(text string, path *field.Path) field.ErrorList {
 	v := e.vars
 	v.Composited = nil
@@ -65,7 +65,7 @@ func (e *expressions) condition(text string, path *field.Path) field.ErrorList {
 	return e.check(text, text, v, mode(text, e.conditions), path, cel.BoolType)
 }
 
-// compose adds a variable to those that later expressions see.
+// compose adds a variable for the expressions that follow.
 func (e *expressions) compose(v *admissionregistrationv1.Variable, path *field.Path) field.ErrorList {
 	if e.work > expression.MaxWorkOfAll {
 		return tooMuchWork(v.Expression, path)
@@ -91,8 +91,8 @@ func (e *expressions) annotation(text string, path *field.Path) field.ErrorList 
 	return e.check(strings.TrimSpace(text), text, e.vars, mode(text, e.annotations), path, cel.StringType, cel.NullType)
 }
 
-// patch checks an expression of a mutation. Both sorts of patches are compared with the stored
-// apply configurations, as in kube-apiserver.
+// patch checks an expression of a mutation. As in kube-apiserver, both sorts of patches are
+// compared with the stored apply configurations.
 func (e *expressions) patch(text string, returns *cel.Type, path *field.Path) field.ErrorList {
 	v := e.vars
 	v.Patches = true
@@ -100,7 +100,7 @@ func (e *expressions) patch(text string, returns *cel.Type, path *field.Path) fi
 	return e.check(trimmed, trimmed, v, mode(text, e.applied), path, returns)
 }
 
-// Types of the expressions of mutations.
+// The result types of the expressions of mutations.
 var (
 	appliedType = cel.ObjectType("Object")
 	patchesType = cel.ListType(cel.ObjectType("JSONPatch"))

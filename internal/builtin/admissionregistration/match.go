@@ -1,6 +1,6 @@
-// Package admissionregistration is the rules of the kinds of
-// admissionregistration.k8s.io: webhooks and policies. Their expressions are
-// compiled here, so one that cannot be used is not stored.
+// Package admissionregistration has the rules of the kinds of admissionregistration.k8s.io:
+// webhooks and policies. It compiles their expressions, so an object with an invalid expression is
+// not stored.
 package admissionregistration
 
 import (
@@ -21,7 +21,8 @@ import (
 const (
 	every          = "*"
 	mostConditions = 64
-	// staticSuffix ends the names of what is configured by files, not by the API.
+	// staticSuffix ends the names of configurations that come from manifest files, not from the
+	// API.
 	staticSuffix = ".static.k8s.io"
 )
 
@@ -33,7 +34,7 @@ func NameWarnings(o metav1.Object) []string {
 	return []string{fmt.Sprintf("metadata.name: names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix)}
 }
 
-// fill gives a pointer the value, if it has none.
+// fill sets a nil pointer to value.
 func fill[T any](p **T, value T) {
 	if *p == nil {
 		*p = &value
@@ -42,7 +43,7 @@ func fill[T any](p **T, value T) {
 
 func defaultRule(r *admissionregistrationv1.Rule) { fill(&r.Scope, admissionregistrationv1.AllScopes) }
 
-// defaultResources fills in which requests a policy is for.
+// defaultResources sets the defaults of the matched resources.
 func defaultResources(m *admissionregistrationv1.MatchResources) {
 	if m == nil {
 		return
@@ -58,7 +59,7 @@ func defaultResources(m *admissionregistrationv1.MatchResources) {
 	}
 }
 
-// supported checks a word, if it is there.
+// supported checks an optional enum.
 func supported[T ~string](value *T, path *field.Path, words ...T) field.ErrorList {
 	if value == nil || slices.Contains(words, *value) {
 		return nil
@@ -85,8 +86,7 @@ func validateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-// validateResources checks which requests a policy is for; nil: all that its
-// policy is for.
+// validateResources checks the matched resources. Nil means all that the policy matches.
 func validateResources(m *admissionregistrationv1.MatchResources, path *field.Path) field.ErrorList {
 	if m == nil {
 		return nil
@@ -123,7 +123,7 @@ var (
 	scopes     = []admissionregistrationv1.ScopeType{admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope}
 )
 
-// onlyEvery: beside a star there is nothing.
+// onlyEvery checks that "*" is the only entry of a list.
 func onlyEvery[T ~string](all []T, what string, path *field.Path) field.ErrorList {
 	if len(all) > 1 && slices.Contains(all, every) {
 		return field.ErrorList{field.Invalid(path, all, fmt.Sprintf("if '*' is present, must not specify other %s", what))}
@@ -131,7 +131,7 @@ func onlyEvery[T ~string](all []T, what string, path *field.Path) field.ErrorLis
 	return nil
 }
 
-// validateRule checks what is done to which resources.
+// validateRule validates operations, groups, versions and resources.
 func validateRule(r *admissionregistrationv1.RuleWithOperations, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("operations")
@@ -163,15 +163,15 @@ func validateRule(r *admissionregistrationv1.RuleWithOperations, path *field.Pat
 	return append(errs, supported(r.Scope, path.Child("scope"), scopes...)...)
 }
 
-// validateNames checks the names of resources and subresources. A star for all of
-// one sort stands for each of them, which then must not be named beside it.
+// validateNames checks the names of resources and subresources. A wildcard excludes the names that
+// it covers.
 func validateNames(all []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(all) == 0 {
 		errs = append(errs, field.Required(path, ""))
 	}
 	var seen check.Seen[string]
-	bare := false // whether the last name without a subresource is no star
+	bare := false // whether the last resource without a subresource is not "*"
 	for i, name := range all {
 		at := path.Index(i)
 		if name == "" {
@@ -204,7 +204,7 @@ func validateNames(all []string, path *field.Path) field.ErrorList {
 // blank reports whether an expression has only white space.
 func blank(expression string) bool { return strings.TrimSpace(expression) == "" }
 
-// validateConditions checks the expressions that say what else a request has to be.
+// validateConditions checks match conditions.
 func validateConditions(all []admissionregistrationv1.MatchCondition, e *expressions, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(all) > mostConditions {
@@ -230,7 +230,7 @@ func validateConditions(all []admissionregistrationv1.MatchCondition, e *express
 	return errs
 }
 
-// validateQualified checks a name that a label's key could have.
+// validateQualified checks that a name is a qualified name, such as a label key.
 func validateQualified(name string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, wrong := range validation.IsQualifiedName(name) {

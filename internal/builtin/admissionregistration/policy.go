@@ -21,21 +21,19 @@ const (
 	longestAnnotationCEL = 5 << 10 // bytes
 )
 
-// DefaultValidatingPolicy fills in what happens when the policy fails, and which
-// requests it is for.
+// DefaultValidatingPolicy sets the defaults of the failure policy and of the matched resources.
 func DefaultValidatingPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
 	fill(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
 	defaultResources(p.Spec.MatchConstraints)
 }
 
-// DefaultMutatingPolicy fills in what happens when the policy fails, and which
-// requests it is for.
+// DefaultMutatingPolicy sets the defaults of the failure policy and of the matched resources.
 func DefaultMutatingPolicy(p *admissionregistrationv1.MutatingAdmissionPolicy) {
 	fill(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
 	defaultResources(p.Spec.MatchConstraints)
 }
 
-// validatePolicy checks what both sorts of policy have, up to the expressions.
+// validatePolicy checks the fields that both kinds of policies share, except for their expressions.
 func validatePolicy(failure *admissionregistrationv1.FailurePolicyType, params *admissionregistrationv1.ParamKind, match *admissionregistrationv1.MatchResources, path *field.Path) field.ErrorList {
 	errs := validateFailurePolicy(failure, path.Child("failurePolicy"))
 	if params != nil {
@@ -52,12 +50,12 @@ func validatePolicy(failure *admissionregistrationv1.FailurePolicyType, params *
 	return errs
 }
 
-// ValidateValidatingPolicy checks a new policy that refuses.
+// ValidateValidatingPolicy checks a new validating policy.
 func ValidateValidatingPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
 	return validateValidatingPolicy(p, nil)
 }
 
-// ValidateValidatingPolicyUpdate checks a policy again.
+// ValidateValidatingPolicyUpdate checks the new object.
 func ValidateValidatingPolicyUpdate(p, old *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
 	return validateValidatingPolicy(p, old)
 }
@@ -108,13 +106,13 @@ func (e *expressions) storedInValidating(s *admissionregistrationv1.ValidatingAd
 	}
 }
 
-// sameExpressions reports whether match conditions are as they are stored, so that they are not
-// checked again.
+// sameExpressions reports whether the match conditions and the kind of the parameters are
+// unchanged, so that the conditions need no check.
 func sameExpressions(params, oldParams *admissionregistrationv1.ParamKind, all, old []admissionregistrationv1.MatchCondition) bool {
 	return equality.Semantic.DeepEqual(params, oldParams) && equality.Semantic.DeepEqual(all, old)
 }
 
-// ValidateValidatingPolicyStatus checks what the subresource status made of a policy.
+// ValidateValidatingPolicyStatus checks the status.
 func ValidateValidatingPolicyStatus(p, _ *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("status")
@@ -132,7 +130,7 @@ func ValidateValidatingPolicyStatus(p, _ *admissionregistrationv1.ValidatingAdmi
 	return append(errs, metav1validation.ValidateConditions(p.Status.Conditions, path.Child("conditions"))...)
 }
 
-// mutable is what a policy can change: nothing that is deleted.
+// mutable are the operations that a mutating policy can match: all but DELETE.
 var mutable = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll, admissionregistrationv1.Connect, admissionregistrationv1.Create, admissionregistrationv1.Update}
 
 func validateMutable(m *admissionregistrationv1.MatchResources, path *field.Path) field.ErrorList {
@@ -148,12 +146,12 @@ func validateMutable(m *admissionregistrationv1.MatchResources, path *field.Path
 	return errs
 }
 
-// ValidateMutatingPolicy checks a new policy that changes what is written.
+// ValidateMutatingPolicy checks a new mutating policy.
 func ValidateMutatingPolicy(p *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
 	return validateMutatingPolicy(p, nil)
 }
 
-// ValidateMutatingPolicyUpdate checks a policy again.
+// ValidateMutatingPolicyUpdate checks the new object.
 func ValidateMutatingPolicyUpdate(p, old *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
 	return validateMutatingPolicy(p, old)
 }
@@ -194,7 +192,7 @@ func (e *expressions) storedInMutating(s *admissionregistrationv1.MutatingAdmiss
 	}
 }
 
-// validateParamKind checks what kind of object configures a policy.
+// validateParamKind checks the kind of the parameters.
 func validateParamKind(k *admissionregistrationv1.ParamKind, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("apiVersion")
@@ -244,10 +242,10 @@ func validateVariables(all []admissionregistrationv1.Variable, e *expressions, p
 	return errs
 }
 
-// reserved are the words that name nothing in an expression.
+// reserved are the words that cannot be identifiers in CEL.
 var reserved = strings.Fields("true false null in as break const continue else for function if import let loop package namespace return var void while")
 
-// isIdentifier reports whether expressions can use a name as a variable.
+// isIdentifier reports whether a name can be a variable in CEL.
 func isIdentifier(name string) bool {
 	for i, c := range name {
 		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
@@ -302,7 +300,8 @@ func validateAnnotation(policy string, a *admissionregistrationv1.AuditAnnotatio
 	return errs
 }
 
-// validateMutation checks the one expression that a sort of patch has.
+// validateMutation checks that a mutation has the one field that its patch type needs, and its
+// expression.
 func validateMutation(m *admissionregistrationv1.Mutation, e *expressions, path *field.Path) field.ErrorList {
 	patch := part{at: path.Child("jsonPatch"), name: "jsonPatch", there: m.JSONPatch != nil, returns: patchesType}
 	if patch.there {
@@ -324,7 +323,7 @@ func validateMutation(m *admissionregistrationv1.Mutation, e *expressions, path 
 	}
 }
 
-// part is a field of a mutation, for one sort of patch.
+// part is the field of a mutation for one patch type.
 type part struct {
 	at      *field.Path
 	name    string

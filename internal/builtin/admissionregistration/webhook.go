@@ -20,7 +20,7 @@ const (
 	defaultPort    = 443
 )
 
-// DefaultValidatingWebhooks fills in when webhooks are called, and how.
+// DefaultValidatingWebhooks sets the defaults of each webhook.
 func DefaultValidatingWebhooks(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 	for i := range c.Webhooks {
 		h := &c.Webhooks[i]
@@ -33,7 +33,7 @@ func DefaultValidatingWebhooks(c *admissionregistrationv1.ValidatingWebhookConfi
 	}
 }
 
-// DefaultMutatingWebhooks fills in when webhooks are called, and how.
+// DefaultMutatingWebhooks sets the defaults of each webhook.
 func DefaultMutatingWebhooks(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 	for i := range c.Webhooks {
 		h := &c.Webhooks[i]
@@ -56,27 +56,27 @@ func defaultWebhook(c *admissionregistrationv1.WebhookClientConfig, rules []admi
 	}
 }
 
-// ValidateValidatingWebhooks checks webhooks that refuse.
+// ValidateValidatingWebhooks checks a new validating configuration.
 func ValidateValidatingWebhooks(c *admissionregistrationv1.ValidatingWebhookConfiguration) field.ErrorList {
 	return validateWebhooks(commonOf(c.Webhooks), nil)
 }
 
-// ValidateValidatingWebhooksUpdate checks the webhooks again.
+// ValidateValidatingWebhooksUpdate checks the new object.
 func ValidateValidatingWebhooksUpdate(c, old *admissionregistrationv1.ValidatingWebhookConfiguration) field.ErrorList {
 	return validateWebhooks(commonOf(c.Webhooks), commonOf(old.Webhooks))
 }
 
-// ValidateMutatingWebhooks checks webhooks that change what is written.
+// ValidateMutatingWebhooks checks a new mutating configuration.
 func ValidateMutatingWebhooks(c *admissionregistrationv1.MutatingWebhookConfiguration) field.ErrorList {
 	return validateWebhooks(c.Webhooks, nil)
 }
 
-// ValidateMutatingWebhooksUpdate checks the webhooks again.
+// ValidateMutatingWebhooksUpdate checks the new object.
 func ValidateMutatingWebhooksUpdate(c, old *admissionregistrationv1.MutatingWebhookConfiguration) field.ErrorList {
 	return validateWebhooks(c.Webhooks, old.Webhooks)
 }
 
-// commonOf returns webhooks as those of the other sort, which has all that this one has.
+// commonOf converts validating webhooks to mutating ones, whose type has all of their fields.
 func commonOf(all []admissionregistrationv1.ValidatingWebhook) []admissionregistrationv1.MutatingWebhook {
 	out := make([]admissionregistrationv1.MutatingWebhook, len(all))
 	for i := range all {
@@ -90,8 +90,8 @@ func commonOf(all []admissionregistrationv1.ValidatingWebhook) []admissionregist
 	return out
 }
 
-// validateWebhooks checks webhooks, given the stored ones. Match conditions that stay as they are
-// stored are not checked again.
+// validateWebhooks checks webhooks, given the stored ones. It does not check unchanged match
+// conditions again.
 func validateWebhooks(all, old []admissionregistrationv1.MutatingWebhook) field.ErrorList {
 	var errs field.ErrorList
 	e := newExpressions(nil, false)
@@ -117,8 +117,7 @@ func validateWebhooks(all, old []admissionregistrationv1.MutatingWebhook) field.
 	return errs
 }
 
-// sideEffects are those that this version of the kinds allows: none, at least of a
-// dry-run.
+// sideEffects are the side effects that v1 allows: none, or none on dry-run.
 var sideEffects = []admissionregistrationv1.SideEffectClass{admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun}
 
 func validateWebhook(h *admissionregistrationv1.MutatingWebhook, path *field.Path) field.ErrorList {
@@ -141,7 +140,7 @@ func validateWebhook(h *admissionregistrationv1.MutatingWebhook, path *field.Pat
 	return append(errs, validateClient(&h.ClientConfig, path.Child("clientConfig"))...)
 }
 
-// reviews are the versions of the question that some server has ever asked.
+// reviews are the versions of AdmissionReview.
 var reviews = []string{"v1", "v1beta1"}
 
 func validateReviews(versions []string, path *field.Path) field.ErrorList {
@@ -168,7 +167,7 @@ func validateReviews(versions []string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateClient checks where a webhook is.
+// validateClient checks the URL or the service of a webhook.
 func validateClient(c *admissionregistrationv1.WebhookClientConfig, path *field.Path) field.ErrorList {
 	switch {
 	case (c.URL == nil) == (c.Service == nil):
@@ -204,8 +203,8 @@ func validateURL(text string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateService checks the service that a webhook is. On the wire, what is said of
-// a missing name is said of the namespace, and the other way round.
+// validateService checks the service of a webhook. As in kube-apiserver, the errors of a missing
+// name and a missing namespace have each other's path.
 func validateService(s *admissionregistrationv1.ServiceReference, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Namespace == "" {

@@ -12,17 +12,20 @@ import (
 )
 
 const (
-	// MaxColumns is the maximum number of printer columns of a version. Further ones of stored definitions are not shown.
+	// MaxColumns is the maximum number of printer columns of a version. A stored definition may
+	// have more, which are not shown.
 	MaxColumns = 256
-	// MaxPathBytes is the maximum length of a JSONPath, that of a column, a selectable field or a fieldPath, in bytes. The
-	// library ignores a name of 64 KiB and what follows, and panics if nothing precedes it.
+	// MaxPathBytes is the maximum length of a JSONPath of a column, a selectable field or a
+	// fieldPath, in bytes. The library ignores everything from a name of 64 KiB on, and panics if
+	// nothing precedes it.
 	MaxPathBytes = 1024
-	// maxDefaultWork is the maximum size of the largest pattern times the bytes of all defaults, which it may have to
-	// match.
+	// maxDefaultWork is the maximum product of the size of the largest pattern and the bytes of all
+	// defaults, which that pattern may have to match.
 	maxDefaultWork = 50_000_000
 )
 
-// checkCosts refuses definitions that would take too long to use. Stored definitions have other limits, where they are used.
+// checkCosts rejects definitions that would take too long to use. Stored definitions are limited
+// where they are used.
 func checkCosts(d *Definition) field.ErrorList {
 	var errs field.ErrorList
 	work := 0 // to check the rules
@@ -45,7 +48,7 @@ func checkCosts(d *Definition) field.ErrorList {
 	return errs
 }
 
-// schemaCosts are what a schema costs.
+// schemaCosts are the costs of a schema.
 type schemaCosts struct {
 	errs     field.ErrorList
 	largest  int // size of a pattern
@@ -60,7 +63,7 @@ func (c *schemaCosts) add(s *apiextensionsv1.JSONSchemaProps, path *field.Path) 
 		size, err := regex.Size(s.Pattern)
 		c.largest = max(c.largest, size)
 		switch {
-		case errors.Is(err, regex.ErrParseWork): // the library has the other errors
+		case errors.Is(err, regex.ErrParseWork): // the library reports the other errors
 			c.errs = append(c.errs, field.Invalid(path.Child("pattern"), s.Pattern, err.Error()))
 		case size > regex.MaxSize:
 			c.errs = append(c.errs, field.Invalid(path.Child("pattern"), s.Pattern, fmt.Sprintf("must have at most %d instructions when it is compiled, but has %d", regex.MaxSize, size)))

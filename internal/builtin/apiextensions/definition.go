@@ -34,7 +34,7 @@ func Default(d *Definition) { apiextensionsv1.SetObjectDefaults_CustomResourceDe
 // NewStatus sets the stored versions of a new definition: its storage version.
 func NewStatus(d *Definition) { d.Status.StoredVersions = withStorage(nil, d) }
 
-// KeepStored adds the storage version to the stored versions, if it is new.
+// KeepStored adds the storage version to status.storedVersions.
 func KeepStored(next, _ *Definition) bool {
 	had := len(next.Status.StoredVersions)
 	next.Status.StoredVersions = withStorage(next.Status.StoredVersions, next)
@@ -49,8 +49,8 @@ func withStorage(all []string, d *Definition) []string {
 	return append(slices.Clone(all), d.Spec.Versions[i].Name)
 }
 
-// Held reports whether a definition cannot be removed yet, because its objects must be deleted
-// first: before it is marked for deletion, and then until its finalizer is removed.
+// Held reports whether a definition must be kept because it is not marked for deletion yet, or
+// still has its finalizer. Its objects are deleted first.
 func Held(d *Definition) bool {
 	return d.DeletionTimestamp == nil || apihelpers.CRDHasFinalizer(d, apiextensionsv1.CustomResourceCleanupFinalizer)
 }
@@ -74,7 +74,7 @@ func PrepareDelete(d *Definition) {
 // library's rules read; the server checks metadata itself. The result shares memory with the
 // definition and must not be modified.
 func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
-	celenv.Base() // which the library uses
+	celenv.Base() // the library uses the base environment
 	made := &apiextensions.CustomResourceDefinition{}
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d, made, nil); err != nil {
 		return nil, err
@@ -89,8 +89,9 @@ func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
 	return made, nil
 }
 
-// dropUnusable drops the selectable fields of versions whose schema has unsupported members, such as "id". The library
-// refuses such a schema, but first it looks up the fields in the schema, and panics.
+// dropUnusable drops the selectable fields of versions whose schema has unsupported members, such
+// as "id". The library rejects such a schema, but it looks up the fields in the schema first, and
+// panics.
 func dropUnusable(spec *apiextensions.CustomResourceDefinitionSpec) {
 	unusable := func(v *apiextensions.CustomResourceValidation) bool {
 		if v == nil || v.OpenAPIV3Schema == nil {
@@ -111,11 +112,11 @@ func dropUnusable(spec *apiextensions.CustomResourceDefinitionSpec) {
 
 func failed(err error) field.ErrorList { return field.ErrorList{field.InternalError(nil, err)} }
 
-// maxVersions bounds the versions of a definition: each adds all of its operations to the OpenAPI document, which
-// is made again for the next client after a change.
+// maxVersions limits the versions of a definition: each adds all of its operations to the OpenAPI
+// document, which is built again after a change.
 const maxVersions = 100
 
-// tooMany refuses a definition with too many versions, unless it is stored with as many.
+// tooMany rejects a definition with too many versions, unless the stored definition has as many.
 func tooMany(d, old *Definition) field.ErrorList {
 	if n := len(d.Spec.Versions); n > maxVersions && (old == nil || n > len(old.Spec.Versions)) {
 		return field.ErrorList{field.TooMany(field.NewPath("spec", "versions"), n, maxVersions)}
@@ -123,12 +124,12 @@ func tooMany(d, old *Definition) field.ErrorList {
 	return nil
 }
 
-// maxNamesBytes bounds the short names and categories of a definition. Discovery repeats them for each version, and
-// every client reads them.
+// maxNamesBytes limits the short names and categories of a definition. Discovery repeats them for
+// each version, and every client reads them.
 const maxNamesBytes = 64 << 10
 
-// repeatedNames returns the bytes of the short names and categories, as often as discovery shows them. A name costs
-// some bytes beside its text.
+// repeatedNames returns the bytes of the short names and categories in discovery, which repeats
+// them for each version. Each name costs some bytes beside its text.
 func repeatedNames(names *apiextensionsv1.CustomResourceDefinitionNames, versions int) int {
 	const each = 4
 	n := 0
@@ -141,8 +142,8 @@ func repeatedNames(names *apiextensionsv1.CustomResourceDefinitionNames, version
 	return n * versions
 }
 
-// longNames refuses names that discovery would repeat too often, unless the stored definition has as many. Of returns
-// the names of a definition, which stand at the path.
+// longNames rejects names that take too many bytes in discovery, unless the stored definition has
+// as many. Of returns the names of a definition; path is their path.
 func longNames(d, old *Definition, path *field.Path, of func(*Definition) *apiextensionsv1.CustomResourceDefinitionNames) field.ErrorList {
 	versions := len(d.Spec.Versions)
 	n := repeatedNames(of(d), versions)
@@ -174,10 +175,12 @@ func Validate(d *Definition) field.ErrorList {
 	return errs
 }
 
-// ReservedGroup is the group whose keys in etcd are those of the server: package stored has them.
+// ReservedGroup is the API group that names the keys of this server in etcd. No definition may use
+// it.
 const ReservedGroup = "tidemark.dev"
 
-// own returns the errors without those of metadata.name that the server finds itself.
+// own returns the errors without those of metadata.name that the generic checks of metadata report,
+// too.
 func own(errs field.ErrorList) field.ErrorList {
 	shorten(errs)
 	return slices.DeleteFunc(errs, func(e *field.Error) bool {
@@ -185,9 +188,9 @@ func own(errs field.ErrorList) field.ErrorList {
 	})
 }
 
-// ValidateUpdate checks an update. Errors that the old definition has, too, are tolerated. If
-// the spec is unchanged, its schemas are not checked again: that takes long, they were checked
-// when they were stored, and most updates change only metadata or status.
+// ValidateUpdate checks an update. It ignores errors that the old definition has, too. If the spec
+// is unchanged, it does not check the schemas again: that takes long, they were checked when they
+// were stored, and most updates change only metadata or status.
 func ValidateUpdate(d, old *Definition) field.ErrorList {
 	if errs := append(tooMany(d, old), longNames(d, old, field.NewPath("spec", "names"), wantedNames)...); errs != nil {
 		return errs
@@ -219,7 +222,7 @@ func shorten(errs field.ErrorList) field.ErrorList {
 }
 
 // withoutSchemas returns a copy of a definition whose versions have a minimal schema and no
-// selectable fields. It shares memory with the definition.
+// selectable fields. It shares memory with d.
 func withoutSchemas(d *Definition) *Definition {
 	bare := *d
 	bare.Spec.Versions = slices.Clone(d.Spec.Versions)
@@ -252,8 +255,8 @@ func ValidateStatus(d, old *Definition) field.ErrorList {
 	return append(errs, crdvalidation.ValidateCustomResourceDefinitionStatus(&made.Status, field.NewPath("status"))...)
 }
 
-// Warnings warns about formats that are unknown, and so not validated. An update is warned
-// about new ones only.
+// Warnings warns about unknown formats, which are not validated. For an update, it warns about new
+// ones only.
 func Warnings(d, old *Definition) []string {
 	known := map[string]bool{}
 	if old != nil {

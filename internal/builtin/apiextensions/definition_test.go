@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// TestValidateUpdate: of a specification that stays, the same is wrong as the library
-// finds, which looks at all of it.
+// TestValidateUpdate checks that the errors of an update with an unchanged spec are those of the
+// library, which checks all of the spec.
 func TestValidateUpdate(t *testing.T) {
 	old := &Definition{ObjectMeta: metav1.ObjectMeta{Name: "things.x.k8s.io", Annotations: map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "https://example.com/1"}},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -69,7 +69,7 @@ func texts(errs field.ErrorList) (all []string) {
 	return all
 }
 
-// TestManyVersions: a definition that is stored with more versions may keep them.
+// TestManyVersions checks that a definition that is stored with too many versions can be updated.
 func TestManyVersions(t *testing.T) {
 	made := func(n int) *Definition {
 		d := &Definition{}

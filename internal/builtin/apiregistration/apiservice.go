@@ -1,4 +1,4 @@
-// Package apiregistration is the rules of the kinds of apiregistration.k8s.io.
+// Package apiregistration has the rules of the kinds of apiregistration.k8s.io.
 package apiregistration
 
 import (
@@ -19,7 +19,7 @@ const (
 	highestVersionPriority = 1000
 )
 
-// DefaultAPIService fills in the port of the service.
+// DefaultAPIService sets the default port of the service.
 func DefaultAPIService(s *apiregistrationv1.APIService) {
 	if r := s.Spec.Service; r != nil && r.Port == nil {
 		port := int32(defaultPort)
@@ -27,7 +27,7 @@ func DefaultAPIService(s *apiregistrationv1.APIService) {
 	}
 }
 
-// NewStatus is that of a new APIService: what is served here is available.
+// NewStatus sets the status of a new APIService: one without a service is local, and so available.
 func NewStatus(s *apiregistrationv1.APIService) {
 	if s.Spec.Service != nil {
 		return
@@ -38,8 +38,7 @@ func NewStatus(s *apiregistrationv1.APIService) {
 	}}
 }
 
-// ValidateAPIService checks which server answers for which group and version, which
-// make up the name.
+// ValidateAPIService checks the group and version, which make up the name, and the service.
 func ValidateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
@@ -67,7 +66,7 @@ func ValidateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 	return append(errs, validateServer(&s.Spec, path)...)
 }
 
-// validateServer checks how the server is reached and known.
+// validateServer checks the service, its port and its TLS settings.
 func validateServer(s *apiregistrationv1.APIServiceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	insecure := path.Child("insecureSkipTLSVerify")
@@ -98,14 +97,14 @@ func validateServer(s *apiregistrationv1.APIServiceSpec, path *field.Path) field
 	return errs
 }
 
-// ValidateAPIServiceUpdate checks an APIService again.
+// ValidateAPIServiceUpdate checks the new object like a created one.
 func ValidateAPIServiceUpdate(s, _ *apiregistrationv1.APIService) field.ErrorList {
 	return ValidateAPIService(s)
 }
 
 var statuses = []apiregistrationv1.ConditionStatus{apiregistrationv1.ConditionTrue, apiregistrationv1.ConditionFalse, apiregistrationv1.ConditionUnknown}
 
-// ValidateStatus checks what the subresource status made of an APIService.
+// ValidateStatus checks the conditions.
 func ValidateStatus(s, _ *apiregistrationv1.APIService) field.ErrorList {
 	var errs field.ErrorList
 	for i, c := range s.Status.Conditions {

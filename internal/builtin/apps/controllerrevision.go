@@ -12,10 +12,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultControllerRevision writes the data as it is stored.
+// DefaultControllerRevision removes white space from the data.
 func DefaultControllerRevision(r *appsv1.ControllerRevision) { check.Compact(&r.Data) }
 
-// ValidateControllerRevision checks a new one: its data is an object.
+// ValidateControllerRevision checks a new ControllerRevision: its data is a JSON object.
 func ValidateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {
 	var errs check.Errors
 	errs.NonNegative(nil, "revision", r.Revision)
@@ -33,7 +33,7 @@ func ValidateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {
 	return errs.List()
 }
 
-// ValidateControllerRevisionUpdate checks an update: the data stays.
+// ValidateControllerRevisionUpdate checks an update: data is immutable.
 func ValidateControllerRevisionUpdate(r, old *appsv1.ControllerRevision) field.ErrorList {
 	var errs check.Errors
 	errs.NonNegative(nil, "revision", r.Revision)
@@ -43,7 +43,7 @@ func ValidateControllerRevisionUpdate(r, old *appsv1.ControllerRevision) field.E
 	return errs.List()
 }
 
-// compact is JSON without white space, as it is stored.
+// compact returns JSON without white space. It returns invalid JSON unchanged.
 func compact(data []byte) []byte {
 	var b bytes.Buffer
 	if err := json.Compact(&b, data); err != nil {

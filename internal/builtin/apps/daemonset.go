@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// DefaultDaemonSet fills in what a client leaves out.
+// DefaultDaemonSet sets the defaults.
 func DefaultDaemonSet(d *appsv1.DaemonSet) {
 	s := &d.Spec
 	if s.UpdateStrategy.Type == "" {
@@ -32,8 +32,8 @@ func DefaultDaemonSet(d *appsv1.DaemonSet) {
 	podspec.DefaultTemplate(&s.Template)
 }
 
-// templateGeneration counts the changes of the template. It stands in an
-// annotation; what is no number there counts as zero.
+// templateGeneration returns the number of changes of the template from an annotation. It is 0 if
+// the annotation is no number.
 func templateGeneration(d *appsv1.DaemonSet) int64 {
 	n, err := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
 	if err != nil {
@@ -42,7 +42,7 @@ func templateGeneration(d *appsv1.DaemonSet) int64 {
 	return n
 }
 
-// setTemplateGeneration reports whether it changed the annotation.
+// setTemplateGeneration sets the annotation, and reports whether it changed.
 func setTemplateGeneration(d *appsv1.DaemonSet, n int64) bool {
 	value := strconv.FormatInt(n, 10)
 	if d.Annotations[appsv1.DeprecatedTemplateGeneration] == value {
@@ -56,12 +56,12 @@ func setTemplateGeneration(d *appsv1.DaemonSet, n int64) bool {
 	return true
 }
 
-// PrepareDaemonSet begins to count the changes of the template of a new object.
+// PrepareDaemonSet sets the template generation of a new object to at least 1.
 func PrepareDaemonSet(d *appsv1.DaemonSet) {
 	setTemplateGeneration(d, max(templateGeneration(d), 1))
 }
 
-// PrepareDaemonSetUpdate counts a change of the template.
+// PrepareDaemonSetUpdate increments the template generation if the template changes.
 func PrepareDaemonSetUpdate(d, old *appsv1.DaemonSet) bool {
 	n := templateGeneration(old)
 	if !equality.Semantic.DeepEqual(&d.Spec.Template, &old.Spec.Template) {
@@ -70,7 +70,7 @@ func PrepareDaemonSetUpdate(d, old *appsv1.DaemonSet) bool {
 	return setTemplateGeneration(d, n)
 }
 
-// ValidateDaemonSet checks a new one.
+// ValidateDaemonSet checks a new DaemonSet.
 func ValidateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
 	var errs check.Errors
 	s, at := &d.Spec, field.NewPath("spec")
@@ -115,7 +115,7 @@ func validateDaemonSetStrategy(errs *check.Errors, s *appsv1.DaemonSetUpdateStra
 			errs.Required(at, "maxUnavailable", "cannot be 0 when maxSurge is 0")
 		}
 	default:
-		shown := *s // the wire shows absent numbers as zero
+		shown := *s // kube-apiserver's errors show an unset number as zero
 		if u != nil {
 			zero := intstr.FromInt32(0)
 			shown.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: cmp.Or(u.MaxUnavailable, &zero), MaxSurge: cmp.Or(u.MaxSurge, &zero)}

@@ -1,5 +1,5 @@
-// Package apps is what the kinds that keep Pods running default, validate and warn
-// about. Paths, reasons, words and their order are those of kube-apiserver v1.36.
+// Package apps has the defaults, validation and warnings of the kinds of group apps. Paths,
+// reasons, messages and their order are those of kube-apiserver v1.36.
 package apps
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// DefaultDeployment fills in what a client leaves out.
+// DefaultDeployment sets the defaults.
 func DefaultDeployment(d *appsv1.Deployment) {
 	s := &d.Spec
 	check.SetIfNil(&s.Replicas, 1)
@@ -32,7 +32,7 @@ func DefaultDeployment(d *appsv1.Deployment) {
 	podspec.DefaultTemplate(&s.Template)
 }
 
-// ValidateDeployment checks a new one.
+// ValidateDeployment checks a new Deployment.
 func ValidateDeployment(d *appsv1.Deployment) field.ErrorList {
 	var errs check.Errors
 	s, at := &d.Spec, field.NewPath("spec")
@@ -71,7 +71,7 @@ func validateDeploymentStrategy(errs *check.Errors, s *appsv1.DeploymentStrategy
 		}
 		notAll(errs, at, "maxUnavailable", u.MaxUnavailable)
 	default:
-		shown := *s // the wire shows absent numbers as zero
+		shown := *s // kube-apiserver's errors show an unset number as zero
 		if u != nil {
 			zero := intstr.FromInt32(0)
 			shown.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: cmp.Or(u.MaxUnavailable, &zero), MaxSurge: cmp.Or(u.MaxSurge, &zero)}

@@ -8,13 +8,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// DefaultReplicaSet fills in what a client leaves out.
+// DefaultReplicaSet sets the defaults.
 func DefaultReplicaSet(r *appsv1.ReplicaSet) {
 	check.SetIfNil(&r.Spec.Replicas, 1)
 	podspec.DefaultTemplate(&r.Spec.Template)
 }
 
-// ValidateReplicaSet checks a new one.
+// ValidateReplicaSet checks a new ReplicaSet.
 func ValidateReplicaSet(r *appsv1.ReplicaSet) field.ErrorList {
 	var errs check.Errors
 	at := field.NewPath("spec")

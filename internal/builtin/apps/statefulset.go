@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// DefaultStatefulSet fills in what a client leaves out.
+// DefaultStatefulSet sets the defaults.
 func DefaultStatefulSet(o *appsv1.StatefulSet) {
 	s := &o.Spec
 	if s.PodManagementPolicy == "" {
@@ -62,14 +62,14 @@ func PrepareStatefulSetUpdate(o, _ *appsv1.StatefulSet) bool {
 	return true
 }
 
-// ValidateStatefulSet checks a new one.
+// ValidateStatefulSet checks a new StatefulSet.
 func ValidateStatefulSet(o *appsv1.StatefulSet) field.ErrorList {
 	var errs check.Errors
 	validateStatefulSet(&errs, &o.Spec, true)
 	return errs.List()
 }
 
-// ValidateStatefulSetUpdate checks an update: only some of the spec changes.
+// ValidateStatefulSetUpdate checks an update: only some fields of the spec are mutable.
 func ValidateStatefulSetUpdate(o, old *appsv1.StatefulSet) field.ErrorList {
 	var errs check.Errors
 	validateStatefulSet(&errs, &o.Spec, false)
@@ -89,8 +89,7 @@ var retentions = []appsv1.PersistentVolumeClaimRetentionPolicyType{
 	appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
 }
 
-// validateStatefulSet checks a spec; what does not change is only checked when it is
-// new.
+// validateStatefulSet checks a spec. Immutable fields are checked only if the object is new.
 func validateStatefulSet(errs *check.Errors, s *appsv1.StatefulSetSpec, isNew bool) {
 	at := field.NewPath("spec")
 	switch s.PodManagementPolicy {
@@ -130,8 +129,8 @@ func validateStatefulSet(errs *check.Errors, s *appsv1.StatefulSetSpec, isNew bo
 	podspec.RequireRestartAlways(errs, &s.Template, t, "StatefulSet")
 }
 
-// withClaims is the template as its Pods will be: with volumes for their claims, and
-// without names that the controller will give them.
+// withClaims returns the template as the controller uses it for Pods: with volumes for the claims,
+// and without the host name and subdomain, which the controller sets.
 func withClaims(s *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	t := s.Template
 	t.Spec.Subdomain, t.Spec.Hostname = "", ""
@@ -173,8 +172,8 @@ func validateStatefulSetStrategy(errs *check.Errors, s *appsv1.StatefulSetUpdate
 	}
 }
 
-// shownStrategy is a strategy as the wire shows it: a number that is not there is
-// zero.
+// shownStrategy returns a strategy as kube-apiserver's errors show it, with zero for an unset
+// partition.
 func shownStrategy(s *appsv1.StatefulSetUpdateStrategy) *appsv1.StatefulSetUpdateStrategy {
 	shown := s.DeepCopy()
 	if shown.RollingUpdate != nil {

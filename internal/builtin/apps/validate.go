@@ -16,14 +16,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// immutableSelector: which Pods are a workload's own does not change.
+// immutableSelector checks that the selector does not change.
 func immutableSelector(errs *check.Errors, next, old *metav1.LabelSelector) {
 	if !equality.Semantic.DeepEqual(next, old) {
 		errs.Invalid(field.NewPath("spec"), "selector", next, apivalidation.FieldImmutableErrorMsg)
 	}
 }
 
-// replicated checks selector and template of what keeps replicas.
+// replicated checks the selector and the template of a kind with replicas.
 func replicated(errs *check.Errors, s *metav1.LabelSelector, t *corev1.PodTemplateSpec, at *field.Path) {
 	if s == nil {
 		errs.Required(at, "selector", "")
@@ -54,7 +54,7 @@ func selectsTemplate(errs *check.Errors, s *metav1.LabelSelector, t *corev1.PodT
 	return true
 }
 
-// amount checks a number, or a percentage.
+// amount checks a number or a percentage.
 func amount(errs *check.Errors, at *field.Path, name string, n *intstr.IntOrString) {
 	if n.Type == intstr.Int {
 		errs.NonNegative(at, name, int64(n.IntVal))
@@ -63,7 +63,7 @@ func amount(errs *check.Errors, at *field.Path, name string, n *intstr.IntOrStri
 	errs.Each(at, name, *n, validation.IsValidPercent(n.StrVal))
 }
 
-// percent is the number of a percentage.
+// percent returns the number of a percentage, and whether n is one.
 func percent(n *intstr.IntOrString) (int, bool) {
 	if n.Type != intstr.String || len(validation.IsValidPercent(n.StrVal)) > 0 {
 		return 0, false
@@ -79,14 +79,14 @@ func isZero(n *intstr.IntOrString) bool {
 	return n.IntValue() == 0
 }
 
-// notAll: a percentage is at most 100.
+// notAll checks that a percentage is at most 100.
 func notAll(errs *check.Errors, at *field.Path, name string, n *intstr.IntOrString) {
 	if p, ok := percent(n); ok && p > 100 {
 		errs.Invalid(at, name, *n, "must not be greater than 100%")
 	}
 }
 
-// notDecremented checks a counter of collisions.
+// notDecremented checks that a collision count does not decrease.
 func notDecremented(errs *check.Errors, next, old *int32) {
 	if old == nil || next != nil && *next >= *old {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// DeploymentWarnings are those about a Deployment.
+// DeploymentWarnings returns the warnings about a Deployment.
 func DeploymentWarnings(d, old *appsv1.Deployment) (list []string) {
 	switch {
 	case old == nil:
@@ -20,7 +20,7 @@ func DeploymentWarnings(d, old *appsv1.Deployment) (list []string) {
 	return append(list, podspec.TemplateWarnings(&d.Spec.Template, field.NewPath("spec", "template"))...)
 }
 
-// ReplicaSetWarnings are those about a ReplicaSet.
+// ReplicaSetWarnings returns the warnings about a ReplicaSet.
 func ReplicaSetWarnings(r, old *appsv1.ReplicaSet) (list []string) {
 	switch {
 	case old == nil:
@@ -31,8 +31,7 @@ func ReplicaSetWarnings(r, old *appsv1.ReplicaSet) (list []string) {
 	return append(list, podspec.TemplateWarnings(&r.Spec.Template, field.NewPath("spec", "template"))...)
 }
 
-// DaemonSetWarnings are those about a DaemonSet, whose template is looked at when it
-// changes.
+// DaemonSetWarnings returns the warnings about a DaemonSet whose template is new or changed.
 func DaemonSetWarnings(d, old *appsv1.DaemonSet) []string {
 	if old != nil && equality.Semantic.DeepEqual(&d.Spec.Template, &old.Spec.Template) {
 		return nil
@@ -40,7 +39,7 @@ func DaemonSetWarnings(d, old *appsv1.DaemonSet) []string {
 	return podspec.TemplateWarnings(&d.Spec.Template, field.NewPath("spec", "template"))
 }
 
-// StatefulSetWarnings are those about a StatefulSet.
+// StatefulSetWarnings returns the warnings about a StatefulSet.
 func StatefulSetWarnings(o, old *appsv1.StatefulSet) (list []string) {
 	if old == nil || !equality.Semantic.DeepEqual(&o.Spec, &old.Spec) {
 		list = podspec.TemplateWarnings(&o.Spec.Template, field.NewPath("spec", "template"))

@@ -1,5 +1,4 @@
-// Package autoscaling has the rules of autoscalers, in the version in which they are
-// stored.
+// Package autoscaling has the rules of HorizontalPodAutoscalers, in the stored version.
 package autoscaling
 
 import (
@@ -14,20 +13,19 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// The longest times of a behavior, in seconds.
+// The longest durations of a behavior, in seconds.
 const (
 	maxPeriod        = 1800
 	maxStabilization = 3600
 )
 
-// ValidateAutoscaler checks what is scaled, between which bounds, and by which
-// metrics.
+// ValidateAutoscaler checks the target, the bounds and the metrics of an autoscaler.
 func ValidateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	return validateSpec(a, rules{least: 1})
 }
 
-// ValidateAutoscalerUpdate checks the new object. It may scale down to nothing, and
-// name versions that are none, if it did before.
+// ValidateAutoscalerUpdate checks the new object. It accepts 0 as minReplicas, and invalid
+// apiVersions, if the old object has them.
 func ValidateAutoscalerUpdate(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	r := rules{least: 1}
 	if m := old.Spec.MinReplicas; m != nil && *m == 0 {
@@ -43,16 +41,16 @@ func ValidateAutoscalerUpdate(a, old *autoscalingv2.HorizontalPodAutoscaler) fie
 	return validateSpec(a, r)
 }
 
-// ValidateAutoscalerStatus checks the counts.
+// ValidateAutoscalerStatus checks the numbers of replicas.
 func ValidateAutoscalerStatus(a, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	errs := check.NotNegative(int64(a.Status.CurrentReplicas), field.NewPath("status", "currentReplicas"))
 	return append(errs, check.NotNegative(int64(a.Status.DesiredReplicas), field.NewPath("status", "desiredReplicas"))...)
 }
 
-// rules are what an autoscaler has to keep to.
+// rules are the parts of the validation that depend on the old object.
 type rules struct {
-	least                int32 // of minReplicas
-	anyTarget, anyObject bool  // any apiVersion will do
+	least                int32 // minimum of minReplicas
+	anyTarget, anyObject bool  // any apiVersion is valid
 }
 
 func validateSpec(a *autoscalingv2.HorizontalPodAutoscaler, r rules) (errs field.ErrorList) {
@@ -70,9 +68,9 @@ func validateSpec(a *autoscalingv2.HorizontalPodAutoscaler, r rules) (errs field
 	if lowest != nil && spec.MaxReplicas < *lowest {
 		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))
 	}
-	target := version{any: r.anyTarget, core: spec.ScaleTargetRef.Kind == "ReplicationController"} // the only one there that scales
+	target := version{any: r.anyTarget, core: spec.ScaleTargetRef.Kind == "ReplicationController"} // the only kind of the core group that can be scaled
 	errs = append(errs, validateReference(spec.ScaleTargetRef, path.Child("scaleTargetRef"), target)...)
-	beyondPods := false // a metric that is there without any Pod
+	beyondPods := false // whether a metric exists without any Pod
 	for i := range spec.Metrics {
 		m := &spec.Metrics[i]
 		errs = append(errs, r.validateMetric(m, path.Child("metrics").Index(i))...)
@@ -88,8 +86,7 @@ func validateSpec(a *autoscalingv2.HorizontalPodAutoscaler, r rules) (errs field
 	return errs
 }
 
-// version says which apiVersions a reference may have: that of the core group, any
-// text.
+// version describes the valid apiVersions of a reference: also that of the core group, or any text.
 type version struct{ core, any bool }
 
 func validateReference(r autoscalingv2.CrossVersionObjectReference, path *field.Path, v version) field.ErrorList {

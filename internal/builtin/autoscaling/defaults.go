@@ -6,14 +6,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// DefaultUtilization is the target, in percent of the CPU that is requested, of an
-// autoscaler that has no metric.
+// DefaultUtilization is the target of an autoscaler without metrics, in percent of the requested
+// CPU.
 const DefaultUtilization = 80
 
-// behaviorPeriod is the time in which the default policies count, in seconds.
+// behaviorPeriod is the period of the default policies, in seconds.
 const behaviorPeriod = 15
 
-// DefaultOld completes version 1. Its metric is completed when it is converted.
+// DefaultOld sets the defaults of version 1. The default metric is added by the conversion.
 func DefaultOld(a *autoscalingv1.HorizontalPodAutoscaler) {
 	if a.Spec.MinReplicas == nil {
 		a.Spec.MinReplicas = one()
@@ -22,8 +22,8 @@ func DefaultOld(a *autoscalingv1.HorizontalPodAutoscaler) {
 
 func one() *int32 { n := int32(1); return &n }
 
-// Default completes version 2: one replica at least, the CPU as the metric, and the
-// rules of a behavior that is there.
+// Default sets the defaults of version 2: minReplicas 1, the CPU as the metric, and the rules of a
+// behavior.
 func Default(a *autoscalingv2.HorizontalPodAutoscaler) {
 	if a.Spec.MinReplicas == nil {
 		a.Spec.MinReplicas = one()
@@ -41,7 +41,7 @@ func Default(a *autoscalingv2.HorizontalPodAutoscaler) {
 	DefaultBehavior(a.Spec.Behavior)
 }
 
-// DefaultBehavior completes rules that are there. Nil: there are none.
+// DefaultBehavior sets the defaults of a behavior; nil has none.
 func DefaultBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) {
 	if b == nil {
 		return
@@ -50,7 +50,7 @@ func DefaultBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) {
 		{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: behaviorPeriod},
 		{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: behaviorPeriod},
 	})
-	if b.ScaleUp.StabilizationWindowSeconds == nil { // that of scaling down is the controller's to choose
+	if b.ScaleUp.StabilizationWindowSeconds == nil { // for scaling down, the controller chooses it
 		b.ScaleUp.StabilizationWindowSeconds = new(int32)
 	}
 	b.ScaleDown = withDefaults(b.ScaleDown, []autoscalingv2.HPAScalingPolicy{

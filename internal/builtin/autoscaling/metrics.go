@@ -14,8 +14,8 @@ var metricTypes = []autoscalingv2.MetricSourceType{
 	autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType,
 }
 
-// validateMetric checks the first source of a metric, and wants it to be the only one
-// and that of its type.
+// validateMetric checks the first source of a metric, and that it is the only one and matches the
+// type.
 func (r rules) validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) (errs field.ErrorList) {
 	if m.Type == "" {
 		errs = append(errs, field.Required(path.Child("type"), "must specify a metric source type"))
@@ -53,7 +53,7 @@ func (r rules) validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) (er
 			there = append(there, "")
 		}
 	}
-	errs = append(errs, known...) // the wire says it again
+	errs = append(errs, known...) // kube-apiserver reports it twice
 	if len(there) > 1 {
 		slices.Sort(there)
 		for _, name := range there {
@@ -117,7 +117,7 @@ func containerResource(s *autoscalingv2.ContainerResourceMetricSource, path *fie
 	return append(errs, utilization(s.Target, path.Child("target"))...)
 }
 
-// utilization is a target of a resource: of all of it, or of what was requested.
+// utilization checks a target of a resource: a value, or a percentage of the requests.
 func utilization(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
 	errs := target(t, path)
 	switch part, value := t.AverageUtilization != nil, t.AverageValue != nil; {

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones are known where the machine knows none
+	_ "time/tzdata" // embeds the time zones, which the machine may lack
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -14,8 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/cron"
 )
 
-// DefaultCronJob fills in what a client leaves out. What it leaves out of the Job
-// is filled in when there is one.
+// DefaultCronJob sets the defaults. The controller's Jobs get the defaults of the template.
 func DefaultCronJob(c *batchv1.CronJob) {
 	if c.Spec.ConcurrencyPolicy == "" {
 		c.Spec.ConcurrencyPolicy = batchv1.AllowConcurrent
@@ -29,11 +28,11 @@ func DefaultCronJob(c *batchv1.CronJob) {
 
 var concurrencyPolicies = []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}
 
-// maxCronJobName is how long the name of a CronJob may be, in bytes: those of its
-// Jobs are longer.
+// maxCronJobName is the maximum length of the name of a CronJob in bytes. The names of its Jobs
+// have a suffix of 11 bytes.
 const maxCronJobName = 63 - 11
 
-// ValidateCronJob checks a new one.
+// ValidateCronJob checks a new CronJob.
 func ValidateCronJob(c *batchv1.CronJob) field.ErrorList {
 	var errs check.Errors
 	validateCronJob(&errs, &c.Spec, nil)
@@ -84,7 +83,7 @@ func validateCronJob(errs *check.Errors, s, old *batchv1.CronJobSpec) {
 	check.NonNegativeIfSet(errs, at, "failedJobsHistoryLimit", s.FailedJobsHistoryLimit)
 }
 
-// zonePart is the form of what stands between the slashes of a time zone.
+// zonePart matches a component of the name of a time zone.
 var zonePart = regexp.MustCompile(`^[A-Za-z\.\-_0-9+]{1,14}$`)
 
 func timeZone(errs *check.Errors, name string, at *field.Path) {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// interval is a part of a list of indexes, as "1,3-5" has two.
+// interval is one part of a list of indexes: "1,3-5" has two.
 type interval struct{ first, last int32 }
 
-// parseInterval reads one; all indexes are below completions.
+// parseInterval parses an interval of indexes below completions.
 func parseInterval(s string, completions int32) (i interval, err error) {
 	parts := strings.Split(s, "-")
 	if len(parts) > 2 {
@@ -38,7 +38,7 @@ func parseIndex(s string, completions int32) (int32, error) {
 	return int32(n), nil
 }
 
-// countIndexes counts those of a list, which have to rise.
+// countIndexes counts the indexes of a list, which must be ascending.
 func countIndexes(list string, completions int32) (total int32, err error) {
 	if list == "" {
 		return 0, nil
@@ -58,7 +58,7 @@ func countIndexes(list string, completions int32) (total int32, err error) {
 	return total, nil
 }
 
-// readable are the intervals of a list that can be read.
+// readable returns the intervals of a list, without invalid ones.
 func readable(list string, completions int32) (all []interval) {
 	for part := range strings.SplitSeq(list, ",") {
 		if i, err := parseInterval(part, completions); err == nil {
@@ -68,7 +68,7 @@ func readable(list string, completions int32) (all []interval) {
 	return all
 }
 
-// overlap finds an index that is in both lists.
+// overlap returns an index that is in both lists.
 func overlap(completed, failed string, completions int32) (at int32, found bool) {
 	if completed == "" || failed == "" {
 		return 0, false

@@ -1,5 +1,5 @@
-// Package batch is what work that ends defaults, validates and warns about. Paths,
-// reasons, words and their order are those of kube-apiserver v1.36.
+// Package batch has the defaults, validation and warnings of Jobs and CronJobs. Paths, reasons,
+// messages and their order are those of kube-apiserver v1.36.
 package batch
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// The labels by which a Job knows its Pods, before they had a domain.
+// The older labels of the Pods of a Job, which have no domain.
 const (
 	oldJobNameLabel       = "job-name"
 	oldControllerUIDLabel = "controller-uid"
 )
 
-// DefaultJob fills in what a client leaves out.
+// DefaultJob sets the defaults.
 func DefaultJob(j *batchv1.Job) {
 	s := &j.Spec
 	if s.Completions == nil && s.Parallelism == nil {
@@ -69,8 +69,8 @@ func defaultFailurePolicy(s *batchv1.JobSpec) {
 	}
 }
 
-// PrepareJob gives a new Job the selector of its Pods, and them the labels, unless
-// the client wants to choose them.
+// PrepareJob generates the selector of a new Job and the labels of its Pods, unless manualSelector
+// is set.
 func PrepareJob(j *batchv1.Job) {
 	if j.Spec.ManualSelector != nil && *j.Spec.ManualSelector {
 		return
@@ -98,7 +98,7 @@ func PrepareJob(j *batchv1.Job) {
 	if _, ok := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !ok {
 		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
 	}
-	if len(content.IsLabelValue(j.Name)) == 0 { // else it is refused, for the labels of its Pods alone
+	if len(content.IsLabelValue(j.Name)) == 0 { // validation rejects another name, with an error about the labels alone
 		LabelLikePods(j)
 	}
 }

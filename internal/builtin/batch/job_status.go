@@ -14,15 +14,15 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// statusRules checks an update of a Job's status. What was wrong before and has not
-// changed is let through.
+// statusRules checks an update of a Job's status. It accepts errors in parts that the update does
+// not change.
 type statusRules struct {
 	check.Errors
 	job, old       *batchv1.Job
 	next, had      *batchv1.JobStatus
 	at             *field.Path
 	indexed        bool
-	finished       bool // now; the fields below are about changes
+	finished       bool // the new state; the fields below are about changes
 	finishedChange bool
 }
 
@@ -47,7 +47,7 @@ func isFinished(j *batchv1.Job) bool {
 	return isTrue(j, batchv1.JobComplete) || isTrue(j, batchv1.JobFailed)
 }
 
-// changed reports whether a condition became true, or is not true any more.
+// changed reports whether a condition became true or stopped being true.
 func (r *statusRules) changed(t batchv1.JobConditionType) bool {
 	return isTrue(r.job, t) != isTrue(r.old, t)
 }
@@ -88,7 +88,7 @@ func sameTime(a, b *metav1.Time) bool {
 	return ptr.Equal(a, b)
 }
 
-// ends checks conditions that say how a Job ended, and when.
+// ends checks the final conditions and their times.
 func (r *statusRules) ends() {
 	complete, failed := isTrue(r.job, batchv1.JobComplete), isTrue(r.job, batchv1.JobFailed)
 	completeChange, failedChange := r.changed(batchv1.JobComplete), r.changed(batchv1.JobFailed)
@@ -120,7 +120,7 @@ func (r *statusRules) ends() {
 	}
 }
 
-// whileFinished: nothing of a finished Job runs.
+// whileFinished checks that no Pod of a finished Job is active or terminating.
 func (r *statusRules) whileFinished() {
 	if !r.finished {
 		return
@@ -139,7 +139,7 @@ func (r *statusRules) whileFinished() {
 	}
 }
 
-// indexes checks which completions of a Job are done.
+// indexes checks the lists of completed and failed indexes.
 func (r *statusRules) indexes() {
 	s, completions := r.next, r.job.Spec.Completions
 	done, failed := s.CompletedIndexes != r.had.CompletedIndexes, !ptr.Equal(s.FailedIndexes, r.had.FailedIndexes)
@@ -167,7 +167,7 @@ func (r *statusRules) indexes() {
 	}
 }
 
-// success checks the condition that says that a Job has done enough.
+// success checks the numbers of Pods, and the condition SuccessCriteriaMet.
 func (r *statusRules) success() {
 	s := r.next
 	if (r.finishedChange || !ptr.Equal(s.Terminating, r.had.Terminating)) && r.finished && s.Terminating != nil && *s.Terminating > 0 {
@@ -188,7 +188,7 @@ func (r *statusRules) success() {
 	}
 }
 
-// changes checks what cannot be undone.
+// changes checks that the update does not revert final values.
 func (r *statusRules) changes() {
 	for _, t := range [...]batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {
 		if isTrue(r.old, t) && !isTrue(r.job, t) {
@@ -198,7 +198,7 @@ func (r *statusRules) changes() {
 	if r.next.Failed < r.had.Failed {
 		r.Invalid(r.at, "failed", r.next.Failed, "cannot decrease the failed counter")
 	}
-	// An indexed Job that can be scaled loses the successes of indexes that it no longer has.
+	// An Indexed Job that scales down loses the successes of the removed indexes.
 	scales := r.indexed && ptr.Equal(r.job.Spec.Completions, r.job.Spec.Parallelism)
 	if !scales && r.next.Succeeded < r.had.Succeeded {
 		r.Invalid(r.at, "succeeded", r.next.Succeeded, "cannot decrease the succeeded counter")

@@ -17,12 +17,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// The limits of indexed Jobs, which show in their status what became of each index.
+// The limits of Indexed Jobs, whose status has the state of each index.
 const (
 	maxParallelism      = 100_000
 	maxFailedIndexes    = 100_000
 	manyCompletions     = 100_000
-	maxOfMany           = 10_000 // parallelism and failed indexes of Jobs with so many
+	maxOfMany           = 10_000 // parallelism and failed indexes of Jobs with more than manyCompletions
 	maxManagedBy        = 63     // bytes
 	maxRules            = 20
 	maxExitCodes        = 255
@@ -45,8 +45,8 @@ func ValidateJob(j *batchv1.Job) field.ErrorList {
 	return errs.List()
 }
 
-// validateJob checks a Job, whose Pods may lack the labels with a domain when an old
-// server has made it.
+// validateJob checks a Job. If domain is false, its Pods may lack the labels with a domain, as in
+// Jobs of an old server.
 func validateJob(errs *check.Errors, j *batchv1.Job, domain bool) {
 	generatedSelector(errs, j, domain)
 	ownSpec(errs, &j.Spec)
@@ -58,7 +58,7 @@ func validateJob(errs *check.Errors, j *batchv1.Job, domain bool) {
 	}
 }
 
-// ownSpec checks the spec of a Job, which has a selector.
+// ownSpec checks the spec of a Job, which must have a selector, unlike that of a template.
 func ownSpec(errs *check.Errors, s *batchv1.JobSpec) {
 	at := field.NewPath("spec")
 	jobSpec(errs, s, at)
@@ -101,7 +101,7 @@ func generatedSelector(errs *check.Errors, j *batchv1.Job, domain bool) {
 	}
 }
 
-// jobSpec checks what Jobs and their templates have.
+// jobSpec checks the fields that the specs of Jobs and of templates share.
 func jobSpec(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	check.NonNegativeIfSet(errs, at, "parallelism", s.Parallelism)
 	check.NonNegativeIfSet(errs, at, "completions", s.Completions)
@@ -154,7 +154,7 @@ func jobSpec(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	endingPolicy(errs, s, at.Child("template", "spec"))
 }
 
-// endingPolicy: the Pods of a Job come to an end.
+// endingPolicy checks that the restart policy lets Pods end.
 func endingPolicy(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	switch p := s.Template.Spec.RestartPolicy; {
 	case p == corev1.RestartPolicyAlways:
@@ -192,15 +192,14 @@ func indexed(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	atMost("maxFailedIndexes", s.MaxFailedIndexes, maxOfMany, detail)
 }
 
-// immutable compares what cannot change.
+// immutable checks that a field does not change.
 func immutable(errs *check.Errors, at *field.Path, name string, next, old any) {
 	if !equality.Semantic.DeepEqual(next, old) {
 		errs.Invalid(at, name, check.Bare(next), apivalidation.FieldImmutableErrorMsg)
 	}
 }
 
-// ValidateJobUpdate checks an update. What is wrong with the spec is said twice, as
-// kube-apiserver does it.
+// ValidateJobUpdate checks an update. Like kube-apiserver, it reports errors of the spec twice.
 func ValidateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	var errs check.Errors
 	_, name := old.Spec.Template.Labels[batchv1.JobNameLabel]
@@ -225,8 +224,8 @@ func ValidateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	return errs.List()
 }
 
-// templateUpdate: while a Job is suspended and none of its Pods run, where they go
-// and what they may use can change.
+// templateUpdate checks changes of the template. While a Job is suspended and has no active Pods,
+// its scheduling constraints and resources are mutable.
 func templateUpdate(errs *check.Errors, s *batchv1.JobSpec, old *batchv1.Job, at *field.Path) {
 	had := &old.Spec.Template
 	suspended := old.Spec.Suspend != nil && *old.Spec.Suspend
@@ -249,7 +248,7 @@ func templateUpdate(errs *check.Errors, s *batchv1.JobSpec, old *batchv1.Job, at
 	immutable(errs, at.Child("template.spec"), "", *next, kept.Spec)
 }
 
-// scheduling takes over where the Pods go.
+// scheduling copies the mutable scheduling constraints.
 func scheduling(kept, next *corev1.PodSpec) {
 	switch {
 	case next.Affinity == nil && kept.Affinity != nil:

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// failurePolicy checks what the failure of a Pod means.
+// failurePolicy checks the rules of the Pod failure policy.
 func failurePolicy(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	rules := s.PodFailurePolicy.Rules
 	if len(rules) > maxRules {
@@ -98,7 +98,7 @@ func hasContainer(s *batchv1.JobSpec, name string) bool {
 	return false
 }
 
-// successPolicy checks when a Job has done enough.
+// successPolicy checks the rules of the success policy.
 func successPolicy(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	rules := s.SuccessPolicy.Rules
 	if len(rules) == 0 {
@@ -108,7 +108,7 @@ func successPolicy(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 		errs.Add(field.TooMany(at, len(rules), maxRules))
 	}
 	var completions int32
-	if s.Completions != nil { // it is required: that is said already
+	if s.Completions != nil { // a missing value is an error of its own
 		completions = *s.Completions
 	}
 	for i := range rules {

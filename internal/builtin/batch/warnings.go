@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// JobWarnings are those about a Job.
+// JobWarnings returns the warnings about a Job.
 func JobWarnings(j, old *batchv1.Job) (list []string) {
 	switch {
 	case old == nil:
@@ -22,7 +22,7 @@ func JobWarnings(j, old *batchv1.Job) (list []string) {
 	return append(list, specWarnings(&j.Spec, field.NewPath("spec"))...)
 }
 
-// CronJobWarnings are those about a CronJob.
+// CronJobWarnings returns the warnings about a CronJob.
 func CronJobWarnings(c, old *batchv1.CronJob) (list []string) {
 	if old == nil {
 		list = podspec.NameWarnings(c.Name)

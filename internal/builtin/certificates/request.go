@@ -96,7 +96,7 @@ func ValidateRequest(r *Request) field.ErrorList {
 	return errs
 }
 
-// Parse reads the request in PEM, and checks its signature.
+// Parse decodes the PEM of the request, and verifies its signature.
 func Parse(r *Request) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(r.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
@@ -109,8 +109,7 @@ func Parse(r *Request) (*x509.CertificateRequest, error) {
 	return made, made.CheckSignature()
 }
 
-// A signer's name is a domain, a slash, and a path in which there is room for a
-// namespace and a name.
+// The name of a signer is a domain, a slash, and a path that has room for a namespace and a name.
 const (
 	longestDomain = validation.DNS1123SubdomainMaxLength
 	longestPath   = validation.DNS1123LabelMaxLength + 1 + validation.DNS1123SubdomainMaxLength

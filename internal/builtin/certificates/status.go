@@ -119,7 +119,7 @@ func validateStatus(r, old *Request, approval bool) field.ErrorList {
 	return errs
 }
 
-// tolerated are the errors of stored conditions, which an update may keep.
+// tolerated are the faults of stored conditions, which an update may keep.
 type tolerated struct{ noType, twice, both bool }
 
 func toleratedIn(all []condition) (t tolerated) {
@@ -137,7 +137,7 @@ var (
 	anyStatus = []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
 )
 
-// validateConditions checks conditions, without regard to the old ones.
+// validateConditions checks conditions on their own, except for the tolerated faults.
 func validateConditions(all []condition, may tolerated) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("status", "conditions")
@@ -187,7 +187,7 @@ func keptConditions(next, old []condition, approval bool) field.ErrorList {
 	return errs
 }
 
-// checkCertificate requires certificates in PEM, or an empty text.
+// checkCertificate checks that text is empty or has certificates in PEM.
 func checkCertificate(text []byte) error {
 	if len(text) == 0 {
 		return nil

@@ -10,18 +10,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Bare is a value as errors of kube-apiserver show it where it checks types of its
-// own instead of those of the API: as JSON whose members have the names of Go's
-// fields, and none left out. Some of those types have their members in another order,
-// and the parts of a host that a Pod uses in its security context. Types of
-// apimachinery keep their names: it has no others.
+// Bare returns a value as kube-apiserver's errors show it where its validation works on internal
+// types: JSON whose members have the Go names of the fields, with no field left out. Some internal
+// types order their members differently, and have the host settings of a Pod in its security
+// context. Types of apimachinery have no internal version and keep their JSON names.
 //
-// It is made when an error is shown, which of many errors with one large value most are
-// not. The value must not change until then.
+// The JSON is made when the error is shown; most of many errors with one large value are not shown.
+// The value must not change until then.
 func Bare(value any) any { return bare{value} }
 
-// bare is a value that is written without the names of the API. It has one field, so that
-// two of equal values are equal.
+// bare is a value that is encoded with internal names. It has one field so that values compare as
+// their contents do.
 type bare struct{ value any }
 
 // MarshalJSON implements json.Marshaler.
@@ -29,14 +28,14 @@ func (b bare) MarshalJSON() ([]byte, error) {
 	return BareJSON(b.value), nil
 }
 
-// BareJSON is what Bare shows, made at once.
+// BareJSON returns the JSON that Bare shows.
 func BareJSON(value any) json.RawMessage {
 	var out bytes.Buffer
 	write(&out, reflect.ValueOf(value))
 	return out.Bytes()
 }
 
-// memberOrder are the members of the types whose order differs.
+// memberOrder has the order of the members of the internal types that differ.
 var memberOrder = map[reflect.Type][]string{
 	reflect.TypeFor[corev1.PodSpec](): {
 		"Volumes", "InitContainers", "Containers", "EphemeralContainers", "RestartPolicy", "TerminationGracePeriodSeconds",
@@ -63,7 +62,7 @@ var memberOrder = map[reflect.Type][]string{
 	},
 }
 
-// hostMembers stand in the security context.
+// hostMembers are in the security context of the internal type.
 var hostMembers = []string{"HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "HostUsers"}
 
 func write(out *bytes.Buffer, v reflect.Value) {
@@ -96,14 +95,14 @@ func write(out *bytes.Buffer, v reflect.Value) {
 // foreign reports whether a type has a JSON form of its own.
 func foreign(t reflect.Type) bool { return strings.HasPrefix(t.PkgPath(), "k8s.io/apimachinery/") }
 
-// separate writes a comma behind another member or item.
+// separate writes a comma after a preceding member or item.
 func separate(out *bytes.Buffer) {
 	if s := out.Bytes(); len(s) > 0 && s[len(s)-1] != '{' && s[len(s)-1] != '[' {
 		out.WriteByte(',')
 	}
 }
 
-// writeFields writes the members of a struct, and those of embedded ones among them.
+// writeFields writes the members of a struct, including those of embedded structs.
 func writeFields(out *bytes.Buffer, v reflect.Value) {
 	names := memberOrder[v.Type()]
 	if names == nil {

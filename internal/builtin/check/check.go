@@ -1,5 +1,5 @@
-// Package check has what the rules of many kinds say of single values: each function
-// returns what is wrong with one, in the words of kube-apiserver, nil when nothing is.
+// Package check validates single values for the rules of many kinds. Each function returns errors
+// with the messages of kube-apiserver, or nil.
 package check
 
 import (
@@ -20,7 +20,7 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// each makes errors of what a function of the library says of a value.
+// each returns an error for each message about a value.
 func each[T any](value T, path *field.Path, faults []string) (errs field.ErrorList) {
 	for _, fault := range faults {
 		errs = append(errs, field.Invalid(path, value, fault))
@@ -28,27 +28,27 @@ func each[T any](value T, path *field.Path, faults []string) (errs field.ErrorLi
 	return errs
 }
 
-// QualifiedName checks a name with or without a domain: "example.com/name".
+// QualifiedName checks a name with an optional domain, such as "example.com/name".
 func QualifiedName(value string, path *field.Path) field.ErrorList {
 	return each(value, path, QualifiedNameFaults(value))
 }
 
-// DNSLabel checks one part of a name of DNS.
+// DNSLabel checks a DNS label.
 func DNSLabel(value string, path *field.Path) field.ErrorList {
 	return each(value, path, LabelFaults(value))
 }
 
-// DNSSubdomain checks a name of DNS.
+// DNSSubdomain checks a DNS subdomain.
 func DNSSubdomain(value string, path *field.Path) field.ErrorList {
 	return each(value, path, SubdomainFaults(value))
 }
 
-// Segment checks a value that has to fit into a URL.
+// Segment checks a path segment of a URL.
 func Segment(value string, path *field.Path) field.ErrorList {
 	return each(value, path, content.IsPathSegmentName(value))
 }
 
-// RequiredSegment is Segment of a value that must not be empty.
+// RequiredSegment is Segment for a value that must not be empty.
 func RequiredSegment(value string, path *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -56,17 +56,17 @@ func RequiredSegment(value string, path *field.Path) field.ErrorList {
 	return Segment(value, path)
 }
 
-// Port checks the number of a port.
+// Port checks a port number.
 func Port(n int32, path *field.Path) field.ErrorList {
 	return each(n, path, utilvalidation.IsValidPortNum(int(n)))
 }
 
-// PortName checks the name of a port.
+// PortName checks a port name.
 func PortName(name string, path *field.Path) field.ErrorList {
 	return each(name, path, utilvalidation.IsValidPortName(name))
 }
 
-// Protocols are those that ports have.
+// Protocols are the supported protocols of a port.
 var Protocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
 
 // Protocol checks the protocol of a port.
@@ -77,8 +77,8 @@ func Protocol(p corev1.Protocol, path *field.Path) field.ErrorList {
 	return OneOf(p, Protocols, path)
 }
 
-// LegacyIP checks an IP address in a field that once took more than it takes now: what was
-// known before stays right.
+// LegacyIP checks an IP address in a field that once accepted more forms. It accepts known
+// addresses, which are those of the stored object.
 func LegacyIP(ip string, known *Seen[string], path *field.Path) field.ErrorList {
 	if known.Has(ip) {
 		return nil
@@ -86,7 +86,7 @@ func LegacyIP(ip string, known *Seen[string], path *field.Path) field.ErrorList 
 	return utilvalidation.IsValidIPForLegacyField(path, ip, true, nil)
 }
 
-// LegacyCIDR is LegacyIP of a range of addresses.
+// LegacyCIDR is LegacyIP for a CIDR.
 func LegacyCIDR(cidr string, known *Seen[string], path *field.Path) field.ErrorList {
 	if known.Has(cidr) {
 		return nil
@@ -94,7 +94,7 @@ func LegacyCIDR(cidr string, known *Seen[string], path *field.Path) field.ErrorL
 	return utilvalidation.IsValidCIDRForLegacyField(path, cidr, true, nil)
 }
 
-// EndpointIP checks an address that other hosts send traffic to.
+// EndpointIP checks an address that receives traffic from other hosts.
 func EndpointIP(text string, path *field.Path) field.ErrorList {
 	ip := netutils.ParseIPSloppy(text)
 	if ip == nil {
@@ -116,7 +116,7 @@ func EndpointIP(text string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// OneOf wants a value to be one of some.
+// OneOf checks an enum.
 func OneOf[T ~string](value T, of []T, path *field.Path) field.ErrorList {
 	if slices.Contains(of, value) {
 		return nil
@@ -124,7 +124,7 @@ func OneOf[T ~string](value T, of []T, path *field.Path) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, value, of)}
 }
 
-// NotNegative wants a number to be 0 at least.
+// NotNegative checks that a number is not negative.
 func NotNegative(n int64, path *field.Path) field.ErrorList {
 	if n >= 0 {
 		return nil
@@ -132,8 +132,8 @@ func NotNegative(n int64, path *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, n, validation.IsNegativeErrorMsg)}
 }
 
-// Selector checks a label selector. Old is what stood there before; one that was
-// wrong already may have wrong values on. Nil: there was none, or it does not matter.
+// Selector checks a label selector. If old, the stored selector, is invalid, the new one may have
+// invalid values. Old may be nil.
 func Selector(s, old *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if s == nil || isSimple(s) {
 		return nil
@@ -145,13 +145,13 @@ func Selector(s, old *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// InOrder sorts errors by their paths: those that were found in the members of a map,
-// so that one object always gets one answer.
+// InOrder sorts errors by their paths. It makes the response for errors found in a map
+// deterministic.
 func InOrder(errs field.ErrorList) {
 	slices.SortStableFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
 }
 
-// Sorted yields the members of a small map in the order of their keys.
+// Sorted iterates over a small map in the order of its keys.
 func Sorted[K cmp.Ordered, V any](m map[K]V) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if len(m) == 1 {
@@ -168,25 +168,25 @@ func Sorted[K cmp.Ordered, V any](m map[K]V) iter.Seq2[K, V] {
 	}
 }
 
-// Equal compares two values that may not be there.
+// Equal compares two optional values.
 func Equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// IsTrue reports whether a value is there and true.
+// IsTrue reports whether an optional value is true.
 func IsTrue(b *bool) bool { return b != nil && *b }
 
-// IPWarnings warns about an address that is not in canonical form. Validation rejects text
-// that is no address.
+// IPWarnings warns about an IP address that is not in canonical form. It ignores other text, which
+// validation rejects.
 func IPWarnings(text string, path *field.Path) []string {
 	if a, err := netip.ParseAddr(text); err == nil && a.Is4() {
-		return nil // as nearly all are
+		return nil // a fast path for nearly all addresses
 	}
 	if len(utilvalidation.IsValidIPForLegacyField(path, text, false, nil)) > 0 {
-		return nil // the library would complain to the log
+		return nil // the library would log an error
 	}
 	return utilvalidation.GetWarningsForIP(path, text)
 }
 
-// CIDRWarnings is IPWarnings of a range.
+// CIDRWarnings is IPWarnings for a CIDR.
 func CIDRWarnings(text string, path *field.Path) []string {
 	if len(utilvalidation.IsValidCIDRForLegacyField(path, text, false, nil)) > 0 {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Compact takes the white space out of JSON that a kind does not look into, as it is
-// stored: an object that is sent again as it was is then the same. What is no JSON stays.
+// Compact removes white space from embedded JSON, so that a client that sends the same object again
+// changes nothing. It leaves invalid JSON unchanged.
 func Compact(raw *runtime.RawExtension) {
 	if bytes.ContainsAny(raw.Raw, " \n\t\r") {
 		var b bytes.Buffer

@@ -3,7 +3,7 @@ package check
 // SetIfNil sets a pointer that is nil.
 func SetIfNil[T any](to **T, value T) {
 	if *to == nil {
-		set := value // only a value that is used goes to the heap
+		set := value // a copy, so that only a used value escapes to the heap
 		*to = &set
 	}
 }

@@ -8,26 +8,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Errors collects what is wrong with an object. Its methods take a path and the name of
-// a member below it, or "" for the path itself. The member's path is only made when
-// something is wrong. The zero value is empty and ready for use.
+// Errors collects the errors of an object. Its methods take a path and the name of a member below
+// it, or "" for the path itself. The path of a member is made only for an error. The zero value is
+// empty and ready for use.
 //
-// Only the first errors are made, as many as a response contains. Further ones are counted. An error takes
-// half a kilobyte or more, and a body of a few kilobytes can have thousands of errors.
+// Only as many errors are made as a response contains; more are only counted. An error takes half a
+// kilobyte or more, and a body of a few kilobytes can have thousands of errors.
 type Errors struct{ list field.ErrorList }
 
 // maxMade is the maximum number of errors that are made. It is resource.MaxErrors, which this package must not import.
 const maxMade = 1000
 
-// further is in the list for each error that is only counted. It sorts behind all paths.
-var further = &field.Error{Type: field.ErrorTypeTooMany, Field: "~", Detail: "further errors"}
+// countedOnly is in the list for each error that is only counted. It sorts after all paths.
+var countedOnly = &field.Error{Type: field.ErrorTypeTooMany, Field: "~", Detail: "more errors"}
 
 // full reports whether the next error is only counted, and counts it.
 func (e *Errors) full() bool {
 	if len(e.list) < maxMade {
 		return false
 	}
-	e.list = append(e.list, further)
+	e.list = append(e.list, countedOnly)
 	return true
 }
 
@@ -40,8 +40,8 @@ func (e *Errors) Len() int { return len(e.list) }
 // Add appends errors.
 func (e *Errors) Add(errs ...*field.Error) { e.list = append(e.list, errs...) }
 
-// SortFrom sorts the errors from the given index on by their paths. Code that ranges over
-// a map calls it to give one order to what it found.
+// SortFrom sorts the errors from the given index on by their paths. Code that ranges over a map
+// calls it to make their order deterministic.
 func (e *Errors) SortFrom(start int) {
 	if len(e.list)-start > 1 {
 		InOrder(e.list[start:])

@@ -8,7 +8,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// TestErrors: all errors are counted, and the memory for those that no response contains is that of a pointer.
+// TestErrors checks that all errors are counted, and that an error that no response contains takes
+// the memory of a pointer.
 func TestErrors(t *testing.T) {
 	const made, many = 1000, 100_000
 	var e check.Errors
@@ -26,7 +27,7 @@ func TestErrors(t *testing.T) {
 	if n := testing.AllocsPerRun(1, func() { add(many) }); n > many/100 {
 		t.Errorf("%d errors took %.0f allocations", many, n)
 	}
-	if want := made + 2*many; e.Len() != want { // AllocsPerRun runs it once before it counts
+	if want := made + 2*many; e.Len() != want { // AllocsPerRun calls it once before it measures
 		t.Errorf("%d errors are counted as %d", want, e.Len())
 	}
 	e.SortFrom(0)

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What nearly all names look like is seen without the regular expressions of the
-// library, which has the words for the others.
+// Nearly all names are checked without the regular expressions of the library. The library makes
+// the messages for the others.
 
-// LabelFaults are what is wrong with one part of a name of DNS.
+// LabelFaults returns the messages about an invalid DNS label.
 func LabelFaults(name string) []string {
 	if len(name) <= utilvalidation.DNS1123LabelMaxLength && isPlain(name, "") {
 		return nil
@@ -20,7 +20,7 @@ func LabelFaults(name string) []string {
 	return utilvalidation.IsDNS1123Label(name)
 }
 
-// SubdomainFaults are what is wrong with a name of DNS.
+// SubdomainFaults returns the messages about an invalid DNS subdomain.
 func SubdomainFaults(name string) []string {
 	if len(name) <= utilvalidation.DNS1123SubdomainMaxLength && isPlain(name, ".") {
 		return nil
@@ -28,7 +28,7 @@ func SubdomainFaults(name string) []string {
 	return utilvalidation.IsDNS1123Subdomain(name)
 }
 
-// QualifiedNameFaults are what is wrong with a name with or without a domain.
+// QualifiedNameFaults returns the messages about an invalid qualified name.
 func QualifiedNameFaults(name string) []string {
 	domain, rest, ok := strings.Cut(name, "/")
 	if !ok {
@@ -40,7 +40,7 @@ func QualifiedNameFaults(name string) []string {
 	return utilvalidation.IsQualifiedName(name)
 }
 
-// Labels checks labels.
+// Labels checks the keys and values of labels.
 func Labels(all map[string]string, path *field.Path) field.ErrorList {
 	if arePlain(all) {
 		return nil
@@ -63,8 +63,8 @@ func isSimple(s *metav1.LabelSelector) bool {
 	return len(s.MatchExpressions) == 0 && arePlain(s.MatchLabels)
 }
 
-// isPlain reports whether a name has only lower-case letters and digits, and between them
-// single dashes or characters of others.
+// isPlain reports whether a name consists of lower-case letters and digits, separated by dashes or
+// by single characters of others.
 func isPlain(name, others string) bool {
 	last := byte('-')
 	for i := range len(name) {

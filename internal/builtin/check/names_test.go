@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// TestNames: what is seen without the library is what the library says.
+// TestNames compares the fast checks with those of the library.
 func TestNames(t *testing.T) {
 	r, n := testrand.New(t), 20_000
 	if tier.IsFull(t) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// RoundUp rounds up to thousandths, which is as fine as amounts are.
+// RoundUp rounds quantities up to thousandths, the finest that the API stores.
 func RoundUp(list corev1.ResourceList) {
 	for name, q := range list {
 		q.RoundUp(resource.Milli)
@@ -19,7 +19,7 @@ func RoundUp(list corev1.ResourceList) {
 	}
 }
 
-// Quantity adds to errors what is wrong with an amount of a resource.
+// Quantity appends the errors of a quantity of a resource to errs.
 func Quantity(errs field.ErrorList, name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
 	if q.Sign() < 0 {
 		errs = append(errs, field.Invalid(path, q.String(), validation.IsNegativeErrorMsg))
@@ -30,7 +30,7 @@ func Quantity(errs field.ErrorList, name corev1.ResourceName, q resource.Quantit
 	return errs
 }
 
-// Positive wants an amount to be more than nothing.
+// Positive checks that a quantity is positive.
 func Positive(q resource.Quantity, path *field.Path) field.ErrorList {
 	if q.Sign() <= 0 {
 		return field.ErrorList{field.Invalid(path, q.String(), "must be greater than zero")}
@@ -38,7 +38,7 @@ func Positive(q resource.Quantity, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// countedResources are counts of objects, which are whole numbers.
+// countedResources are counts of objects, which must be integers.
 var countedResources = []corev1.ResourceName{
 	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
 	corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims,
@@ -57,7 +57,7 @@ func IsExtended(name corev1.ResourceName) bool {
 	return len(utilvalidation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
-// OfKubernetes reports whether a name is one of Kubernetes' own.
+// OfKubernetes reports whether a resource name is unqualified or in the kubernetes.io domain.
 func OfKubernetes(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
@@ -67,19 +67,19 @@ func IsHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// quotaResources are those without a domain that a quota may bound.
+// quotaResources are the unqualified names that a quota can limit, except for huge pages.
 var quotaResources = append([]corev1.ResourceName{
 	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
 	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsStorage, corev1.ResourceRequestsEphemeralStorage,
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
 }, countedResources...)
 
-// IsQuotaResource reports whether a name without a domain is one that a quota can limit.
+// IsQuotaResource reports whether an unqualified name is one that a quota can limit.
 func IsQuotaResource(name corev1.ResourceName) bool {
 	return slices.Contains(quotaResources, name) || IsHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
-// ResourceName checks a name that any resource may have.
+// ResourceName checks the name of a resource.
 func ResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	if slices.Contains(quotaResources, name) {
 		return nil
@@ -91,7 +91,7 @@ func ResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// ContainerResourceName checks a name that a container may have resources of.
+// ContainerResourceName checks the name of a resource of a container.
 func ContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := ResourceName(name, path)
 	switch {

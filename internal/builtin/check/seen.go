@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// Seen are values that stood before, for finding what stands twice in time that grows as
-// the list does. The zero value has none.
+// Seen is a set of values that finds duplicates in linear time. The zero value is empty.
 type Seen[K comparable] struct {
-	few  [8]K // the first of them, compared one by one: most lists are short
+	few  [8]K // the first ones, compared one by one: most lists are short
 	n    int
 	more map[K]struct{}
 }
 
-// SeenIn are the values of a list.
+// SeenIn returns the set of the values of a list.
 func SeenIn[K comparable](all []K) (s Seen[K]) {
 	for _, v := range all {
 		s.Again(v)
@@ -21,7 +20,7 @@ func SeenIn[K comparable](all []K) (s Seen[K]) {
 	return s
 }
 
-// Has reports whether the value stood before.
+// Has reports whether v is in the set.
 func (s *Seen[K]) Has(v K) bool {
 	for _, have := range s.few[:s.n] {
 		if have == v {
@@ -32,7 +31,7 @@ func (s *Seen[K]) Has(v K) bool {
 	return ok
 }
 
-// Again reports whether the value stood before, and adds it.
+// Again adds v, and reports whether it was in the set.
 func (s *Seen[K]) Again(v K) bool {
 	switch {
 	case s.Has(v):
@@ -48,5 +47,5 @@ func (s *Seen[K]) Again(v K) bool {
 	return false
 }
 
-// All are the values, each once, in no order.
+// All returns the values in no particular order.
 func (s *Seen[K]) All() []K { return slices.AppendSeq(slices.Clone(s.few[:s.n]), maps.Keys(s.more)) }

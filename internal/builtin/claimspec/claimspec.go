@@ -1,5 +1,5 @@
-// Package claimspec has the rules of the spec of a PersistentVolumeClaim, wherever it
-// stands: in a claim, in an ephemeral volume of a Pod, in a StatefulSet.
+// Package claimspec has the rules of the spec of a PersistentVolumeClaim, which is in a claim, in
+// an ephemeral volume of a Pod, and in a StatefulSet.
 package claimspec
 
 import (
@@ -19,14 +19,14 @@ var accessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev
 // VolumeModes are the allowed volume modes.
 var VolumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
 
-// ValidateTemplate checks a claim that a Pod makes for itself.
+// ValidateTemplate checks the claim template of an ephemeral volume.
 func ValidateTemplate(errs *check.Errors, t *corev1.PersistentVolumeClaimTemplate, at *field.Path) {
 	errs.Add(ValidateTemplateMeta(&t.ObjectMeta, at.Child("metadata"))...)
 	errs.Add(Validate(&t.Spec, nil, at.Child("spec"))...)
 }
 
-// ValidateTemplateMeta checks the metadata of a template for claims: it has labels and annotations,
-// and nothing else.
+// ValidateTemplateMeta checks the metadata of a claim template: only labels and annotations are
+// allowed.
 func ValidateTemplateMeta(m *metav1.ObjectMeta, meta *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateAnnotations(m.Annotations, meta.Child("annotations"))
 	errs = append(errs, check.Labels(m.Labels, meta.Child("labels"))...)
@@ -73,7 +73,7 @@ func Validate(spec, old *corev1.PersistentVolumeClaimSpec, path *field.Path) (er
 	return errs
 }
 
-// claimSources checks where a claim has its first content from.
+// dataSources checks the data sources of a claim.
 func dataSources(spec, old *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
 	anyGroup := old.DataSource != nil && old.DataSource.APIGroup != nil || old.DataSourceRef != nil && old.DataSourceRef.APIGroup != nil
 	validate := func(group *string, kind, name string, at *field.Path) {

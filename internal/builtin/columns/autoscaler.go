@@ -26,7 +26,7 @@ func autoscaler(o *autoscalingv2.HorizontalPodAutoscaler, r *resource.Row) {
 	since(r, o)
 }
 
-// targets are the current and the wanted values of the first metrics.
+// targets formats the current and target values of the first metrics.
 func targets(o *autoscalingv2.HorizontalPodAutoscaler) string {
 	if len(o.Spec.Metrics) == 0 {
 		return "<none>"

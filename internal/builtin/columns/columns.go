@@ -78,7 +78,7 @@ func encode(c []column) []byte {
 	return b
 }
 
-// standard are the columns of kinds that have none of their own.
+// standard are the columns of kinds without columns of their own.
 var standard = &resource.Columns{
 	Definitions: sync.OnceValue(func() []byte {
 		return encode([]column{name, {Name: "Created At", Type: "date", Description: age.Description}})
@@ -92,18 +92,18 @@ var standard = &resource.Columns{
 	NoneIsNull: true,
 }
 
-// documented is a type whose fields are described.
+// documented is a type with descriptions of its fields.
 type documented interface{ SwaggerDoc() map[string]string }
 
-// of a string, an integer, a boolean, with a description.
+// str, num and flag return a column of strings, integers or booleans.
 func str(name, text string) column  { return column{Name: name, Type: "string", Description: text} }
 func num(name, text string) column  { return column{Name: name, Type: "integer", Description: text} }
 func flag(name, text string) column { return column{Name: name, Type: "boolean", Description: text} }
 
-// doc is the description of a field.
+// doc returns the description of a field.
 func doc(of documented, field string) string { return of.SwaggerDoc()[field] }
 
-// wide returns the columns as columns of wide output.
+// wide marks columns as shown by -o wide only.
 func wide(c ...column) []column {
 	for i := range c {
 		c[i].Priority = 1
@@ -111,18 +111,18 @@ func wide(c ...column) []column {
 	return c
 }
 
-// The columns that most kinds have.
+// The columns of most kinds.
 var (
 	name = column{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]}
 	age  = str("Age", metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"])
 )
 
-// nameAndAge are the columns of a kind that has no others, or those between them.
+// nameAndAge returns the columns Name and Age, with others between them.
 func nameAndAge(between ...column) []column {
 	return append(append([]column{name}, between...), age)
 }
 
-// since adds how long ago an object was created.
+// since adds the age of an object.
 func since(r *resource.Row, o metav1.Object) { r.Age(o.GetCreationTimestamp().Time) }
 
 func deref[T any](p *T, otherwise T) T {
@@ -135,7 +135,7 @@ func deref[T any](p *T, otherwise T) T {
 // joined adds strings with commas between them.
 func joined(r *resource.Row, s []string, otherwise string) { r.Or(strings.Join(s, ","), otherwise) }
 
-// keys are those of a map, in order.
+// keys returns the sorted keys of a map.
 func keys[K ~string, V any](m map[K]V) []K {
 	return slices.Sorted(maps.Keys(m))
 }
@@ -146,7 +146,7 @@ func labels(r *resource.Row, m map[string]string) { r.String(apilabels.FormatLab
 // selector adds a selector, or <none>.
 func selector(r *resource.Row, s *metav1.LabelSelector) { r.String(metav1.FormatLabelSelector(s)) }
 
-// few is the first of some strings, and how many more there are.
+// few joins the first strings, and counts the others.
 func few(all []string, most int, between string) string {
 	if len(all) <= most {
 		return strings.Join(all, between)

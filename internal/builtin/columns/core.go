@@ -15,7 +15,7 @@ import (
 
 func itoa[T ~int | ~int32 | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }
 
-// core is the group without a name, but for what networks and workloads have.
+// core are the kinds of the core group that are not in networks, storage or workloads.
 var core = []kind{
 	of(func() []column {
 		return nameAndAge(str("Data", doc(corev1.ConfigMap{}, "data")))
@@ -115,7 +115,7 @@ func nodeColumns() []column {
 
 func node(o *corev1.Node, r *resource.Row) {
 	status := "Unknown"
-	for i := range o.Status.Conditions { // the last one counts
+	for i := range o.Status.Conditions { // the last condition wins
 		if c := &o.Status.Conditions[i]; c.Type == corev1.NodeReady {
 			if status = "Ready"; c.Status != corev1.ConditionTrue {
 				status = "NotReady"
@@ -154,7 +154,7 @@ func address(o *corev1.Node, kind corev1.NodeAddressType) string {
 	return "<none>"
 }
 
-// roles are those that a node's labels name, each once.
+// roles returns the roles in the labels of a node, without duplicates.
 func roles(labels map[string]string) []string {
 	var all []string
 	for k, v := range labels {

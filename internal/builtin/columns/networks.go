@@ -12,8 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// networks are services and what leads to them: of the core group, discovery and
-// networking.
+// networks are Services and related kinds of the groups core, discovery and networking.
 var networks = []kind{
 	of(func() []column {
 		d := corev1.ServiceSpec{}
@@ -52,7 +51,7 @@ var networks = []kind{
 		joined(r, o.Spec.CIDRs, "")
 		since(r, o)
 	}),
-	// Its age has no column.
+	// IPAddress has no column for its age, as in kube-apiserver.
 	of(func() []column {
 		return []column{name, str("ParentRef", doc(networkingv1.IPAddressSpec{}, "parentRef"))}
 	}, func(o *networkingv1.IPAddress, r *resource.Row) {
@@ -93,7 +92,7 @@ func service(o *corev1.Service, r *resource.Row) {
 	labels(r, o.Spec.Selector)
 }
 
-// external is where a service is reached from outside.
+// external returns the external addresses of a Service.
 func external(o *corev1.Service) string {
 	ips := o.Spec.ExternalIPs
 	switch o.Spec.Type {
@@ -117,7 +116,7 @@ func external(o *corev1.Service) string {
 	return "<unknown>"
 }
 
-// point is how an ingress point of a load balancer is called.
+// point returns the address or the host name of an ingress point of a load balancer.
 func point(ip, host string) string {
 	if ip != "" {
 		return ip
@@ -125,7 +124,7 @@ func point(ip, host string) string {
 	return host
 }
 
-// distinct sorts, and leaves out what is empty or stands twice.
+// distinct sorts strings, and removes empty and duplicate ones.
 func distinct(s []string) []string {
 	slices.Sort(s)
 	return slices.DeleteFunc(slices.Compact(s), func(s string) bool { return s == "" })
@@ -170,8 +169,7 @@ func ingress(o *networkingv1.Ingress, r *resource.Row) {
 	since(r, o)
 }
 
-// hosts are the first few of the rules. Rules without a host count among those that
-// are left out.
+// hosts returns the hosts of the first rules. Rules without a host count as left out.
 func hosts(rules []networkingv1.IngressRule) string {
 	const most = 3
 	var list []string

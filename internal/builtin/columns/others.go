@@ -4,7 +4,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1" // whose descriptions kube-apiserver shows
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1" // kube-apiserver shows its descriptions
 	coordinationv1 "k8s.io/api/coordination/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// others are groups with a kind or a few: coordination, scheduling, node,
-// certificates, apiregistration, resource.
+// others are the kinds of small groups: coordination, scheduling, node, certificates,
+// apiregistration and resource.
 var others = []kind{
 	of(func() []column {
 		return nameAndAge(str("Holder", doc(coordinationv1.LeaseSpec{}, "holderIdentity")))

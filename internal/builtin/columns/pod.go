@@ -21,7 +21,7 @@ func podColumns() []column {
 			str("Nominated Node", doc(status, "nominatedNodeName")), str("Readiness Gates", doc(spec, "readinessGates")))...)
 }
 
-// podMembers are what the cells are made of.
+// podMembers are the members that the cells depend on.
 var podMembers = []string{
 	"metadata.name", "metadata.creationTimestamp", "metadata.deletionTimestamp",
 	"spec.containers.name", "spec.initContainers.name", "spec.initContainers.restartPolicy", "spec.nodeName", "spec.readinessGates",
@@ -60,13 +60,13 @@ func pod(o *corev1.Pod, r *resource.Row) {
 	}
 }
 
-// What a client may leave out of a table.
+// The conditions of rows, by which a client can leave out ended Pods.
 var (
 	succeeded = []metav1.TableRowCondition{{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: string(corev1.PodSucceeded), Message: "The pod has completed successfully."}}
 	failed    = []metav1.TableRowCondition{{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: string(corev1.PodFailed), Message: "The pod failed."}}
 )
 
-// gates are how many of a pod's readiness gates are open.
+// gates counts the readiness gates of a pod that are true.
 func gates(o *corev1.Pod) string {
 	if len(o.Spec.ReadinessGates) == 0 {
 		return "<none>"
@@ -80,7 +80,7 @@ func gates(o *corev1.Pod) string {
 	return itoa(yes) + "/" + itoa(len(o.Spec.ReadinessGates))
 }
 
-// first is the status of the first condition of a type, empty when there is none.
+// first returns the status of the first condition of a type, or "".
 func first(o *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
 	for i := range o.Status.Conditions {
 		if c := &o.Status.Conditions[i]; c.Type == kind {
@@ -94,7 +94,7 @@ func first(o *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
 type summary struct {
 	ready, total int
 	restarts     int32
-	restarted    time.Time // the last time; zero: not known
+	restarted    time.Time // zero: unknown
 	reason       string
 }
 
@@ -141,7 +141,7 @@ func summarize(o *corev1.Pod) summary {
 	return s
 }
 
-// nodeLost is the reason in the status of a pod whose node does not answer.
+// nodeLost is the reason in the status of a pod whose node is unreachable.
 const nodeLost = "NodeLost"
 
 // initialize adds the init containers up to the first that is not done. It also returns the
@@ -217,7 +217,7 @@ func isReady(o *corev1.Pod) bool {
 	return false
 }
 
-// endReason is why a container ended.
+// endReason returns why a container ended.
 func endReason(t *corev1.ContainerStateTerminated) string {
 	switch {
 	case t.Reason != "":

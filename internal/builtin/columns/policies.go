@@ -7,7 +7,7 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	rbacv1beta1 "k8s.io/api/rbac/v1beta1" // whose descriptions kube-apiserver shows
+	rbacv1beta1 "k8s.io/api/rbac/v1beta1" // kube-apiserver shows its descriptions
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -15,8 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// policies say who may do what, and how much of it: of policy, rbac,
-// admissionregistration and flowcontrol.
+// policies are the kinds of the groups policy, rbac, admissionregistration and flowcontrol.
 var policies = []kind{
 	of(func() []column {
 		return nameAndAge(str("Min Available", "The minimum number of pods that must be available."),
@@ -77,7 +76,7 @@ var policies = []kind{
 	}, priorityLevel),
 }
 
-// amount is a number, a percentage or nothing.
+// amount adds an optional number or percentage.
 func amount(r *resource.Row, n *intstr.IntOrString) {
 	if n == nil {
 		r.String("N/A")
@@ -143,7 +142,7 @@ func policyBinding(r *resource.Row, o metav1.Object, policy string, ref *admissi
 	case ref.Name != "" && ref.Namespace != "":
 		param = ref.Namespace + "/" + ref.Name
 	case ref.Name != "":
-		param = "*/" + ref.Name // of a kind that may have no namespaces
+		param = "*/" + ref.Name // its kind may be cluster-scoped
 	case ref.Selector != nil:
 		param = ref.Selector.String()
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// storage are volumes and what provides them.
+// storage are the kinds of volumes.
 var storage = []kind{
 	of(volumeColumns, volume),
 	of(claimColumns, claim),
@@ -128,7 +128,7 @@ func claim(o *corev1.PersistentVolumeClaim, r *resource.Row) {
 	r.String(string(deref(o.Spec.VolumeMode, "<unset>")))
 }
 
-// class is a storage class: the annotation is older than the field, and counts.
+// class returns the storage class. The annotation, which is older, overrides the field.
 func class(annotations map[string]string, field string) string {
 	if class, ok := annotations[corev1.BetaStorageClassAnnotation]; ok {
 		return class
@@ -136,7 +136,7 @@ func class(annotations map[string]string, field string) string {
 	return field
 }
 
-// accessModes are the short names, each once, in an order of their own.
+// accessModes returns the short names of access modes, without duplicates, in kubectl's order.
 func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	var short []string
 	for _, m := range []struct {

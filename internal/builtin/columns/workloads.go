@@ -14,8 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// workloads are pods and what makes them: of the core group, apps, batch and
-// autoscaling.
+// workloads are the kinds with Pods of the groups core, apps, batch and autoscaling.
 var workloads = []kind{
 	of(podColumns, pod).reading(podMembers...),
 	of(func() []column {
@@ -90,7 +89,7 @@ var workloads = []kind{
 
 const podsReady = "Number of the pod with ready state"
 
-// templateColumns are those that template fills.
+// templateColumns returns the columns that template fills.
 func templateColumns() []column {
 	return []column{str("Containers", "Names of each container in the template."), str("Images", "Images referenced by each container in the template.")}
 }

@@ -1,4 +1,4 @@
-// Package coordination has the rules of leases, which clients elect leaders with.
+// Package coordination has the rules of Leases, which clients use for leader election.
 package coordination
 
 import (
@@ -12,7 +12,8 @@ func PrepareLease(l *coordinationv1.Lease) {
 	l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 }
 
-// PrepareLeaseUpdate removes them as well: no stored Lease has them.
+// PrepareLeaseUpdate removes them from an update, and reports whether it had any. No stored Lease
+// has them.
 func PrepareLeaseUpdate(l, _ *coordinationv1.Lease) bool {
 	had := l.Spec.Strategy != nil || l.Spec.PreferredHolder != nil
 	PrepareLease(l)

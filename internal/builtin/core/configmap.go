@@ -11,10 +11,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// maxData is how many bytes the values of a ConfigMap or Secret may have together.
+// maxData is the maximum size of all values of a ConfigMap or Secret, in bytes.
 const maxData = corev1.MaxSecretSize
 
-// frozen is what is said of a field that changed in spite of `immutable`.
+// frozen is the error of a changed field of an immutable object.
 const frozen = "field is immutable when `immutable` is set"
 
 // ValidateConfigMap checks keys and size.
@@ -41,15 +41,14 @@ func ValidateConfigMap(c *corev1.ConfigMap) field.ErrorList {
 	return errs
 }
 
-// ValidateConfigMapUpdate checks the new object, and that one that is immutable
-// stays as it is.
+// ValidateConfigMapUpdate checks the new object, and that an immutable ConfigMap does not change.
 func ValidateConfigMapUpdate(c, old *corev1.ConfigMap) field.ErrorList {
 	var errs field.ErrorList
 	if check.IsTrue(old.Immutable) {
 		if !check.IsTrue(c.Immutable) {
 			errs = append(errs, field.Forbidden(field.NewPath("immutable"), frozen))
 		}
-		if !maps.Equal(c.Data, old.Data) { // an empty map is as good as none, unlike in binaryData
+		if !maps.Equal(c.Data, old.Data) { // nil equals empty, unlike in binaryData
 			errs = append(errs, field.Forbidden(field.NewPath("data"), frozen))
 		}
 		if !reflect.DeepEqual(c.BinaryData, old.BinaryData) {
@@ -59,7 +58,7 @@ func ValidateConfigMapUpdate(c, old *corev1.ConfigMap) field.ErrorList {
 	return append(errs, ValidateConfigMap(c)...)
 }
 
-// checkKey adds what is wrong with a key of a map of data.
+// checkKey appends the errors of a key of data or binaryData.
 func checkKey(errs field.ErrorList, of, key string) field.ErrorList {
 	for _, fault := range validation.IsConfigMapKey(key) {
 		errs = append(errs, field.Invalid(field.NewPath(of).Key(key), key, fault))

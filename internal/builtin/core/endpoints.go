@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultEndpoints gives ports their protocol.
+// DefaultEndpoints sets the default protocol of ports.
 func DefaultEndpoints(e *corev1.Endpoints) {
 	for i := range e.Subsets {
 		for j := range e.Subsets[i].Ports {
@@ -43,7 +43,7 @@ func ValidateEndpoints(e *corev1.Endpoints) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateEndpointsUpdate lets wrong subsets stay as they are.
+// ValidateEndpointsUpdate checks the new object. It accepts invalid subsets that are unchanged.
 func ValidateEndpointsUpdate(e, old *corev1.Endpoints) field.ErrorList {
 	errs := ValidateEndpoints(e)
 	if len(errs) > 0 && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// How long the texts of an Event with an eventTime may be, in bytes.
+// The maximum lengths of the texts of an Event with an eventTime, in bytes.
 const (
 	maxReportingInstance = 128
 	maxAction            = 128
@@ -22,15 +22,13 @@ const (
 	maxNote              = 1024
 )
 
-// ValidateEvent checks an Event that came as v1, in which nearly everything goes.
+// ValidateEvent checks an Event that was sent as v1, which has few rules.
 func ValidateEvent(e *corev1.Event) field.ErrorList { return validateEvent(e, "reportingComponent") }
 
-// ValidateEventUpdate checks an Event that came as v1: there is nothing that may not
-// change.
+// ValidateEventUpdate checks an Event that was sent as v1. All fields are mutable.
 func ValidateEventUpdate(e, _ *corev1.Event) field.ErrorList { return ValidateEvent(e) }
 
-// ValidateNewEvent checks an Event that came as events.k8s.io/v1, in its stored
-// version.
+// ValidateNewEvent checks an Event that was sent as events.k8s.io/v1. It takes the stored version.
 func ValidateNewEvent(e *corev1.Event) field.ErrorList {
 	errs := validateEvent(e, "reportingController")
 	errs = append(errs, validation.ValidateObjectMeta(&e.ObjectMeta, true, validation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
@@ -58,8 +56,8 @@ func ValidateNewEvent(e *corev1.Event) field.ErrorList {
 	return errs
 }
 
-// ValidateNewEventUpdate lets of an Event that came as events.k8s.io/v1 only the
-// series change, beside metadata.
+// ValidateNewEventUpdate checks an Event that was sent as events.k8s.io/v1. Only metadata and the
+// series are mutable.
 func ValidateNewEventUpdate(e, old *corev1.Event) field.ErrorList {
 	errs := validateEvent(e, "reportingController")
 	errs = append(errs, validation.ValidateObjectMetaUpdate(&e.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
@@ -121,8 +119,8 @@ func validateSeries(e *corev1.Event) (errs field.ErrorList) {
 	return errs
 }
 
-// validateEvent checks what Events of both versions have to keep to; controller is
-// what the version calls the controller that reports.
+// validateEvent checks the rules of both versions. Controller is the name of the field for the
+// reporting controller in the version.
 func validateEvent(e *corev1.Event, controller string) (errs field.ErrorList) {
 	of, in := e.InvolvedObject.Namespace, e.Namespace
 	if e.EventTime == (metav1.MicroTime{}) {
@@ -149,7 +147,7 @@ func otherNamespace(of string) *field.Error {
 	return field.Invalid(field.NewPath("involvedObject", "namespace"), of, "does not match event.namespace")
 }
 
-// validateReport checks what an Event with an eventTime has to have.
+// validateReport checks the required fields of an Event with an eventTime.
 func validateReport(e *corev1.Event, controller string) (errs field.ErrorList) {
 	if e.ReportingController == "" {
 		errs = append(errs, field.Required(field.NewPath(controller), ""))

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultLimitRange completes the limits of containers: what is the most is the
-// default, what is the default is requested by default, and so is what is the least.
+// DefaultLimitRange sets the defaults of limits of containers: default is max, and defaultRequest
+// is default, or else min.
 func DefaultLimitRange(l *corev1.LimitRange) {
 	if l.Name == "" && l.GenerateName == "" {
 		l.Name = string(uuid.NewUUID())
@@ -32,8 +32,8 @@ func DefaultLimitRange(l *corev1.LimitRange) {
 	}
 }
 
-// filled returns a list with the values of others that it lacks. It is nil if there are none: an empty list is not stored,
-// and has no owner.
+// filled returns a list with the missing values from others. If there are none, it is nil: an empty
+// list is not stored, and has no field manager.
 func filled(to corev1.ResourceList, from ...corev1.ResourceList) corev1.ResourceList {
 	for _, list := range from {
 		for name, q := range list {
@@ -53,7 +53,7 @@ func filled(to corev1.ResourceList, from ...corev1.ResourceList) corev1.Resource
 
 var limitTypes = []corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim}
 
-// ValidateLimitRange checks the limits of each type against each other.
+// ValidateLimitRange checks the limits of each type and their order.
 func ValidateLimitRange(l *corev1.LimitRange) (errs field.ErrorList) {
 	var seenTypes check.Seen[corev1.LimitType]
 	for i := range l.Spec.Limits {
@@ -71,7 +71,7 @@ func ValidateLimitRange(l *corev1.LimitRange) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateLimitRangeUpdate checks the new object: all of it may change.
+// ValidateLimitRangeUpdate checks the new object. All fields are mutable.
 func ValidateLimitRangeUpdate(l, _ *corev1.LimitRange) field.ErrorList { return ValidateLimitRange(l) }
 
 func validateLimitItem(item *corev1.LimitRangeItem, path *field.Path) (errs field.ErrorList) {
@@ -112,7 +112,7 @@ func validateLimitItem(item *corev1.LimitRangeItem, path *field.Path) (errs fiel
 	return errs
 }
 
-// compareLimits wants min <= defaultRequest <= default <= max of one resource.
+// compareLimits checks that min <= defaultRequest <= default <= max for a resource.
 func compareLimits(item *corev1.LimitRangeItem, name corev1.ResourceName, path *field.Path) (errs field.ErrorList) {
 	type amount struct {
 		resource.Quantity

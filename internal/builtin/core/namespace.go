@@ -19,10 +19,10 @@ func ValidateNamespace(ns *corev1.Namespace) field.ErrorList {
 	return errs
 }
 
-// ValidateNamespaceUpdate checks what an update may have made of it.
+// ValidateNamespaceUpdate checks the new object like a created one.
 func ValidateNamespaceUpdate(ns, _ *corev1.Namespace) field.ErrorList { return ValidateNamespace(ns) }
 
-// ValidateNamespaceStatus holds the phase to what the deletion has come to.
+// ValidateNamespaceStatus checks that the phase agrees with the deletion timestamp.
 func ValidateNamespaceStatus(ns, _ *corev1.Namespace) field.ErrorList {
 	path, phase := field.NewPath("status", "Phase"), ns.Status.Phase
 	switch {
@@ -34,7 +34,7 @@ func ValidateNamespaceStatus(ns, _ *corev1.Namespace) field.ErrorList {
 	return nil
 }
 
-// ValidateFinalize checks what the subresource finalize wrote.
+// ValidateFinalize checks an update of the subresource finalize.
 func ValidateFinalize(ns, _ *corev1.Namespace) field.ErrorList {
 	var errs field.ErrorList
 	for i, f := range ns.Spec.Finalizers {
@@ -43,14 +43,14 @@ func ValidateFinalize(ns, _ *corev1.Namespace) field.ErrorList {
 	return errs
 }
 
-// plainFinalizers need no domain.
+// plainFinalizers are the standard finalizers, which have no domain.
 var plainFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
 func validateFinalizer(name string, path *field.Path) field.ErrorList {
 	return append(validation.ValidateFinalizerName(name, path), validateDomain(name, path)...)
 }
 
-// validateDomain checks that a finalizer has a domain, or needs none.
+// validateDomain checks that a finalizer has a domain or is a standard one.
 func validateDomain(name string, path *field.Path) (errs field.ErrorList) {
 	if !strings.Contains(name, "/") && !slices.Contains(plainFinalizers, name) {
 		errs = append(errs, field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))

@@ -18,8 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultNode: a Node that says how much it has, and not how much Pods may have,
-// gives them all of it. Its first range of addresses of Pods stands in two places.
+// DefaultNode sets allocatable to capacity if it is missing, and makes podCIDR and podCIDRs agree.
 func DefaultNode(n *corev1.Node) {
 	check.RoundUp(n.Status.Capacity)
 	check.RoundUp(n.Status.Allocatable)
@@ -34,13 +33,13 @@ func DefaultNode(n *corev1.Node) {
 	}
 }
 
-// PrepareNode drops what the server no longer has.
+// PrepareNode drops fields that are no longer supported.
 func PrepareNode(n *corev1.Node) {
 	n.Spec.ConfigSource = nil
 	n.Status.Config = nil
 }
 
-// PrepareNodeUpdate drops it from an update of a Node that did not have it.
+// PrepareNodeUpdate drops the field from an update, unless the stored Node has it.
 func PrepareNodeUpdate(n, old *corev1.Node) bool {
 	if n.Spec.ConfigSource == nil || old.Spec.ConfigSource != nil {
 		return false
@@ -49,7 +48,7 @@ func PrepareNodeUpdate(n, old *corev1.Node) bool {
 	return true
 }
 
-// ValidateNode checks a Node, with the status that it may have from the beginning.
+// ValidateNode checks a new Node and its status.
 func ValidateNode(n *corev1.Node) field.ErrorList {
 	errs := append(validateAvoidedPods(n), validateNodeTaints(n)...)
 	errs = append(errs, validateNodeStatus(n)...)
@@ -73,26 +72,25 @@ func ValidateNode(n *corev1.Node) field.ErrorList {
 	return errs
 }
 
-// dualStack reports whether there are ranges of both families.
+// dualStack reports whether there are CIDRs of both families.
 func dualStack(all []string) (bool, error) {
 	var v4, v6 bool
 	for i, text := range all {
 		_, cidr, err := net.ParseCIDR(text)
 		if err != nil {
-			return false, fmt.Errorf("invalid CIDR[%d]: %v (%w)", i, cidr, err) // the wire shows the range that is not there
+			return false, fmt.Errorf("invalid CIDR[%d]: %v (%w)", i, cidr, err) // kube-apiserver's error has the nil CIDR
 		}
 		v4, v6 = v4 || cidr.IP.To4() != nil, v6 || cidr.IP.To4() == nil
 	}
 	return v4 && v6, nil
 }
 
-// ValidateNodeUpdate checks the new object, and that what is set once stays.
+// ValidateNodeUpdate checks the new object, and validates immutable fields.
 func ValidateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	return append(ValidateNode(n), ValidateNodeStatus(n, old)...)
 }
 
-// ValidateNodeStatus checks what both updates, of a Node and of its status, may have
-// made of it.
+// ValidateNodeStatus checks an update of the status. It is a part of the check of any update.
 func ValidateNodeStatus(n, old *corev1.Node) field.ErrorList {
 	errs := append(validateAvoidedPods(n), validateNodeStatus(n)...)
 	var addresses check.Seen[corev1.NodeAddress]
@@ -124,7 +122,7 @@ func ValidateNodeStatus(n, old *corev1.Node) field.ErrorList {
 	return errs
 }
 
-// validateAvoidedPods checks the annotation by which a Node once kept Pods away.
+// validateAvoidedPods checks a deprecated annotation that keeps Pods away from a Node.
 func validateAvoidedPods(n *corev1.Node) (errs field.ErrorList) {
 	text := n.Annotations[corev1.PreferAvoidPodsAnnotationKey]
 	if text == "" {
@@ -147,7 +145,7 @@ func validateAvoidedPods(n *corev1.Node) (errs field.ErrorList) {
 	return errs
 }
 
-// NodeWarnings warns about fields that have no effect any more.
+// NodeWarnings warns about fields without effect.
 func NodeWarnings(n, _ *corev1.Node) (all []string) {
 	if n.Spec.ConfigSource != nil {
 		all = append(all, "spec.configSource: the feature is removed")
@@ -161,7 +159,7 @@ func NodeWarnings(n, _ *corev1.Node) (all []string) {
 	return all
 }
 
-// validateNodeTaints has the path that the wire has.
+// validateNodeTaints checks taints. Its errors have the path of kube-apiserver's.
 func validateNodeTaints(n *corev1.Node) (errs field.ErrorList) {
 	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 	type pair struct {
@@ -190,7 +188,7 @@ func validateNodeTaints(n *corev1.Node) (errs field.ErrorList) {
 	return errs
 }
 
-// validateNodeStatus checks quantities and features.
+// validateNodeStatus checks quantities and declared features.
 func validateNodeStatus(n *corev1.Node) (errs field.ErrorList) {
 	for name, q := range n.Status.Capacity {
 		errs = check.Quantity(errs, name, q, field.NewPath("status", "capacity", string(name)))
@@ -217,7 +215,7 @@ func validateNodeStatus(n *corev1.Node) (errs field.ErrorList) {
 	return errs
 }
 
-// checkFeature wants a name as MyFeature or MyFeature/mySubFeature.
+// checkFeature checks a name such as MyFeature or MyFeature/mySubFeature.
 func checkFeature(name string) error {
 	if len(name) > validation.DNS1123SubdomainMaxLength {
 		return fmt.Errorf("invalid feature name %q: must be no more than %d characters", name, validation.DNS1123SubdomainMaxLength)

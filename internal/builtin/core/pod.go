@@ -1,9 +1,9 @@
-// Package core has the rules of the kinds of the core group: defaults, validation,
-// warnings, and what an update may change. What Pods share with the templates of other
-// kinds is in package podspec.
+// Package core has the rules of the kinds of the core group: defaults, validation, warnings, and
+// immutable fields. Package podspec has the rules that Pods share with the templates of other
+// kinds.
 //
-// Its functions take typed objects in their stored version. Paths, reasons, messages and
-// their order are those of kube-apiserver v1.36.
+// Its functions take typed objects in their stored version. Paths, reasons, messages and their
+// order are those of kube-apiserver v1.36.
 package core
 
 import (
@@ -22,7 +22,7 @@ func DefaultPod(p *corev1.Pod) {
 	defaultPodIPs(&p.Status)
 }
 
-// defaultPodIPs makes podIP and podIPs agree. Where they differ, podIP wins.
+// defaultPodIPs makes podIP and podIPs agree. If they differ, podIP wins.
 func defaultPodIPs(s *corev1.PodStatus) {
 	if s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP) {
 		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
@@ -32,8 +32,8 @@ func defaultPodIPs(s *corev1.PodStatus) {
 	}
 }
 
-// PodWarnings warns about a new Pod. Updates of Pods have no warnings: programs make
-// them, and people seldom see them.
+// PodWarnings warns about a new Pod. Updates of Pods have no warnings: controllers make most of
+// them.
 func PodWarnings(p, old *corev1.Pod) []string {
 	if old != nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// PreparePod sets in a new Pod what only the server may set: its status, and the
-// selectors that follow from its labels.
+// PreparePod sets the fields of a new Pod that only the server sets: its status, and selectors from
+// the label keys.
 func PreparePod(p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podspec.QOSClass(&p.Spec)}
 	if len(p.Spec.SchedulingGates) > 0 {
@@ -33,8 +33,8 @@ func PreparePod(p *corev1.Pod) {
 	}
 }
 
-// affinityTerms yields the terms that select other Pods: those that are preferred
-// before those that are required.
+// affinityTerms iterates over the terms that select other Pods: first the preferred ones, then the
+// required ones.
 func affinityTerms(a *corev1.Affinity) func(yield func(*corev1.PodAffinityTerm) bool) {
 	return func(yield func(*corev1.PodAffinityTerm) bool) {
 		if a == nil {
@@ -62,8 +62,8 @@ func affinityTerms(a *corev1.Affinity) func(yield func(*corev1.PodAffinityTerm) 
 	}
 }
 
-// mergeLabelKeys adds to a selector what the Pod itself has for the keys. A selector
-// that is not there selects nothing, and stays so.
+// mergeLabelKeys adds the Pod's own labels with the keys to a selector. A nil selector selects
+// nothing and stays nil.
 func mergeLabelKeys(s *metav1.LabelSelector, keys []string, op metav1.LabelSelectorOperator, labels map[string]string) {
 	if s == nil {
 		return
@@ -75,8 +75,7 @@ func mergeLabelKeys(s *metav1.LabelSelector, keys []string, op metav1.LabelSelec
 	}
 }
 
-// PreparePodUpdate puts back what admission gave a Pod, where the client left it
-// out.
+// PreparePodUpdate restores fields that admission set and the client left out.
 func PreparePodUpdate(p, old *corev1.Pod) (changed bool) {
 	if p.Spec.Priority == nil && old.Spec.Priority != nil {
 		p.Spec.Priority, changed = old.Spec.Priority, true
@@ -87,8 +86,8 @@ func PreparePodUpdate(p, old *corev1.Pod) (changed bool) {
 	return podspec.DefaultTolerations(p) || changed
 }
 
-// SetPodStatus is the subresource status: beside the status it changes metadata, but
-// for the owners. What only the server sets stays where the client left it out.
+// SetPodStatus sets the subresource "status", and metadata except for the owner references. It
+// keeps fields that only the server sets if the client left them out.
 func SetPodStatus(p, sent *corev1.Pod) {
 	old := p.Status
 	p.Status = sent.Status
@@ -98,7 +97,7 @@ func SetPodStatus(p, sent *corev1.Pod) {
 			m.VolumeStatus = nil
 		}
 	}
-	if len(old.NodeAllocatableResourceClaimStatuses) == 0 { // another one
+	if len(old.NodeAllocatableResourceClaimStatuses) == 0 { // also an alpha field
 		p.Status.NodeAllocatableResourceClaimStatuses = nil
 	}
 	check.SetIfZero(&p.Status.QOSClass, old.QOSClass)
@@ -123,7 +122,8 @@ func volumeMountStatuses(s *corev1.PodStatus) (all []*corev1.VolumeMountStatus) 
 	return all
 }
 
-// nthGeneration is that of the nth condition of a type: a type may stand twice.
+// nthGeneration returns the observedGeneration of the nth condition of a type. A type may occur
+// several times.
 func nthGeneration(all []corev1.PodCondition, t corev1.PodConditionType, n int) int64 {
 	for i := range all {
 		if all[i].Type != t {

@@ -71,7 +71,7 @@ func (r *podRules) generation(at *field.Path, n int64) {
 	}
 }
 
-// transitions: a container that ended runs again only if it may restart.
+// transitions checks that an ended container runs again only if its restart policy allows it.
 func (r *podRules) transitions(next, old []corev1.ContainerStatus, all []corev1.Container, at *field.Path) {
 	for _, part := range [...][]corev1.Container{r.spec.InitContainers, r.spec.Containers} {
 		for i := range part {
@@ -89,7 +89,7 @@ func (r *podRules) transitions(next, old []corev1.ContainerStatus, all []corev1.
 	})
 }
 
-// byName are containers by their names; of several with one name, the first.
+// byName maps names to containers; of several with one name, to the first.
 func byName(all []corev1.Container) map[string]*corev1.Container {
 	named := make(map[string]*corev1.Container, len(all))
 	for i := range all {
@@ -100,7 +100,7 @@ func byName(all []corev1.Container) map[string]*corev1.Container {
 	return named
 }
 
-// ended finds containers that had ended and run again although they may not.
+// ended reports containers that had ended and run again against their restart policy.
 func (r *podRules) ended(next, old []corev1.ContainerStatus, at *field.Path, may func(name string, code int32) bool) {
 	runs := map[string]bool{}
 	for i := range next {
@@ -115,7 +115,7 @@ func (r *podRules) ended(next, old []corev1.ContainerStatus, at *field.Path, may
 	}
 }
 
-// restarts reports whether a container that ended with a code is started again.
+// restarts reports whether the kubelet restarts a container that exited with code.
 func restarts(c *corev1.Container, spec *corev1.PodSpec, code int32) bool {
 	policy := spec.RestartPolicy
 	if c.RestartPolicy != nil {
@@ -154,8 +154,7 @@ func (r *podRules) claimStatuses(all []corev1.PodResourceClaimStatus, at *field.
 	}
 }
 
-// extendedClaimStatus checks which devices of a claim the extended resources of
-// containers became.
+// extendedClaimStatus checks the mapping of extended resources to devices of a claim.
 func (r *podRules) extendedClaimStatus(s *corev1.PodExtendedResourceClaimStatus, at *field.Path) {
 	if s == nil {
 		return
@@ -187,7 +186,7 @@ func (r *podRules) extendedClaimStatus(s *corev1.PodExtendedResourceClaimStatus,
 	r.Each(at, "resourceClaimName", s.ResourceClaimName, check.SubdomainFaults(s.ResourceClaimName))
 }
 
-// addresses: a Pod and its node have at most one of each family.
+// addresses checks that a Pod and its node have at most one address of each family.
 func (r *podRules) addresses(s, old *corev1.PodStatus, at *field.Path) {
 	var pod, host, oldPod, oldHost []string
 	for _, ip := range s.PodIPs {
@@ -253,7 +252,7 @@ func (r *podRules) statusUsers(all []corev1.ContainerStatus, at *field.Path) {
 
 var healths = []corev1.ResourceHealthStatus{corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown}
 
-// health checks what is said of the devices that containers have.
+// health checks the allocated devices of containers and their health.
 func (r *podRules) health(statuses []corev1.ContainerStatus, all []corev1.Container, at *field.Path) {
 	named := byName(all)
 	for i := range statuses {
@@ -279,7 +278,7 @@ func (r *podRules) health(statuses []corev1.ContainerStatus, all []corev1.Contai
 	}
 }
 
-// claimNames are the claims of a container as statuses name them.
+// claimNames returns the claims of a container as statuses name them.
 func claimNames(c *corev1.Container) (names check.Seen[string]) {
 	for _, claim := range c.Resources.Claims {
 		name := "claim:" + claim.Name

@@ -13,11 +13,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// SetEphemeral is the subresource ephemeralcontainers, and changes nothing else.
+// SetEphemeral sets the subresource ephemeralcontainers.
 func SetEphemeral(p, sent *corev1.Pod) { p.Spec.EphemeralContainers = sent.Spec.EphemeralContainers }
 
-// ValidateEphemeral checks an update below ephemeralcontainers: they can be added,
-// and stay as they are.
+// ValidateEphemeral checks an update of ephemeralcontainers: they can only be added.
 func ValidateEphemeral(p, old *corev1.Pod) field.ErrorList {
 	if podspec.IsStatic(old.Annotations) {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
@@ -42,9 +41,8 @@ func ValidateEphemeral(p, old *corev1.Pod) field.ErrorList {
 	return r.List()
 }
 
-// ResizePod is the subresource resize: what containers, and the Pod as a whole, may
-// use. Where the containers are not the same ones, all is taken over for
-// ValidateResize to refuse.
+// ResizePod sets the subresource resize: the resources of the containers and of the Pod. If the
+// containers differ, it sets the whole spec, which ValidateResize rejects.
 func ResizePod(p, sent *corev1.Pod) {
 	if len(p.Spec.Containers) != len(sent.Spec.Containers) || len(p.Spec.InitContainers) != len(sent.Spec.InitContainers) {
 		p.Spec = sent.Spec
@@ -67,7 +65,7 @@ func resized(all, sent []corev1.Container) []corev1.Container {
 	return all
 }
 
-// ValidateResize checks an update below resize.
+// ValidateResize checks an update of the subresource resize.
 func ValidateResize(p, old *corev1.Pod) field.ErrorList {
 	switch {
 	case podspec.IsStatic(old.Annotations):
@@ -86,7 +84,7 @@ func ValidateResize(p, old *corev1.Pod) field.ErrorList {
 		r.Forbidden(at, "", "Pod running on node without support for resize")
 	}
 	next := p.Spec.DeepCopy()
-	if says(old.Spec.Resources) || says(p.Spec.Resources) {
+	if hasAmounts(old.Spec.Resources) || hasAmounts(p.Spec.Resources) {
 		r.resizeWhole(next, &old.Spec, at)
 	}
 	if len(old.Status.NodeAllocatableResourceClaimStatuses) > 0 {
@@ -103,10 +101,10 @@ func ValidateResize(p, old *corev1.Pod) field.ErrorList {
 	return r.List()
 }
 
-func says(q *corev1.ResourceRequirements) bool { return q != nil && len(q.Requests)+len(q.Limits) > 0 }
+func hasAmounts(q *corev1.ResourceRequirements) bool { return q != nil && len(q.Requests)+len(q.Limits) > 0 }
 
-// nodeResizes reports whether the node shows what its containers may use. A Pod that
-// does not run yet does not say.
+// nodeResizes reports whether the node supports resizing, which the status of a running container
+// shows. It is true for a Pod without one.
 func nodeResizes(p *corev1.Pod) bool {
 	for i := range p.Status.ContainerStatuses {
 		if s := &p.Status.ContainerStatuses[i]; s.State.Running != nil {
@@ -116,18 +114,17 @@ func nodeResizes(p *corev1.Pod) bool {
 	return true
 }
 
-// resizeWhole checks what the Pod as a whole may use, and makes next what it is
-// without changes of cpu and memory.
+// resizeWhole checks the resources of the Pod, and restores those that a resize may change in next.
 func (r *podRules) resizeWhole(next, old *corev1.PodSpec, at *field.Path) {
 	if had, has := old.Resources, next.Resources; had != nil {
 		if has == nil {
 			r.Forbidden(at, "resources", "pod-level resources cannot be removed")
 			return
 		}
-		if unsaid(has.Requests, had.Requests) {
+		if removesAny(has.Requests, had.Requests) {
 			r.Forbidden(at.Child("resources"), "requests", "pod-level resource requests cannot be removed")
 		}
-		if unsaid(has.Limits, had.Limits) {
+		if removesAny(has.Limits, had.Limits) {
 			r.Forbidden(at.Child("resources"), "limits", "pod-level resource limits cannot be removed")
 		}
 	}
@@ -137,7 +134,7 @@ func (r *podRules) resizeWhole(next, old *corev1.PodSpec, at *field.Path) {
 			had = *old.Resources
 		}
 		q.Requests, q.Limits = unresized(q.Requests, had.Requests), unresized(q.Limits, had.Limits)
-		if old.Resources == nil && !says(q) && len(q.Claims) == 0 {
+		if old.Resources == nil && !hasAmounts(q) && len(q.Claims) == 0 {
 			next.Resources = nil
 		}
 	}
@@ -146,7 +143,7 @@ func (r *podRules) resizeWhole(next, old *corev1.PodSpec, at *field.Path) {
 	}
 }
 
-// sameOrder reports whether they are the same containers.
+// sameOrder checks that next has the containers of old, in their order.
 func (r *podRules) sameOrder(next, old []corev1.Container, at *field.Path, name string) bool {
 	start := r.Len()
 	if len(next) != len(old) {
@@ -161,14 +158,14 @@ func (r *podRules) sameOrder(next, old []corev1.Container, at *field.Path, name 
 	return r.Len() == start
 }
 
-// resizeContainers checks what containers may use, and makes next what it is without
-// changes of cpu and memory.
+// resizeContainers checks the resources of the containers, and restores those that a resize may
+// change in next.
 func (r *podRules) resizeContainers(next *corev1.PodSpec, old *corev1.Pod, at *field.Path) {
 	for i := range old.Spec.InitContainers {
-		r.keepSaid(&next.InitContainers[i].Resources, &old.Spec.InitContainers[i].Resources, at.Child("initContainers").Index(i).Child("resources"))
+		r.checkNoneRemoved(&next.InitContainers[i].Resources, &old.Spec.InitContainers[i].Resources, at.Child("initContainers").Index(i).Child("resources"))
 	}
 	for i := range old.Spec.Containers {
-		r.keepSaid(&next.Containers[i].Resources, &old.Spec.Containers[i].Resources, at.Child("containers").Index(i).Child("resources"))
+		r.checkNoneRemoved(&next.Containers[i].Resources, &old.Spec.Containers[i].Resources, at.Child("containers").Index(i).Child("resources"))
 	}
 	for i := range next.Containers {
 		c, had := &next.Containers[i], &old.Spec.Containers[i]
@@ -192,17 +189,17 @@ func (r *podRules) resizeContainers(next *corev1.PodSpec, old *corev1.Pod, at *f
 	}
 }
 
-// keepSaid: what a container says of its resources cannot be unsaid.
-func (r *podRules) keepSaid(next, old *corev1.ResourceRequirements, at *field.Path) {
-	if unsaid(next.Requests, old.Requests) {
+// checkNoneRemoved checks that no request or limit is removed.
+func (r *podRules) checkNoneRemoved(next, old *corev1.ResourceRequirements, at *field.Path) {
+	if removesAny(next.Requests, old.Requests) {
 		r.Forbidden(at, "requests", "resource requests cannot be removed")
 	}
-	if unsaid(next.Limits, old.Limits) {
+	if removesAny(next.Limits, old.Limits) {
 		r.Forbidden(at, "limits", "resource limits cannot be removed")
 	}
 }
 
-func unsaid(next, old corev1.ResourceList) bool {
+func removesAny(next, old corev1.ResourceList) bool {
 	for name := range old {
 		if _, ok := next[name]; !ok {
 			return true
@@ -211,7 +208,7 @@ func unsaid(next, old corev1.ResourceList) bool {
 	return false
 }
 
-// unresize puts back what a container said of cpu and memory.
+// unresize restores the cpu and memory of a container.
 func unresize(c, old *corev1.Container) {
 	c.Resources = corev1.ResourceRequirements{
 		Limits:   unresized(c.Resources.Limits, old.Resources.Limits),

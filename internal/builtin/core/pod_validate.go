@@ -37,13 +37,12 @@ type podRules struct {
 	spec *corev1.PodSpec
 }
 
-// updatable is what an update of a Pod can change.
+// updatable lists the mutable fields for the error of an update.
 const updatable = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`," +
 	"`spec.tolerations` (only additions to existing tolerations)," +
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
-// ValidatePodUpdate checks an update of a Pod: next to nothing of what runs can
-// change.
+// ValidatePodUpdate checks an update of a Pod. Few fields of the spec are mutable.
 func ValidatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	r := podRules{spec: &p.Spec}
 	podspec.ValidatePod(&r.Errors, p)
@@ -65,7 +64,7 @@ func ValidatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	return r.List()
 }
 
-// annotationUpdates: some annotations are those of the beginning.
+// annotationUpdates checks that immutable annotations do not change.
 func (r *podRules) annotationUpdates(p, old *corev1.Pod) {
 	at, start := field.NewPath("metadata", "annotations"), r.Len()
 	for key, had := range old.Annotations {
@@ -94,7 +93,7 @@ func (r *podRules) annotationUpdates(p, old *corev1.Pod) {
 	podspec.ValidateAnnotations(&r.Errors, p.Annotations, &p.Spec, at)
 }
 
-// sameContainers reports whether there are as many containers as before.
+// sameContainers checks that the number of containers is unchanged, and the images.
 func (r *podRules) sameContainers(next, old []corev1.Container, at *field.Path) bool {
 	if len(next) != len(old) {
 		r.Forbidden(at, "", "pod updates may not add or remove containers")
@@ -109,7 +108,7 @@ func (r *podRules) sameContainers(next, old []corev1.Container, at *field.Path) 
 	return true
 }
 
-// deadline: it can be set, and come nearer. It reports whether to go on.
+// deadline checks that the deadline is set or decreased. It reports whether to go on.
 func (r *podRules) deadline(old *int64, at *field.Path) bool {
 	switch next := r.spec.ActiveDeadlineSeconds; {
 	case next == nil && old != nil:
@@ -149,7 +148,7 @@ func (r *podRules) fewerGates(old []corev1.PodSchedulingGate, at *field.Path) {
 	for _, g := range old {
 		had.Again(g.Name)
 	}
-	last := make(map[string]int, len(r.spec.SchedulingGates)) // of two of a name
+	last := make(map[string]int, len(r.spec.SchedulingGates)) // the last of several with one name
 	for i, g := range r.spec.SchedulingGates {
 		last[g.Name] = i
 	}
@@ -160,7 +159,7 @@ func (r *podRules) fewerGates(old []corev1.PodSchedulingGate, at *field.Path) {
 	}
 }
 
-// withUpdatable is the next spec with all that an update can change as it was.
+// withUpdatable returns the new spec with the mutable fields of the old one.
 func (r *podRules) withUpdatable(old *corev1.PodSpec, at *field.Path) *corev1.PodSpec {
 	next := r.spec.DeepCopy()
 	for i := range next.Containers {
@@ -178,7 +177,7 @@ func (r *podRules) withUpdatable(old *corev1.PodSpec, at *field.Path) *corev1.Po
 	return next
 }
 
-// gated: where a Pod may go can still be narrowed while it waits.
+// gated checks a Pod with scheduling gates: its node selector and affinity can be narrowed.
 func (r *podRules) gated(next, old *corev1.PodSpec, at *field.Path) {
 	for key, value := range old.NodeSelector {
 		if has, ok := next.NodeSelector[key]; !ok || has != value {

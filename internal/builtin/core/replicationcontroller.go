@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// DefaultReplicationController fills in what a client leaves out: the template's
-// labels are what it selects, and what labels it.
+// DefaultReplicationController sets the defaults. The selector and the labels default to the labels
+// of the template.
 func DefaultReplicationController(r *corev1.ReplicationController) {
 	if r.Spec.Replicas == nil {
 		r.Spec.Replicas = ptr.To[int32](1)
@@ -28,14 +28,14 @@ func DefaultReplicationController(r *corev1.ReplicationController) {
 	podspec.DefaultTemplate(t)
 }
 
-// LabelLikePods gives one without labels those of its Pods.
+// LabelLikePods gives a controller without labels those of its Pods.
 func LabelLikePods(r *corev1.ReplicationController) {
 	if t := r.Spec.Template; t != nil && t.Labels != nil && len(r.Labels) == 0 {
 		r.Labels = t.Labels
 	}
 }
 
-// ValidateReplicationController checks a new one.
+// ValidateReplicationController checks a new ReplicationController.
 func ValidateReplicationController(r *corev1.ReplicationController) field.ErrorList {
 	var errs check.Errors
 	spec, at := &r.Spec, field.NewPath("spec")
@@ -57,7 +57,7 @@ func ValidateReplicationController(r *corev1.ReplicationController) field.ErrorL
 	return errs.List()
 }
 
-// ValidateReplicationControllerUpdate checks an update.
+// ValidateReplicationControllerUpdate checks the new object like a created one.
 func ValidateReplicationControllerUpdate(r, _ *corev1.ReplicationController) field.ErrorList {
 	return ValidateReplicationController(r)
 }
@@ -80,8 +80,8 @@ func ValidateReplicationControllerStatus(r, _ *corev1.ReplicationController) fie
 	return errs.List()
 }
 
-// ReplicationControllerWarnings warns about one. On an update kube-apiserver looks at the
-// old template.
+// ReplicationControllerWarnings returns the warnings about a ReplicationController. For an update
+// kube-apiserver checks the old template.
 func ReplicationControllerWarnings(r, old *corev1.ReplicationController) (list []string) {
 	t := r.Spec.Template
 	switch {

@@ -12,14 +12,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultResourceQuota makes amounts as fine as they are kept.
+// DefaultResourceQuota rounds quantities up.
 func DefaultResourceQuota(q *corev1.ResourceQuota) {
 	check.RoundUp(q.Spec.Hard)
 	check.RoundUp(q.Status.Hard)
 	check.RoundUp(q.Status.Used)
 }
 
-// ValidateResourceQuota checks the resources and what the quota is of.
+// ValidateResourceQuota checks the resources and the scopes.
 func ValidateResourceQuota(q *corev1.ResourceQuota) field.ErrorList {
 	errs := validateHard(q.Spec.Hard, field.NewPath("spec", "hard"))
 	errs = append(errs, validateScopes(q)...)
@@ -33,7 +33,7 @@ func ResourceQuotaWarnings(q, old *corev1.ResourceQuota) (all []string) {
 	}
 	for _, r := range []struct {
 		limit    corev1.ResourceName
-		requests []corev1.ResourceName // the first that the quota has
+		requests []corev1.ResourceName // the first one in the quota counts
 	}{
 		{corev1.ResourceLimitsCPU, []corev1.ResourceName{corev1.ResourceRequestsCPU, corev1.ResourceCPU}},
 		{corev1.ResourceLimitsMemory, []corev1.ResourceName{corev1.ResourceRequestsMemory, corev1.ResourceMemory}},
@@ -55,7 +55,7 @@ func ResourceQuotaWarnings(q, old *corev1.ResourceQuota) (all []string) {
 	return all
 }
 
-// ValidateResourceQuotaUpdate checks the new object, and that the scopes stay.
+// ValidateResourceQuotaUpdate checks the new object, and that the scopes do not change.
 func ValidateResourceQuotaUpdate(q, old *corev1.ResourceQuota) field.ErrorList {
 	errs := ValidateResourceQuota(q)
 	if subset(q.Spec.Scopes, old.Spec.Scopes) && subset(old.Spec.Scopes, q.Spec.Scopes) {
@@ -64,7 +64,7 @@ func ValidateResourceQuotaUpdate(q, old *corev1.ResourceQuota) field.ErrorList {
 	return append(errs, field.Invalid(field.NewPath("spec", "scopes"), q.Spec.Scopes, validation.FieldImmutableErrorMsg))
 }
 
-// ValidateResourceQuotaStatus checks what is counted.
+// ValidateResourceQuotaStatus checks the limits and the usage.
 func ValidateResourceQuotaStatus(q, _ *corev1.ResourceQuota) field.ErrorList {
 	return append(validateHard(q.Status.Hard, field.NewPath("status", "hard")), validateHard(q.Status.Used, field.NewPath("status", "used"))...)
 }
@@ -94,7 +94,7 @@ var quotaScopes = []corev1.ResourceQuotaScope{
 	corev1.ResourceQuotaScopeCrossNamespacePodAffinity,
 }
 
-// scopeFits reports whether a scope says something about a resource.
+// scopeFits reports whether a scope applies to a resource.
 func scopeFits(s corev1.ResourceQuotaScope, name corev1.ResourceName) bool {
 	computed := []corev1.ResourceName{
 		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
@@ -131,7 +131,7 @@ func validateScopes(q *corev1.ResourceQuota) (errs field.ErrorList) {
 	return errs
 }
 
-// conflicting are the pairs of scopes that exclude each other.
+// conflicting counts the pairs of scopes that exclude each other.
 func conflicting(scopes []corev1.ResourceQuotaScope) (pairs int) {
 	for _, p := range [][2]corev1.ResourceQuotaScope{
 		{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultSecret merges stringData, which can be written and never read, into data.
+// DefaultSecret merges stringData, which is write-only, into data.
 func DefaultSecret(s *corev1.Secret) {
 	if s.Type == "" {
 		s.Type = corev1.SecretTypeOpaque
@@ -25,7 +25,7 @@ func DefaultSecret(s *corev1.Secret) {
 	s.StringData = nil
 }
 
-// ValidateSecret checks keys, size, and what the type wants to be there.
+// ValidateSecret checks the keys, the size, and the keys that the type requires.
 func ValidateSecret(s *corev1.Secret) field.ErrorList {
 	var errs field.ErrorList
 	size := 0
@@ -86,8 +86,8 @@ func jsonObject(s *corev1.Secret, key string) field.ErrorList {
 	return nil
 }
 
-// ValidateSecretUpdate checks the new object, that the type stays, and that an
-// object that is immutable stays as it is.
+// ValidateSecretUpdate checks the new object, that the type does not change, and that an immutable
+// Secret does not change.
 func ValidateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 	errs := validation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))
 	if check.IsTrue(old.Immutable) {

@@ -12,8 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultService fills in what a Service leaves out, but for what has to be
-// allocated.
+// DefaultService sets the defaults, except for allocated addresses and ports.
 func DefaultService(s *corev1.Service) {
 	spec := &s.Spec
 	if spec.SessionAffinity == "" {
@@ -48,7 +47,7 @@ func DefaultService(s *corev1.Service) {
 		spec.InternalTrafficPolicy = &policy
 	}
 	if p := spec.InternalTrafficPolicy; spec.Type == corev1.ServiceTypeExternalName && p != nil && slices.Contains(internalPolicies, *p) {
-		spec.InternalTrafficPolicy = nil // there is no such traffic
+		spec.InternalTrafficPolicy = nil // an ExternalName Service has no such traffic
 	}
 	if spec.Type != corev1.ServiceTypeLoadBalancer {
 		return
@@ -84,13 +83,13 @@ func externallyAccessible(s *corev1.Service) bool {
 	return false
 }
 
-// NeedsHealthCheck reports whether nodes have to say if they have endpoints of the
-// Service, on a port of its own.
+// NeedsHealthCheck reports whether nodes have to serve health checks of the Service on a port of
+// its own.
 func NeedsHealthCheck(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// isHeadless goes by clusterIPs, as validation does.
+// isHeadless reports whether a Service is headless by its clusterIPs, as validation does.
 func isHeadless(s *corev1.Service) bool {
 	return len(s.Spec.ClusterIPs) == 1 && s.Spec.ClusterIPs[0] == corev1.ClusterIPNone
 }
@@ -139,7 +138,7 @@ func hasNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// newNodePorts reports whether an update asks for node ports that were not there.
+// newNodePorts reports whether an update adds a node port.
 func newNodePorts(s, old *corev1.Service) bool {
 	var had check.Seen[int32]
 	for i := range old.Spec.Ports {

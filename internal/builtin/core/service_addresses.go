@@ -19,18 +19,18 @@ var (
 	familyPolicyPath = field.NewPath("spec", "ipFamilyPolicy")
 )
 
-// IsIPv6 reports whether a text is an address of that family.
+// IsIPv6 reports whether text is an IPv6 address.
 func IsIPv6(text string) bool {
 	ip, err := netip.ParseAddr(text)
 	return err == nil && !ip.Unmap().Is4()
 }
 
-// ValidateClusterIPs checks the addresses of a Service and their families against
-// each other. Old is nil for a new Service. The allocators use it, too.
+// ValidateClusterIPs checks that the addresses of a Service agree with its families. Old is nil for
+// a new Service. The allocators use it, too.
 func ValidateClusterIPs(s, old *corev1.Service) (errs field.ErrorList) {
 	spec := &s.Spec
 	if spec.Type == corev1.ServiceTypeExternalName {
-		return nil // it must have none, which validateExternalName says
+		return nil // validateExternalName reports addresses as errors
 	}
 	switch {
 	case spec.ClusterIP == "" && len(spec.ClusterIPs) > 0:
@@ -71,12 +71,13 @@ func ValidateClusterIPs(s, old *corev1.Service) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(clusterIPsPath, spec.ClusterIPs, "may only hold up to 2 values"))
 	}
 	if malformed {
-		return errs // what follows would be about addresses that are none
+		return errs // the checks below need valid addresses
 	}
 	return append(errs, matchFamilies(s)...)
 }
 
-// matchFamilies wants one address of each family, in the order of the families.
+// matchFamilies checks that there is at most one address of each family, in the order of the
+// families.
 func matchFamilies(s *corev1.Service) (errs field.ErrorList) {
 	ips := s.Spec.ClusterIPs
 	if len(ips) > 1 && !slices.ContainsFunc(ips[1:], func(ip string) bool { return IsIPv6(ip) != IsIPv6(ips[0]) }) {
@@ -96,8 +97,8 @@ func matchFamilies(s *corev1.Service) (errs field.ErrorList) {
 	return errs
 }
 
-// validateClusterIPsUpdate keeps the first address. A second one may be added, and removed
-// with a change of the policy.
+// validateClusterIPsUpdate checks that the first address does not change. A second one can be
+// added, and removed with a change of the policy.
 func validateClusterIPsUpdate(s, old *corev1.Service) (errs field.ErrorList) {
 	if either(s, old, func(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeExternalName }) || isHeadless(s) && isHeadless(old) {
 		return nil
@@ -123,8 +124,7 @@ func validateClusterIPsUpdate(s, old *corev1.Service) (errs field.ErrorList) {
 	return errs
 }
 
-// validateFamiliesUpdate does for families what validateClusterIPsUpdate does for
-// addresses.
+// validateFamiliesUpdate is validateClusterIPsUpdate for families.
 func validateFamiliesUpdate(s, old *corev1.Service) (errs field.ErrorList) {
 	if either(s, old, func(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeExternalName || isHeadless(s) }) {
 		return nil

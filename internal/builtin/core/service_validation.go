@@ -21,16 +21,16 @@ var (
 	distributions    = []string{corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode}
 )
 
-// onlyBalanced is said of fields of load balancers.
+// onlyBalanced is the error of fields of load balancers in other Services.
 const onlyBalanced = "may only be used when `type` is 'LoadBalancer'"
 
 // maxAffinitySeconds is a day.
 const maxAffinitySeconds = 86400
 
-// ValidateService checks a new Service, whose addresses and ports are allocated.
+// ValidateService checks a new Service with allocated addresses and ports.
 func ValidateService(s *corev1.Service) field.ErrorList { return validateService(s, nil) }
 
-// ValidateServiceUpdate checks the new object, and that it keeps its addresses.
+// ValidateServiceUpdate checks the new object, and validates immutable fields.
 func ValidateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	errs := validateClusterIPsUpdate(s, old)
 	errs = append(errs, validateFamiliesUpdate(s, old)...)
@@ -111,8 +111,7 @@ func validateExternalName(s *corev1.Service) (errs field.ErrorList) {
 	return append(errs, check.DNSSubdomain(name, path.Child("externalName"))...)
 }
 
-// validateServicePort checks one of several ports, before which ports of these names
-// stood.
+// validateServicePort checks one of several ports. Names has the names of the preceding ports.
 func validateServicePort(p *corev1.ServicePort, ports int, names *check.Seen[string], path *field.Path) (errs field.ErrorList) {
 	switch {
 	case p.Name != "":
@@ -182,8 +181,8 @@ func validateExternalIPs(s, old *corev1.Service) (errs field.ErrorList) {
 	return errs
 }
 
-// validateUniquePorts wants ports, and node ports, once for each protocol, and node
-// ports only where they are used.
+// validateUniquePorts checks that ports and node ports are unique for each protocol, and that node
+// ports are used only where the type has them.
 func validateUniquePorts(s *corev1.Service) (errs field.ErrorList) {
 	path, ports := field.NewPath("spec", "ports"), s.Spec.Ports
 	if s.Spec.Type == corev1.ServiceTypeClusterIP {
@@ -257,7 +256,7 @@ func validateLoadBalancerClass(s *corev1.Service) field.ErrorList {
 	return check.QualifiedName(*class, path)
 }
 
-// validateTraffic checks where traffic may go on to.
+// validateTraffic checks the traffic policies.
 func validateTraffic(s *corev1.Service) (errs field.ErrorList) {
 	spec, path := &s.Spec, field.NewPath("spec")
 	switch policy, at := spec.ExternalTrafficPolicy, path.Child("externalTrafficPolicy"); {

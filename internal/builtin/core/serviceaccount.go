@@ -6,17 +6,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mountable is an annotation that is on its way out.
+// mountable is a deprecated annotation.
 const mountable = "kubernetes.io/enforce-mountable-secrets"
 
-// PrepareServiceAccount leaves of the references to secrets what counts: the names.
+// PrepareServiceAccount keeps only the names of references to Secrets.
 func PrepareServiceAccount(a *corev1.ServiceAccount) {
 	for i := range a.Secrets {
 		a.Secrets[i] = corev1.ObjectReference{Name: a.Secrets[i].Name}
 	}
 }
 
-// PrepareServiceAccountUpdate does what PrepareServiceAccount does.
+// PrepareServiceAccountUpdate is PrepareServiceAccount for an update.
 func PrepareServiceAccountUpdate(a, _ *corev1.ServiceAccount) bool {
 	if !slices.ContainsFunc(a.Secrets, func(r corev1.ObjectReference) bool { return r != corev1.ObjectReference{Name: r.Name} }) {
 		return false
@@ -26,7 +26,7 @@ func PrepareServiceAccountUpdate(a, _ *corev1.ServiceAccount) bool {
 	return true
 }
 
-// ServiceAccountWarnings warns about the deprecated annotation where it is new.
+// ServiceAccountWarnings warns about the deprecated annotation when it is added.
 func ServiceAccountWarnings(a, old *corev1.ServiceAccount) []string {
 	if old != nil {
 		if _, known := old.Annotations[mountable]; known {

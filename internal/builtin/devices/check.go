@@ -68,7 +68,7 @@ func validateQualified(name string, path *field.Path) field.ErrorList {
 		return validateIdentifier(name, path)
 	}
 	if strings.Contains(id, "/") {
-		return nil // kube-apiserver lets it pass
+		return nil // kube-apiserver accepts it
 	}
 	var errs field.ErrorList
 	if domain == "" {

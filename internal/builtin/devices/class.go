@@ -10,22 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// DefaultClass compacts the parameters of drivers, as they are stored.
+// DefaultClass removes white space from the parameters of drivers.
 func DefaultClass(c *resourcev1.DeviceClass) {
 	for i := range c.Spec.Config {
 		compact(&c.Spec.Config[i].DeviceConfiguration)
 	}
 }
 
-// ValidateClass checks which devices a class has, and their configuration.
+// ValidateClass checks the selectors and the configuration of a class.
 func ValidateClass(c *resourcev1.DeviceClass) field.ErrorList { return validateClass(c, false) }
 
-// ValidateClassUpdate checks a class again.
+// ValidateClassUpdate checks the new object like a created one.
 func ValidateClassUpdate(c, old *resourcev1.DeviceClass) field.ErrorList {
 	return validateClass(c, equality.Semantic.DeepEqual(c.Spec.Selectors, old.Spec.Selectors))
 }
 
-// validateClass checks a class whose selectors are stored already, or are new.
+// validateClass checks a class. Stored selectors are unchanged by an update.
 func validateClass(c *resourcev1.DeviceClass, stored bool) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := each(c.Spec.Selectors, resourcev1.DeviceSelectorsMaxSize, path.Child("selectors"), (&selectors{stored: stored}).validate)

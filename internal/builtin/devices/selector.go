@@ -19,11 +19,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/celenv"
 )
 
-// selectors checks the selectors of an object. Expressions that are stored already are compiled with the libraries
-// of every version, new ones with those that the previous minor version of Kubernetes has, too.
+// selectors checks the selectors of an object. Stored expressions are compiled with the libraries
+// of every version; new ones only with libraries that the previous minor version of Kubernetes has,
+// too.
 type selectors struct {
 	stored bool
-	work   int // to check the expressions before
+	work   int // spent on compiling so far
 }
 
 func (all *selectors) validate(s *resourcev1.DeviceSelector, path *field.Path) field.ErrorList {
@@ -123,8 +124,8 @@ var selectorEnvironments = sync.OnceValues(func() (*environment.EnvSet, error) {
 	)
 })
 
-// deviceSizes bounds the sizes of what a selector reads from the device, for the estimated
-// costs.
+// deviceSizes limits the sizes of the values that a selector can read from the device, for the
+// estimated costs.
 type deviceSizes struct{}
 
 // EstimateSize returns the bounds of a part of the device; nil: unknown.

@@ -104,7 +104,7 @@ func withoutLists(all attributes) attributes {
 	return all
 }
 
-// ValidateSlice checks the devices of a pool, or a part of them.
+// ValidateSlice checks the pool, the nodes and the devices of a slice.
 func ValidateSlice(s *resourcev1.ResourceSlice) field.ErrorList { return validateSlice(&s.Spec, nil) }
 
 // ValidateSliceUpdate checks the new object, and that pool, driver and node are unchanged.
@@ -199,7 +199,7 @@ func validateWhere(s *resourcev1.ResourceSliceSpec, path *field.Path) field.Erro
 		w.set = append(w.set, "`nodeSelector`")
 		at := path.Child("nodeSelector")
 		w.errs = append(w.errs, validateNodes(n, at)...)
-		if len(n.NodeSelectorTerms) != 1 { // so that those of several slices go together
+		if len(n.NodeSelectorTerms) != 1 { // one term, so that the scheduler can combine several slices
 			w.errs = append(w.errs, field.Invalid(at.Child("nodeSelectorTerms"), check.Bare(n.NodeSelectorTerms), "must have exactly one node selector term"))
 		}
 	}

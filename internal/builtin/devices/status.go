@@ -16,7 +16,7 @@ import (
 
 const (
 	mostConditions  = 8
-	longestData     = 10 << 10 // bytes of what a driver says
+	longestData     = 10 << 10 // bytes of the data of a driver
 	longestName     = 256      // of an interface
 	longestHardware = 128
 	mostAddresses   = 16
@@ -101,7 +101,7 @@ func ValidateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	return errs
 }
 
-// addsTo reports whether now has an item that was has not.
+// addsTo reports whether now has an item that was lacks.
 func addsTo[T comparable](was, now []T) bool {
 	had := check.SeenIn(was)
 	return slices.ContainsFunc(now, func(v T) bool { return !had.Has(v) })

@@ -1,4 +1,4 @@
-// Package discovery has the rules of the endpoints of Services.
+// Package discovery has the rules of EndpointSlices.
 package discovery
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// How many there may be in a slice, and in one of its endpoints.
+// The maximum numbers in a slice, and in an endpoint.
 const (
 	maxEndpoints = 1000
 	maxPorts     = 20000
@@ -23,7 +23,7 @@ const (
 	maxHints     = 8
 )
 
-// DefaultSlice gives ports their name and protocol.
+// DefaultSlice sets the default name and protocol of ports.
 func DefaultSlice(s *discoveryv1.EndpointSlice) {
 	for i := range s.Ports {
 		if p := &s.Ports[i]; p.Name == nil {
@@ -36,7 +36,7 @@ func DefaultSlice(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-// PrepareSlice drops the topology of endpoints, which version 1 shows and cannot write.
+// PrepareSlice drops the topology of endpoints, which is read-only in v1.
 func PrepareSlice(s *discoveryv1.EndpointSlice) {
 	for i := range s.Endpoints {
 		s.Endpoints[i].DeprecatedTopology = nil
@@ -70,8 +70,8 @@ func ValidateSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 	return append(validateHead(s), validateEndpoints(s)...)
 }
 
-// ValidateSliceUpdate checks the new object, and that its kind of addresses stays.
-// Endpoints that are as before may be wrong.
+// ValidateSliceUpdate checks the new object, and that the address type does not change. It accepts
+// invalid endpoints that are unchanged.
 func ValidateSliceUpdate(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	errs := validateHead(s)
 	if faults := validateEndpoints(s); len(faults) > 0 && !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
@@ -151,7 +151,7 @@ func validateEndpoints(s *discoveryv1.EndpointSlice) (errs field.ErrorList) {
 	return errs
 }
 
-// validateAddress checks the address at a place of a list.
+// validateAddress checks the address at an index of a list.
 func validateAddress(kind discoveryv1.AddressType, text string, list *field.Path, place int) (errs field.ErrorList) {
 	at := list.Index(place)
 	switch kind {
@@ -211,7 +211,7 @@ func SliceWarnings(s, old *discoveryv1.EndpointSlice) (all []string) {
 	}
 	switch s.Labels[discoveryv1.LabelManagedBy] {
 	case "endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io":
-		return all // they write them well
+		return all // these controllers write valid addresses
 	}
 	for i, e := range s.Endpoints {
 		for j, a := range e.Addresses {

@@ -19,7 +19,8 @@ func everything(groups ...string) flowcontrolv1.PolicyRulesWithSubjects {
 
 func pointer(n int32) *int32 { return &n }
 
-// What holds the server up: some requests always pass, and each has a place.
+// The specs of the mandatory objects: without them, a request of an administrator could be
+// rejected, or a request could have no level.
 var (
 	fixedSchemas = map[string]flowcontrolv1.FlowSchemaSpec{
 		exempt: {

@@ -1,4 +1,4 @@
-// Package flowcontrol is the rules of the kinds of flowcontrol.apiserver.k8s.io.
+// Package flowcontrol has the rules of the kinds of flowcontrol.apiserver.k8s.io.
 package flowcontrol
 
 import (
@@ -22,15 +22,15 @@ const (
 	every             = "*"
 )
 
-// DefaultFlowSchema puts a schema that says nothing among those that are tried late.
+// DefaultFlowSchema sets the default precedence.
 func DefaultFlowSchema(f *flowcontrolv1.FlowSchema) {
 	if f.Spec.MatchingPrecedence == 0 {
 		f.Spec.MatchingPrecedence = defaultPrecedence
 	}
 }
 
-// ValidateFlowSchema checks which requests belong to which priority level. The two
-// schemas that hold the server up are as they have to be.
+// ValidateFlowSchema checks the level and the rules of a schema. The mandatory FlowSchemas are
+// immutable.
 func ValidateFlowSchema(f *flowcontrolv1.FlowSchema) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateFlows(f.Name, &f.Spec, path)
@@ -40,12 +40,12 @@ func ValidateFlowSchema(f *flowcontrolv1.FlowSchema) field.ErrorList {
 	return append(errs, validateSchemaStatus(f)...)
 }
 
-// ValidateFlowSchemaUpdate checks a schema again.
+// ValidateFlowSchemaUpdate checks the new object like a created one.
 func ValidateFlowSchemaUpdate(f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
 	return ValidateFlowSchema(f)
 }
 
-// ValidateFlowSchemaStatus checks what the subresource status made of a schema.
+// ValidateFlowSchemaStatus checks the status.
 func ValidateFlowSchemaStatus(f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
 	return validateSchemaStatus(f)
 }
@@ -54,7 +54,7 @@ func validateSchemaStatus(f *flowcontrolv1.FlowSchema) field.ErrorList {
 	return validateTypes(len(f.Status.Conditions), func(i int) string { return string(f.Status.Conditions[i].Type) })
 }
 
-// validateTypes checks that conditions have types, each one its own.
+// validateTypes checks that the types of conditions are set and unique.
 func validateTypes(n int, at func(int) string) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
@@ -152,7 +152,7 @@ func validateSubject(s *flowcontrolv1.Subject, path *field.Path) field.ErrorList
 	return errs
 }
 
-// validateNamed checks a user or a group.
+// validateNamed checks a user or a group of a subject.
 func validateNamed(there bool, name func() string, what string, path *field.Path) field.ErrorList {
 	at := path.Child(what)
 	switch {
@@ -201,7 +201,7 @@ func validateVerbs(all []string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// onlyEvery: beside a star there is nothing.
+// onlyEvery checks that "*" is the only entry of a list.
 func onlyEvery(all []string, what string, path *field.Path) field.ErrorList {
 	if len(all) > 1 && slices.Contains(all, every) {
 		return field.ErrorList{field.Invalid(path, all, fmt.Sprintf("if '*' is present, must not specify other %s", what))}
@@ -251,7 +251,7 @@ func validatePathRule(r *flowcontrolv1.NonResourcePolicyRule, path *field.Path) 
 	return errs
 }
 
-// wrongPath returns the error of a path that may end in a star, or "".
+// wrongPath returns the error of a non-resource path, or "". A path may end in "*".
 func wrongPath(path string) string {
 	stars := strings.Count(path, every)
 	switch {

@@ -17,10 +17,10 @@ const (
 	defaultQueues   = 64
 	defaultLength   = 50
 	mostQueues      = 10_000_000
-	mostEntropyBits = 60 // of the hash that deals hands of queues out
+	mostEntropyBits = 60 // of the hash for shuffle sharding
 )
 
-// DefaultPriorityLevel fills in the shares of a level, and its queues.
+// DefaultPriorityLevel sets the default shares and queues.
 func DefaultPriorityLevel(l *flowcontrolv1.PriorityLevelConfiguration) {
 	if e := l.Spec.Exempt; e != nil {
 		fill(&e.NominalConcurrencyShares, 0)
@@ -49,8 +49,8 @@ func orElse(p *int32, value int32) {
 	}
 }
 
-// ValidatePriorityLevel checks a level. The two that hold the server up are as they
-// have to be.
+// ValidatePriorityLevel checks a level. The mandatory priority levels are immutable, except for the
+// field spec.exempt of "exempt".
 func ValidatePriorityLevel(l *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateLevel(l.Name, &l.Spec, path)
@@ -66,8 +66,8 @@ func ValidatePriorityLevel(l *flowcontrolv1.PriorityLevelConfiguration) field.Er
 	return append(errs, validateLevelStatus(l)...)
 }
 
-// internalLevel is a level as the wire shows it in errors: with shares that are a
-// number and in another order.
+// internalLevel converts a level to the form of kube-apiserver's errors, which has its fields in
+// another order and the shares as a number.
 func internalLevel(s flowcontrolv1.PriorityLevelConfigurationSpec) any {
 	type limited struct {
 		NominalConcurrencyShares int32
@@ -89,12 +89,12 @@ func internalLevel(s flowcontrolv1.PriorityLevelConfigurationSpec) any {
 	}{s.Type, l, s.Exempt}
 }
 
-// ValidatePriorityLevelUpdate checks a level again.
+// ValidatePriorityLevelUpdate checks the new object like a created one.
 func ValidatePriorityLevelUpdate(l, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 	return ValidatePriorityLevel(l)
 }
 
-// ValidatePriorityLevelStatus checks what the subresource status made of a level.
+// ValidatePriorityLevelStatus checks the status.
 func ValidatePriorityLevelStatus(l, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 	return validateLevelStatus(l)
 }

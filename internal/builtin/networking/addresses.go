@@ -17,7 +17,7 @@ func ValidateIPAddress(a *networkingv1.IPAddress) (errs field.ErrorList) {
 	if p == nil {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	if p.Group != "" { // it is that of Services
+	if p.Group != "" { // the core group, of Services, is ""
 		errs = append(errs, check.DNSSubdomain(p.Group, path.Child("group"))...)
 	}
 	errs = append(errs, check.RequiredSegment(p.Resource, path.Child("resource"))...)
@@ -37,7 +37,7 @@ func ValidateIPAddressUpdate(a, old *networkingv1.IPAddress) field.ErrorList {
 	return errs
 }
 
-// ValidateServiceCIDR wants one range, or one of each family.
+// ValidateServiceCIDR checks that there is one CIDR, or one of each family.
 func ValidateServiceCIDR(c *networkingv1.ServiceCIDR) (errs field.ErrorList) {
 	path, all := field.NewPath("spec", "cidrs"), c.Spec.CIDRs
 	switch {
@@ -59,8 +59,8 @@ func ValidateServiceCIDR(c *networkingv1.ServiceCIDR) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateServiceCIDRUpdate lets a range of the other family come, and nothing else
-// change.
+// ValidateServiceCIDRUpdate checks an update: a CIDR of the other family can be added, and the
+// first one is immutable.
 func ValidateServiceCIDRUpdate(c, old *networkingv1.ServiceCIDR) (errs field.ErrorList) {
 	path, all, was := field.NewPath("spec", "cidrs"), c.Spec.CIDRs, old.Spec.CIDRs
 	if len(all) != len(was) && (len(was) != 1 || len(all) != 2) {

@@ -1,5 +1,5 @@
-// Package networking has the rules of the kinds that stand between Services and the
-// network.
+// Package networking has the rules of Ingresses, NetworkPolicies, and the addresses and CIDRs of
+// Services.
 package networking
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// classAnnotation is how an Ingress named its class before there was a field for it.
+// classAnnotation is the deprecated annotation with the class of an Ingress.
 const classAnnotation = "kubernetes.io/ingress.class"
 
 // ValidateIngress checks a new Ingress.
@@ -27,8 +27,8 @@ func ValidateIngress(i *networkingv1.Ingress) field.ErrorList {
 	return errs
 }
 
-// ValidateIngressUpdate checks a changed Ingress. What was wrong in two old ways may
-// go on to be so.
+// ValidateIngressUpdate checks the new object. It accepts invalid names of Secrets, and invalid
+// HTTP rules of wildcard hosts, if the old object has some.
 func ValidateIngressUpdate(i, old *networkingv1.Ingress) field.ErrorList {
 	var r ingressRules
 	for _, t := range old.Spec.TLS {
@@ -40,7 +40,7 @@ func ValidateIngressUpdate(i, old *networkingv1.Ingress) field.ErrorList {
 	return r.validate(i)
 }
 
-// ValidateIngressStatus checks where an Ingress is reached.
+// ValidateIngressStatus checks the ingress points of the load balancer.
 func ValidateIngressStatus(i, old *networkingv1.Ingress) (errs field.ErrorList) {
 	var known check.Seen[string]
 	for _, g := range old.Status.LoadBalancer.Ingress {
@@ -70,7 +70,7 @@ func IngressWarnings(i, old *networkingv1.Ingress) []string {
 	return nil
 }
 
-// ingressRules are what an Ingress has to keep to.
+// ingressRules are the rules that an update may relax.
 type ingressRules struct{ anySecret, anyWildcard bool }
 
 func (r *ingressRules) validate(i *networkingv1.Ingress) (errs field.ErrorList) {

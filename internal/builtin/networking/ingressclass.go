@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxController is how long the name of a controller may be, in bytes.
+// maxController is the maximum length of the name of a controller in bytes.
 const maxController = 250
 
-// DefaultIngressClass says where parameters stand.
+// DefaultIngressClass sets the default scope of the parameters.
 func DefaultIngressClass(c *networkingv1.IngressClass) {
 	if p := c.Spec.Parameters; p != nil && p.Scope == nil {
 		scope := networkingv1.IngressClassParametersReferenceScopeCluster
@@ -33,7 +33,7 @@ func ValidateIngressClass(c *networkingv1.IngressClass) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateIngressClassUpdate checks the new object, and that the controller stays.
+// ValidateIngressClassUpdate checks the new object, and that the controller does not change.
 func ValidateIngressClassUpdate(c, old *networkingv1.IngressClass) field.ErrorList {
 	errs := validation.ValidateImmutableField(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))
 	return append(errs, ValidateIngressClass(c)...)

@@ -11,8 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultNetworkPolicy says which traffic a policy is about, and gives ports their
-// protocol.
+// DefaultNetworkPolicy sets the default policy types, and the default protocol of ports.
 func DefaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
 	spec := &p.Spec
 	for i := range spec.Ingress {
@@ -39,13 +38,13 @@ func defaultPorts(ports []networkingv1.NetworkPolicyPort) {
 	}
 }
 
-// ValidateNetworkPolicy checks who and what a policy lets through.
+// ValidateNetworkPolicy checks the Pod selector and the rules of a policy.
 func ValidateNetworkPolicy(p *networkingv1.NetworkPolicy) field.ErrorList {
 	return validatePolicy(p, nil)
 }
 
-// ValidateNetworkPolicyUpdate checks the new object. A range of addresses that was
-// there may be one that is not taken any more.
+// ValidateNetworkPolicyUpdate checks the new object. It accepts CIDRs of the old object that are
+// rejected for new ones.
 func ValidateNetworkPolicyUpdate(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	return validatePolicy(p, old)
 }
@@ -124,8 +123,8 @@ func validatePolicyPort(p *networkingv1.NetworkPolicyPort, path *field.Path) (er
 	return errs
 }
 
-// peerRules are what peers have to keep to.
-type peerRules struct{ known check.Seen[string] } // ranges that were there
+// peerRules checks peers.
+type peerRules struct{ known check.Seen[string] } // CIDRs of the old object
 
 func (r *peerRules) validate(p *networkingv1.NetworkPolicyPeer, path *field.Path) field.ErrorList {
 	errs := check.Selector(p.PodSelector, nil, path.Child("podSelector"))

@@ -1,4 +1,4 @@
-// Package node is the rules of the kinds of node.k8s.io.
+// Package node has the rules of RuntimeClasses.
 package node
 
 import (
@@ -12,8 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// ValidateRuntimeClass checks what runs the containers of pods, what that costs, and
-// where it is.
+// ValidateRuntimeClass checks the handler, the overhead and the scheduling constraints.
 func ValidateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("handler")
@@ -33,8 +32,8 @@ func ValidateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 	return errs
 }
 
-// validateScheduling checks where the runtime is. No toleration stands twice, for
-// however many seconds.
+// validateScheduling checks the node selector and the tolerations. Tolerations must be unique,
+// whatever their seconds.
 func validateScheduling(s *nodev1.Scheduling, path *field.Path) field.ErrorList {
 	var errs check.Errors
 	if s.NodeSelector != nil {
@@ -51,7 +50,7 @@ func validateScheduling(s *nodev1.Scheduling, path *field.Path) field.ErrorList 
 	return errs.List()
 }
 
-// ValidateRuntimeClassUpdate checks the new object, and that what runs containers stays.
+// ValidateRuntimeClassUpdate checks the new object, and that the handler does not change.
 func ValidateRuntimeClassUpdate(c, old *nodev1.RuntimeClass) field.ErrorList {
 	errs := ValidateRuntimeClass(c)
 	return append(errs, validation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))...)

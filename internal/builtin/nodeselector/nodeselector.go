@@ -1,5 +1,4 @@
-// Package nodeselector has the rules of selectors of nodes, which Pods, volumes and
-// devices have.
+// Package nodeselector has the rules of node selectors, which Pods, volumes and devices have.
 package nodeselector
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// Validate checks a selector of nodes.
+// Validate checks a node selector.
 func Validate(errs *check.Errors, s *corev1.NodeSelector, at *field.Path) {
 	at = at.Child("nodeSelectorTerms")
 	if len(s.NodeSelectorTerms) == 0 {
@@ -77,7 +76,7 @@ func validateField(errs *check.Errors, q *corev1.NodeSelectorRequirement, at *fi
 	}
 }
 
-// DeprecatedLabels has the deprecated labels of nodes, and what to use instead.
+// DeprecatedLabels maps deprecated labels of nodes to warnings that name the replacement.
 var DeprecatedLabels = map[string]string{
 	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
 	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
@@ -89,8 +88,8 @@ var DeprecatedLabels = map[string]string{
 	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
 }
 
-// Warnings warns of deprecated labels in the terms of a selector. At is the path of the
-// list of terms.
+// Warnings warns about deprecated labels in the terms of a selector. At is the path of the list of
+// terms.
 func Warnings(s *corev1.NodeSelector, at *field.Path) (all []string) {
 	for i := range s.NodeSelectorTerms {
 		for j, q := range s.NodeSelectorTerms[i].MatchExpressions {

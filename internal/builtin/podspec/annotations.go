@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// Annotations that once were what fields are now.
+// Annotations that fields have replaced.
 const (
 	seccompPodAnnotation       = "seccomp.security.alpha.kubernetes.io/pod"
 	seccompContainerAnnotation = "container.seccomp.security.alpha.kubernetes.io/"
@@ -21,8 +21,8 @@ const (
 	tolerationsAnnotation      = "scheduler.alpha.kubernetes.io/tolerations"
 )
 
-// ValidateAnnotations checks the annotations of a Pod or a template that Kubernetes
-// gives a meaning.
+// ValidateAnnotations checks the annotations of a Pod or a template that have a meaning for
+// Kubernetes.
 func ValidateAnnotations(errs *check.Errors, all map[string]string, spec *corev1.PodSpec, at *field.Path) {
 	if len(all) == 0 {
 		return
@@ -98,8 +98,8 @@ func hasContainer(spec *corev1.PodSpec, name string) bool {
 	return false
 }
 
-// ValidateProfileAnnotations checks that annotations and fields that set the same
-// profile of a Pod agree. At is the path of the spec.
+// ValidateProfileAnnotations checks that the annotations and the fields for a profile of a Pod
+// agree. At is the path of the spec.
 func ValidateProfileAnnotations(errs *check.Errors, p *corev1.Pod, at *field.Path) {
 	r := rules{Errors: errs, spec: &p.Spec}
 	r.profileAnnotations(p.Annotations, at)
@@ -129,8 +129,7 @@ func (r *rules) seccompMatches(all map[string]string, at *field.Path) {
 	}
 }
 
-// appArmorMatches compares profiles of AppArmor. Containers without one have that of the
-// Pod.
+// appArmorMatches compares AppArmor profiles. A container without one has that of the Pod.
 func (r *rules) appArmorMatches(all map[string]string, at *field.Path) {
 	for c, of := range eachContainer(r.spec, lazyPath{path: at}) {
 		p := r.spec.SecurityContext.AppArmorProfile
@@ -163,14 +162,13 @@ func (r *rules) matches(p profile, annotation string, at *field.Path) {
 	}
 }
 
-// profile is of seccomp or of AppArmor, which say it in the same words.
+// profile is a seccomp or an AppArmor profile: they have the same types.
 type profile struct {
 	of, kind string
 	local    *string
 }
 
-// SyncAppArmor moves what annotations of a new Pod say of AppArmor into the fields
-// that have it now. It returns warnings.
+// SyncAppArmor sets the AppArmor fields of a new Pod from its annotations. It returns warnings.
 func SyncAppArmor(p *corev1.Pod) []string {
 	if len(p.Annotations) == 0 || IsWindows(&p.Spec) {
 		return nil
@@ -201,7 +199,7 @@ func SyncAppArmor(p *corev1.Pod) []string {
 	return warnings
 }
 
-// appArmorProfile is what an annotation says, nil when it makes no sense.
+// appArmorProfile returns the profile of an annotation, or nil if it is invalid.
 func appArmorProfile(annotation string) *corev1.AppArmorProfile {
 	local, isLocal := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
 	switch {
@@ -215,6 +213,6 @@ func appArmorProfile(annotation string) *corev1.AppArmorProfile {
 	return nil
 }
 
-// maxLocalProfile is how long the name of a profile on the node may be, in bytes:
+// maxLocalProfile is the maximum length of the name of a profile on the node, in bytes, which is
 // that of a path.
 const maxLocalProfile = 4095

@@ -23,7 +23,7 @@ var (
 	exitCodeOperators   = []corev1.ContainerRestartRuleOnExitCodesOperator{corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn}
 )
 
-// The limits of rules for restarts.
+// The limits of restart rules.
 const (
 	maxRestartRules = 20
 	maxExitCodes    = 255
@@ -57,8 +57,8 @@ func (r *rules) checkInitContainers(at *field.Path) {
 		if r.containers.Has(c.Name) || c.Name != "" && r.containers.Again(c.Name) {
 			r.Duplicate(at, "name", c.Name)
 		}
-		// They run one after another, and may have the same ports. All are said to be
-		// the first.
+		// Init containers run one after another, and may share ports. As in kube-apiserver, the
+		// index in the errors is always 0.
 		r.hostPorts(all[i:i+1], list)
 		if IsSidecar(c) {
 			r.lifecycle(c.Lifecycle, at)
@@ -88,7 +88,7 @@ func (r *rules) checkInitContainers(at *field.Path) {
 
 func (r *rules) checkEphemeral(at *field.Path) {
 	all := r.spec.EphemeralContainers
-	var names check.Seen[string] // besides r.containers, which are what they can look into
+	var names check.Seen[string] // besides r.containers, which they can target
 	for i := range all {
 		e, at := &all[i], at.Index(i)
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)
@@ -104,7 +104,7 @@ func (r *rules) checkEphemeral(at *field.Path) {
 	}
 }
 
-// ephemeralForbidden: what only a container has that is there from the start.
+// ephemeralForbidden rejects fields that ephemeral containers do not support.
 func (r *rules) ephemeralForbidden(c *corev1.Container, at *field.Path) {
 	const never = "cannot be set for an Ephemeral Container"
 	for _, part := range [...]struct {
@@ -135,7 +135,7 @@ func (r *rules) ephemeralForbidden(c *corev1.Container, at *field.Path) {
 	}
 }
 
-// container checks what containers of all sorts have.
+// container checks the fields that all sorts of containers share.
 func (r *rules) container(c *corev1.Container, at *field.Path) {
 	if c.Name == "" {
 		r.Required(at, "name", "")
@@ -157,8 +157,8 @@ func (r *rules) container(c *corev1.Container, at *field.Path) {
 	r.securityContext(c.SecurityContext, at)
 }
 
-// ValidateImage checks the image of a container of a Pod. That of a template is not
-// checked: it may be filled in later.
+// ValidateImage checks the image of a container of a Pod. The image of a template is not checked:
+// it may be set later.
 func ValidateImage(errs *check.Errors, c *corev1.Container, at *field.Path) {
 	if strings.TrimSpace(c.Image) != c.Image {
 		errs.Invalid(at, "image", c.Image, "must not have leading or trailing whitespace")
@@ -194,7 +194,7 @@ func (r *rules) port(at *field.Path, name string, n int32) {
 	}
 }
 
-// hostPorts: two containers cannot have the same port of the node.
+// hostPorts checks that host ports are unique.
 func (r *rules) hostPorts(all []corev1.Container, at *field.Path) {
 	type key struct {
 		protocol corev1.Protocol

@@ -52,8 +52,7 @@ func defaultContainer(c *corev1.Container) {
 	}
 }
 
-// pullPolicy returns the default pull policy of an image. An image whose tag may move is
-// always pulled.
+// pullPolicy returns the default pull policy of an image: Always for a tag that may move.
 func pullPolicy(image string) corev1.PullPolicy {
 	if isLatest(image) {
 		return corev1.PullAlways

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// eachContainer yields the containers of a Pod with their paths: first init containers,
-// then containers, then ephemeral containers. At is the path of the spec.
+// eachContainer iterates over the containers of a Pod with their paths: init containers,
+// containers, ephemeral containers. At is the path of the spec.
 func eachContainer(spec *corev1.PodSpec, at lazyPath) iter.Seq2[*corev1.Container, lazyPath] {
 	return func(yield func(*corev1.Container, lazyPath) bool) {
 		for i := range spec.InitContainers {

@@ -41,7 +41,7 @@ func defaultSpec(spec *corev1.PodSpec) {
 	check.SetIfZero(&spec.SchedulerName, corev1.DefaultSchedulerName)
 	check.SetIfNil(&spec.SecurityContext, corev1.PodSecurityContext{})
 	check.SetIfNil(&spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
-	// Two names of one field: the newer one counts.
+	// The field serviceAccount is deprecated; serviceAccountName wins.
 	if spec.ServiceAccountName == "" {
 		spec.ServiceAccountName = spec.DeprecatedServiceAccount
 	}
@@ -66,7 +66,7 @@ func defaultSpec(spec *corev1.PodSpec) {
 	}
 }
 
-// initAnnotations once held what are init containers now.
+// initAnnotations are annotations for init containers that the field has replaced.
 var initAnnotations = [...]string{
 	"pod.beta.kubernetes.io/init-containers",
 	"pod.alpha.kubernetes.io/init-containers",
@@ -74,7 +74,7 @@ var initAnnotations = [...]string{
 	"pod.alpha.kubernetes.io/init-container-statuses",
 }
 
-// dropInitAnnotations takes them off, so that no old kubelet follows them.
+// dropInitAnnotations removes them, so that no old kubelet uses them.
 func dropInitAnnotations(all map[string]string) map[string]string {
 	for _, name := range initAnnotations {
 		if _, ok := all[name]; ok {
@@ -88,7 +88,7 @@ func dropInitAnnotations(all map[string]string) map[string]string {
 	return all
 }
 
-// requestLimits requests the limit of each resource that has a limit and no request.
+// requestLimits sets a missing request to the limit.
 func requestLimits(all []corev1.Container) {
 	for i := range all {
 		r := &all[i].Resources
@@ -106,7 +106,7 @@ func requestLimits(all []corev1.Container) {
 	}
 }
 
-// defaultHostPorts gives containers in the host's network their ports on the host.
+// defaultHostPorts sets the default host ports of containers in the host network.
 func defaultHostPorts(all []corev1.Container) {
 	for i := range all {
 		for j := range all[i].Ports {

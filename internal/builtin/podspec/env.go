@@ -13,14 +13,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// What of a Pod an environment and a volume can show, sorted.
+// The fields of a Pod that an environment variable and a volume can refer to, sorted.
 var (
 	envFields = []string{
 		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
 		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
 	}
 	volumeFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
-	// podLabels are all fields of a Pod that have a name at all.
+	// podLabels are all field paths that have a conversion.
 	podLabels = []string{
 		"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
 		"spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName",
@@ -81,7 +81,7 @@ func (r *rules) valueFrom(v *corev1.EnvVar, at *field.Path) {
 	}
 }
 
-// fieldRef checks which field of a Pod is shown.
+// fieldRef checks a reference to a field of a Pod.
 func (r *rules) fieldRef(at *field.Path, f *corev1.ObjectFieldSelector, allowed []string) {
 	if f.FieldPath == "" {
 		r.Required(at, "fieldPath", "")
@@ -94,7 +94,7 @@ func (r *rules) fieldRef(at *field.Path, f *corev1.ObjectFieldSelector, allowed 
 		unknown = "unsupported pod version: " + f.APIVersion
 	case ofMap && path != "metadata.annotations" && path != "metadata.labels":
 		unknown = "field label does not support subscript: " + f.FieldPath
-	case !ofMap && path == "spec.host": // its old name
+	case !ofMap && path == "spec.host": // the old name
 		path = "spec.nodeName"
 	case !ofMap && !slices.Contains(podLabels, path):
 		unknown = "field label not supported: " + f.FieldPath
@@ -112,7 +112,7 @@ func (r *rules) fieldRef(at *field.Path, f *corev1.ObjectFieldSelector, allowed 
 	}
 }
 
-// mapKey splits what names one entry: metadata.labels['key'].
+// mapKey splits the path of a map entry, such as metadata.labels['key'].
 func mapKey(path string) (of, key string, ok bool) {
 	inner, ok := strings.CutSuffix(path, "']")
 	if !ok {
@@ -125,7 +125,7 @@ func mapKey(path string) (of, key string, ok bool) {
 	return of, key, true
 }
 
-// resourceRef checks which amount of a container is shown, and in what unit.
+// resourceRef checks a reference to a resource of a container, and its divisor.
 func (r *rules) resourceRef(at *field.Path, f *corev1.ResourceFieldSelector, volume bool) {
 	huge := strings.HasPrefix(f.Resource, "requests.hugepages-") || strings.HasPrefix(f.Resource, "limits.hugepages-")
 	switch {
@@ -189,8 +189,7 @@ func (r *rules) fileRef(at *field.Path, f *corev1.FileKeySelector) {
 	}
 }
 
-// fileRefVolumes: files that an environment is read from are in volumes that the
-// Pod itself fills.
+// fileRefVolumes checks that fileKeyRefs refer to emptyDir volumes.
 func (r *rules) fileRefVolumes(at *field.Path) {
 	for c := range eachContainer(r.spec, lazyPath{unread: true}) {
 		for i := range c.Env {

@@ -2,17 +2,18 @@ package podspec
 
 import "strings"
 
-// isLatest reports whether the name of an image says latest, or neither a tag nor a
-// digest, which is the same. What is no name at all does not.
+// isLatest reports whether an image has the tag latest, or neither a tag nor a digest, which means
+// the same. It returns false for an invalid name.
 func isLatest(image string) bool {
 	tag, digest, ok := splitImage(image)
 	return ok && (tag == "latest" || tag == "" && digest == "")
 }
 
-// maxImagePath is how long the path of an image may be, in bytes.
+// maxImagePath is the maximum length of the path of an image in bytes.
 const maxImagePath = 255
 
-// splitImage is the tag and the digest of an image's name: [host[:port]/]path[:tag][@digest].
+// splitImage returns the tag and the digest of the name of an image:
+// [host[:port]/]path[:tag][@digest].
 func splitImage(image string) (tag, digest string, ok bool) {
 	name, digest, digested := strings.Cut(image, "@")
 	if digested && !isDigest(digest) || isHexID(image) {
@@ -33,7 +34,7 @@ func splitImage(image string) (tag, digest string, ok bool) {
 	}
 	length := len(path)
 	if host == "" && !strings.Contains(path, "/") || host == "docker.io" && !strings.Contains(path, "/") {
-		length += len("library/") // where they are on the default host
+		length += len("library/") // the implied prefix on the default host
 	}
 	if length > maxImagePath || !isImagePath(path) {
 		return "", "", false
@@ -70,13 +71,13 @@ func isHostPort(host string) bool {
 	return true
 }
 
-// isPort is of a colon and digits.
+// isPort reports whether s is a colon and digits.
 func isPort(s string) bool {
 	return len(s) > 1 && s[0] == ':' && strings.Trim(s[1:], "0123456789") == ""
 }
 
-// isImagePath is of parts between slashes: small letters and digits, and between
-// them a dot, one or two underscores, or dashes.
+// isImagePath reports whether a path is valid: components of lower-case letters and digits,
+// separated by a dot, one or two underscores, or dashes.
 func isImagePath(path string) bool {
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "" || !isLowerAlnum(part[0]) || !isLowerAlnum(part[len(part)-1]) {
@@ -96,7 +97,7 @@ func isImagePath(path string) bool {
 			default:
 				return false
 			}
-			if !isLowerAlnum(part[i]) { // the last one is
+			if !isLowerAlnum(part[i]) { // the last byte is alphanumeric
 				return false
 			}
 		}
@@ -116,7 +117,7 @@ func isTag(tag string) bool {
 	return true
 }
 
-// isDigest knows the algorithms that there are, by the length of what they make.
+// isDigest reports whether a digest has a known algorithm and the length of its sums.
 func isDigest(digest string) bool {
 	algorithm, sum, _ := strings.Cut(digest, ":")
 	length := map[string]int{"sha256": 64, "sha384": 96, "sha512": 128}[algorithm]

@@ -46,7 +46,8 @@ func (r *rules) mounts(c *corev1.Container, at *field.Path) {
 	}
 }
 
-// mountOptions checks how a volume is mounted. All mounts are said to be one.
+// mountOptions checks the options of a mount. As in kube-apiserver, most of its errors have the
+// path of the list, without the index.
 func (r *rules) mountOptions(c *corev1.Container, i int, at *field.Path) {
 	m := &c.VolumeMounts[i]
 	if m.SubPath != "" {

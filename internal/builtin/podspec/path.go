@@ -2,8 +2,8 @@ package podspec
 
 import "k8s.io/apimachinery/pkg/util/validation/field"
 
-// lazyPath is a path in an object, or a placeholder that costs nothing where no message
-// will show it. The zero value is the object itself.
+// lazyPath is a path in an object, or a placeholder that costs nothing where no message needs it.
+// The zero value is the object itself.
 type lazyPath struct {
 	path *field.Path
 	// unread marks a placeholder. All paths below it are the placeholder itself.

@@ -62,7 +62,7 @@ func (r *rules) lifecycle(l *corev1.Lifecycle, at *field.Path) {
 	}
 }
 
-// handler is what is done to probe a container, or when it starts or stops.
+// handler is the action of a probe or of a lifecycle hook.
 type handler struct {
 	exec      *corev1.ExecAction
 	httpGet   *corev1.HTTPGetAction

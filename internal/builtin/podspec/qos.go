@@ -5,10 +5,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// QOSClass returns the quality of service class of a Pod. It is Guaranteed when each
-// container limits cpu and memory, and the limits are the requests. It is BestEffort when
-// no container requests or limits them. Resources of the Pod as a whole replace those of
-// its containers.
+// QOSClass returns the quality of service class of a Pod. It is Guaranteed if each container has
+// limits for cpu and memory that equal its requests. It is BestEffort if no container has requests
+// or limits for them. Pod-level resources replace those of the containers.
 func QOSClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	q := quality{limited: true}
 	if spec.Resources != nil {
@@ -29,7 +28,7 @@ type quality struct {
 	limited          bool // each part limits both
 }
 
-// add reports whether both are limited.
+// add adds requests and limits, and reports whether both resources are limited.
 func (q *quality) add(r *corev1.ResourceRequirements) bool {
 	limited := true
 	for i, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

@@ -7,9 +7,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// defaultPodResources fills in what a Pod as a whole may use, where it says
-// something of that: amounts of huge pages are limited to what the containers are
-// limited to, requests are those of the containers, or the limits.
+// defaultPodResources sets the defaults of Pod-level resources if there are any: limits of huge
+// pages are the sums of the containers; requests are the sums of the containers, or else the
+// limits.
 func defaultPodResources(spec *corev1.PodSpec) {
 	r := spec.Resources
 	if r == nil || len(r.Limits) == 0 && len(r.Requests) == 0 {
@@ -45,8 +45,8 @@ func defaultPodResources(spec *corev1.PodSpec) {
 func limitsOf(c *corev1.Container) corev1.ResourceList   { return c.Resources.Limits }
 func requestsOf(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests }
 
-// sumOfContainers is what the containers of a Pod use together: those that run side
-// by side, or the greediest that has to end first.
+// sumOfContainers returns the resources that a Pod needs at once: the sum of those that run
+// together, or the maximum of an init container if that is larger.
 func sumOfContainers(spec *corev1.PodSpec, of func(*corev1.Container) corev1.ResourceList) corev1.ResourceList {
 	sum, sidecars, first := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range spec.Containers {
@@ -68,7 +68,7 @@ func sumOfContainers(spec *corev1.PodSpec, of func(*corev1.Container) corev1.Res
 	return sum
 }
 
-// IsSidecar reports whether an init container keeps running beside the containers.
+// IsSidecar reports whether an init container is a sidecar, which keeps running.
 func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
@@ -93,7 +93,7 @@ func maxResources(to, other corev1.ResourceList) {
 	}
 }
 
-// ofPods reports whether a resource can be requested for a Pod as a whole.
+// ofPods reports whether a resource can be requested at Pod level.
 func ofPods(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || check.IsHugePages(name)
 }

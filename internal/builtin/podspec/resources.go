@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/quantity"
 )
 
-// podResourceName checks the name of a resource that a Pod as a whole asks for.
+// podResourceName checks the name of a Pod-level resource.
 func podResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	errs := check.ResourceName(name, at)
 	if len(errs) == 0 && !ofPods(name) {
@@ -22,7 +22,7 @@ func podResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// hugePages checks that an amount is a number of whole pages.
+// hugePages checks that a quantity is a multiple of the page size.
 func (r *rules) hugePages(at *field.Path, name corev1.ResourceName, q resource.Quantity) {
 	size, err := quantity.Parse(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
 	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 || size.Value() == 0 || q.Value()%size.Value() != 0 {
@@ -30,7 +30,7 @@ func (r *rules) hugePages(at *field.Path, name corev1.ResourceName, q resource.Q
 	}
 }
 
-// resources checks what a container or a Pod asks for; checkName is for the names.
+// resources checks the resources of a container or a Pod. CheckName checks their names.
 func (r *rules) resources(q *corev1.ResourceRequirements, at *field.Path, checkName func(corev1.ResourceName, *field.Path) field.ErrorList) {
 	huge, usual := false, false
 	var names [8]corev1.ResourceName
@@ -60,8 +60,7 @@ func (r *rules) resources(q *corev1.ResourceRequirements, at *field.Path, checkN
 	r.claims(q.Claims, at)
 }
 
-// sortedNames appends the names of a list to a slice, so that what is wrong with it
-// has an order.
+// sortedNames appends the sorted names of a list to a slice, so that errors have an order.
 func sortedNames(to []corev1.ResourceName, of corev1.ResourceList) []corev1.ResourceName {
 	for name := range of {
 		to = append(to, name)
@@ -70,13 +69,14 @@ func sortedNames(to []corev1.ResourceName, of corev1.ResourceList) []corev1.Reso
 	return to
 }
 
-// simpleAmount reports whether an amount is of cpu or memory and not negative, as most are. It
-// is a fast path.
+// simpleAmount reports whether a quantity is of cpu or memory and not negative, as most are. It is
+// a fast path.
 func simpleAmount(name corev1.ResourceName, q resource.Quantity) bool {
 	return (name == corev1.ResourceCPU || name == corev1.ResourceMemory) && q.Sign() >= 0
 }
 
-// underLimit: requests are at most the limit, and as much where nothing else works.
+// underLimit checks that a request is at most the limit, or equal to it for resources that cannot
+// be overcommitted.
 func (r *rules) underLimit(limits corev1.ResourceList, at *field.Path, name corev1.ResourceName, q resource.Quantity) {
 	limit, limited := limits[name]
 	switch {
@@ -90,9 +90,9 @@ func (r *rules) underLimit(limits corev1.ResourceList, at *field.Path, name core
 	}
 }
 
-// claims checks the devices that a container uses.
+// claims checks the resource claims of a container.
 func (r *rules) claims(all []corev1.ResourceClaim, at *field.Path) {
-	var keys, byRequest check.Seen[string] // names or name/request, and names of the latter
+	var keys, byRequest check.Seen[string] // names or name/request, and the names that have a request
 	for i := range all {
 		c, at := &all[i], at.Child("claims").Index(i)
 		if c.Name == "" {
@@ -123,7 +123,7 @@ func (r *rules) claims(all []corev1.ResourceClaim, at *field.Path) {
 }
 
 func (r *rules) unknownClaim(at *field.Path, name string) {
-	if r.noClaim == "" { // once: the names can be many, and so can those that are none of them
+	if r.noClaim == "" { // made once: there can be many claims, and many invalid names
 		r.noClaim = "must be one of the names in pod.spec.resourceClaims"
 		if names := slices.Sorted(slices.Values(r.claimNames.All())); len(names) == 0 {
 			r.noClaim += " which is empty"
@@ -136,7 +136,7 @@ func (r *rules) unknownClaim(at *field.Path, name string) {
 	r.Add(err)
 }
 
-// resourceClaims checks the devices that the containers may use.
+// resourceClaims checks the resource claims of a Pod.
 func (r *rules) resourceClaims(at *field.Path) {
 	all := r.spec.ResourceClaims
 	if len(all) == 0 {
@@ -174,13 +174,13 @@ func (r *rules) resourceClaims(at *field.Path) {
 	}
 }
 
-// IsStatic reports whether the annotations are those of a mirror of a static Pod.
+// IsStatic reports whether the annotations are those of the mirror Pod of a static Pod.
 func IsStatic(annotations map[string]string) bool {
 	_, ok := annotations[corev1.MirrorPodAnnotationKey]
 	return ok
 }
 
-// podResources checks what a Pod as a whole may use, also against its containers.
+// podResources checks the Pod-level resources, and compares them with those of the containers.
 func (r *rules) podResources(at *field.Path) {
 	q := r.spec.Resources
 	if q == nil {
@@ -220,7 +220,7 @@ func (r *rules) podResources(at *field.Path) {
 	}
 }
 
-// ValidateOverhead checks what a runtime uses itself, like the limits of a container.
+// ValidateOverhead checks the overhead of a RuntimeClass like the limits of a container.
 func ValidateOverhead(list corev1.ResourceList, at *field.Path) field.ErrorList {
 	var errs check.Errors
 	r := rules{Errors: &errs, spec: &corev1.PodSpec{}}

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 )
 
-// pod is a valid Pod. The tables say what is changed in it.
+// pod is a valid Pod. The tests list changes of it.
 const pod = `
 metadata: {name: web, namespace: default}
 spec:
@@ -44,8 +44,8 @@ func templateErrors(t *corev1.PodTemplateSpec) []string {
 	return testkinds.Texts(errs.List())
 }
 
-// defaultsBelow returns what defaulting sets at and below a path of a Pod, but for the
-// defaults that each container has.
+// defaultsBelow returns the changes that defaulting makes at and below a path of a Pod, except for
+// the defaults of each container.
 func defaultsBelow(path string) func(*corev1.Pod) []string {
 	return func(p *corev1.Pod) []string {
 		return slices.DeleteFunc(testkinds.Changes(p, podspec.DefaultPod), func(change string) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/nodeselector"
 )
 
-// The members of affinities.
+// The members of the parts of an affinity.
 const (
 	required  = "requiredDuringSchedulingIgnoredDuringExecution"
 	preferred = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -84,7 +84,7 @@ func (r *rules) podTerm(t *corev1.PodAffinityTerm, at *field.Path) {
 	r.QualifiedName(at, "topologyKey", t.TopologyKey)
 }
 
-// matchLabelKeys checks keys whose values are the Pod's own.
+// matchLabelKeys checks label keys whose values come from the Pod itself.
 func (r *rules) matchLabelKeys(match, mismatch []string, s *metav1.LabelSelector, at *field.Path) {
 	r.labelKeys(match, s, at, "matchLabelKeys")
 	r.labelKeys(mismatch, s, at, "mismatchLabelKeys")
@@ -131,7 +131,7 @@ func (r *rules) labelKeys(keys []string, s *metav1.LabelSelector, at *field.Path
 	}
 }
 
-// spread checks how Pods are spread over parts of the cluster.
+// spread checks topology spread constraints.
 func (r *rules) spread(all []corev1.TopologySpreadConstraint, at *field.Path) {
 	type kind struct {
 		key  string

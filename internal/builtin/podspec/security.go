@@ -18,11 +18,11 @@ var (
 	appArmorTypes        = []corev1.AppArmorProfileType{corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined}
 	fsGroupChanges       = []corev1.PodFSGroupChangePolicy{corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch}
 	supplementalPolicies = []corev1.SupplementalGroupsPolicy{corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict}
-	seLinuxChanges       = []corev1.PodSELinuxChangePolicy{corev1.SELinuxChangePolicyRecursive} // MountOption is off, as by default
+	seLinuxChanges       = []corev1.PodSELinuxChangePolicy{corev1.SELinuxChangePolicyRecursive} // without MountOption, whose feature is off by default
 )
 
-// securityContext checks that of a container. Privileged ones are allowed: each
-// cluster that runs its own components as Pods needs them.
+// securityContext checks the security context of a container. Privileged ones are allowed: clusters
+// that run their own components as Pods need them.
 func (r *rules) securityContext(c *corev1.SecurityContext, at *field.Path) {
 	if c == nil {
 		return
@@ -112,7 +112,7 @@ func (r *rules) appArmor(p *corev1.AppArmorProfile, at *field.Path) {
 	}
 }
 
-// podSecurityContext checks that of a Pod.
+// podSecurityContext checks the security context of a Pod.
 func (r *rules) podSecurityContext(at *field.Path) {
 	c := r.spec.SecurityContext
 	at = at.Child("securityContext")
@@ -140,7 +140,7 @@ func (r *rules) podSecurityContext(at *field.Path) {
 	}
 }
 
-// maxSysctl is how long the name of a kernel parameter may be, in bytes.
+// maxSysctl is the maximum length of the name of a sysctl in bytes.
 const maxSysctl = 253
 
 var sysctlForm = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
@@ -167,10 +167,9 @@ func (r *rules) sysctls(all []corev1.Sysctl, at *field.Path) {
 	}
 }
 
-// sysctlNamespace reports whether a kernel parameter belongs to the network or the IPC
-// namespace.
+// sysctlNamespace reports whether a sysctl belongs to the network or the IPC namespace.
 func sysctlNamespace(name string) (net, ipc bool) {
-	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '/' { // the other way to write them
+	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '/' { // the form with slashes
 		name = strings.NewReplacer("/", ".", ".", "/").Replace(name)
 	}
 	name, _, _ = strings.Cut(name, "*")
@@ -182,8 +181,7 @@ func sysctlNamespace(name string) (net, ipc bool) {
 	return strings.HasPrefix(name, "net."), strings.HasPrefix(name, "fs.mqueue.")
 }
 
-// checkHostUsers: users of a Pod that are not the host's go with no other part of
-// the host.
+// checkHostUsers checks that a Pod with its own user namespace uses no other host namespace.
 func (r *rules) checkHostUsers(at *field.Path) {
 	if r.hostUsers {
 		return

@@ -1,5 +1,5 @@
-// Package podspec has the rules of the spec of a Pod, wherever it stands: in a Pod, or in
-// the template of a workload. It sets defaults, validates, and warns.
+// Package podspec has the rules of the spec of a Pod or of the template of a workload. It sets
+// defaults, validates, and warns.
 //
 // Paths, reasons, messages and their order are those of kube-apiserver v1.36.
 package podspec
@@ -17,11 +17,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// The limits of how names are looked up: those of libc.
+// The limits of the DNS configuration, which are those of libc.
 const (
 	maxNameservers  = 3
 	maxSearchPaths  = 32
-	maxSearchLength = 2048 // bytes, with a space between two
+	maxSearchLength = 2048 // bytes, with a space between two paths
 )
 
 var (
@@ -30,22 +30,22 @@ var (
 	preemptionPolicies = []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}
 )
 
-// podRules checks one pod spec. The spec has its defaults.
+// rules checks one Pod spec, which has its defaults.
 type rules struct {
 	*check.Errors
 	spec *corev1.PodSpec
-	// pod is the metadata of the Pod, nil for the spec of a template.
+	// pod is the metadata of the Pod; nil for a template.
 	pod *metav1.ObjectMeta
-	// volumes are those that are sound, volumeName the one that is looked at.
+	// volumes are the valid volumes. volumeName is the name of the one that is being checked.
 	volumes    map[string]*corev1.VolumeSource
 	volumeName string
-	// claimNames are the devices that containers may use.
+	// claimNames are the resource claims that containers can use.
 	claimNames check.Seen[string]
-	// noClaim says of a name that it is none of them; empty until it is needed.
+	// noClaim is the detail of the error for an unknown claim. It is made when it is needed first.
 	noClaim string
 	// containers are the names of containers and init containers.
 	containers check.Seen[string]
-	// hostUsers: the users in the containers are those of the host.
+	// hostUsers is false if the Pod has its own user namespace.
 	hostUsers bool
 }
 
@@ -72,7 +72,7 @@ func ValidatePod(errs *check.Errors, p *corev1.Pod) {
 	}
 }
 
-// check looks at all of a spec that stands at a path.
+// check validates the spec at a path.
 func (r *rules) check(at *field.Path) {
 	spec := r.spec
 	r.hostUsers = spec.HostUsers == nil || *spec.HostUsers
@@ -114,7 +114,7 @@ func (r *rules) check(at *field.Path) {
 	r.fileRefVolumes(at)
 }
 
-// names checks what stands for something of that name.
+// names checks the names of other objects in a spec.
 func (r *rules) names(at *field.Path) {
 	spec := r.spec
 	if n := spec.ServiceAccountName; n != "" {
@@ -158,7 +158,8 @@ func (r *rules) classes(at *field.Path) {
 	}
 }
 
-// hostNetwork: the ports of a container in the host's network are the host's.
+// hostNetwork checks that the host ports of a Pod in the host network equal its container ports. A
+// template may leave them out.
 func (r *rules) hostNetwork(at *field.Path) {
 	if !r.spec.HostNetwork {
 		return

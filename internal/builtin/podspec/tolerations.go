@@ -13,11 +13,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// toleratedSeconds is how long a Pod stays on a node that is not ready or unreachable.
+// toleratedSeconds is the time that a Pod stays on a node that is not ready or unreachable.
 const toleratedSeconds = 300
 
-// DefaultTolerations lets a Pod tolerate for a while that its node is not ready or
-// unreachable, unless it has tolerations for that. It reports whether it added any.
+// DefaultTolerations adds tolerations of an unready and an unreachable node, unless the Pod has its
+// own. It reports whether it added any.
 func DefaultTolerations(p *corev1.Pod) bool {
 	had := p.Spec.Tolerations
 	for _, key := range [...]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
@@ -37,7 +37,7 @@ func tolerates(all []corev1.Toleration, key string) bool {
 	})
 }
 
-// ValidateTolerations checks tolerations of taints of nodes.
+// ValidateTolerations checks the tolerations of a Pod or a RuntimeClass.
 func ValidateTolerations(errs *check.Errors, all []corev1.Toleration, at *field.Path) {
 	for i := range all {
 		t, at := &all[i], at.Index(i)

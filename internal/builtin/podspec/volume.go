@@ -12,18 +12,18 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 )
 
-// badMode is said of the modes of files.
+// badMode is the detail of the error for an invalid mode of a file.
 const badMode = "must be a number between 0 and 0777 (octal), both inclusive"
 
 // volumeSource is one kind of volume.
 type volumeSource struct {
-	// name is the member as it is said when there are several.
+	// name is the member in the error for several sources.
 	name  string
 	set   func(*corev1.VolumeSource) bool
 	check func(*rules, *corev1.VolumeSource, *field.Path)
 }
 
-// volumeSources are all kinds, in the order in which they are looked at.
+// volumeSources are all sources, in the order of their checks.
 var volumeSources = []volumeSource{
 	{"emptyDir", func(s *corev1.VolumeSource) bool { return s.EmptyDir != nil }, emptyDir},
 	{"hostPath", func(s *corev1.VolumeSource) bool { return s.HostPath != nil }, hostPath},
@@ -57,7 +57,7 @@ var volumeSources = []volumeSource{
 	{"image", func(s *corev1.VolumeSource) bool { return s.Image != nil }, imageVolume},
 }
 
-// checkVolumes keeps in r.volumes those that are sound.
+// checkVolumes checks the volumes, and sets r.volumes to the valid ones.
 func (r *rules) checkVolumes(at *field.Path) {
 	if len(r.spec.Volumes) == 0 {
 		return
@@ -85,7 +85,7 @@ func (r *rules) checkVolumes(at *field.Path) {
 	}
 }
 
-// madeClaims are the claims that the ephemeral volumes of the Pod make.
+// madeClaims returns the names of the claims for the ephemeral volumes of the Pod.
 func (r *rules) madeClaims() (names check.Seen[string]) {
 	if r.pod == nil || r.pod.Name == "" {
 		return names
@@ -183,7 +183,7 @@ func (r *rules) key(at *field.Path, k *corev1.KeyToPath) {
 	r.fileMode(at, "mode", k.Mode)
 }
 
-// relative: a path that stays below where it begins.
+// relative checks that a path is relative and has no "..".
 func (r *rules) relative(at *field.Path, name, p string) {
 	if path.IsAbs(p) {
 		r.Invalid(at, name, p, "must be a relative path")
@@ -209,7 +209,7 @@ func hasBackstep(p string) bool {
 	return false
 }
 
-// localPath is relative, and not a name that the kubelet keeps for itself.
+// localPath checks that a path is relative, and does not start with "..", which the kubelet uses.
 func (r *rules) localPath(at *field.Path, name, p string) {
 	r.relative(at, name, p)
 	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 )
 
-// The modes of files that a volume makes, where it does not say: rw-r--r--.
+// The default mode of files in a volume: rw-r--r--.
 const defaultFileMode = 0o644
 
 func defaultVolume(v *corev1.Volume) {
@@ -42,7 +42,7 @@ func defaultVolume(v *corev1.Volume) {
 	defaultOldVolume(s)
 }
 
-// defaultOldVolume is of the sources that drivers have taken over.
+// defaultOldVolume sets the defaults of sources that CSI drivers have replaced.
 func defaultOldVolume(s *corev1.VolumeSource) {
 	if s.ISCSI != nil {
 		check.SetIfZero(&s.ISCSI.ISCSIInterface, "default")
@@ -94,6 +94,6 @@ func defaultProjected(p *corev1.ProjectedVolumeSource) {
 		if s.ServiceAccountToken != nil && s.ServiceAccountToken.ExpirationSeconds == nil {
 			s.ServiceAccountToken.ExpirationSeconds = ptr.To[int64](60 * 60)
 		}
-		s.ClusterTrustBundle, s.PodCertificate = nil, nil // off, as by default
+		s.ClusterTrustBundle, s.PodCertificate = nil, nil // the features are off by default
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// These are the volumes whose drivers were once part of Kubernetes.
+// This file has the volumes whose drivers were once part of Kubernetes.
 
 func (r *rules) need(at *field.Path, name, value string) {
 	if value == "" {
@@ -21,7 +21,7 @@ func (r *rules) need(at *field.Path, name, value string) {
 	}
 }
 
-// needName: a reference to a secret has a name.
+// needName checks that a reference to a Secret has a name.
 func (r *rules) needName(at *field.Path, ref *corev1.LocalObjectReference) {
 	if ref != nil && ref.Name == "" {
 		r.Required(at.Child("secretRef"), "name", "")
@@ -61,7 +61,7 @@ func nfs(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	}
 }
 
-// iscsiNames are the forms of names, by how they begin.
+// iscsiNames are the forms of names by their prefixes.
 var iscsiNames = []struct {
 	prefix string
 	form   *regexp.Regexp

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The limits of how long a token is good for, in seconds.
+// The limits of the lifetime of a token in seconds.
 const (
 	minTokenSeconds = 10 * 60
 	maxTokenSeconds = 1 << 32
@@ -20,14 +20,14 @@ func projectedVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	}
 }
 
-// projection is a volume of several sources, whose files must not meet.
+// projection is a projected volume. The paths of its sources must not conflict.
 type projection struct {
 	*rules
 	at    *field.Path
 	paths map[string]bool
 }
 
-// file takes a path; shown is what is said of one that is taken.
+// file adds a path. Shown is the value in the error for a duplicate.
 func (p *projection) file(path, shown string) {
 	switch {
 	case path == "":

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 )
 
-// volume warns of drivers that are no longer there.
+// volume warns about removed or deprecated drivers.
 func (w *warnings) volume(v *corev1.Volume, i int) {
 	for _, old := range [...]struct {
 		name string
@@ -38,7 +38,7 @@ func (w *warnings) volume(v *corev1.Volume, i int) {
 	}
 }
 
-// filePath is a file in a volume, and what it comes from, if that has to be said.
+// filePath is the path of a file in a volume, and its source.
 type filePath struct {
 	path string
 	from origin
@@ -51,7 +51,7 @@ func (p filePath) String() string {
 	return fmt.Sprintf("%q (%s)", p.path, p.from)
 }
 
-// origin is where files come from: a kind, and mostly a name.
+// origin is the source of files: a kind, and for most a name.
 type origin struct{ kind, name string }
 
 func (o origin) String() string {
@@ -61,7 +61,7 @@ func (o origin) String() string {
 	return o.kind
 }
 
-// meets reports whether one is the other, or in it.
+// meets reports whether the paths are equal or one contains the other.
 func (p filePath) meets(other filePath) bool {
 	short, long := p.path, other.path
 	if len(short) > len(long) {
@@ -70,7 +70,7 @@ func (p filePath) meets(other filePath) bool {
 	return strings.HasPrefix(long, short) && (len(long) == len(short) || long[len(short)] == '/')
 }
 
-// overlaps warns of files in a volume that hide each other.
+// overlaps warns about files in a volume that hide each other.
 func (w *warnings) overlaps(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:

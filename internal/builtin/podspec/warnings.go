@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/nodeselector"
 )
 
-// specWarnings looks for a reason to warn, and only if there is one for words.
+// specWarnings makes paths and messages only for a spec that has something to warn about.
 func specWarnings(w warnings) []string {
 	look := w
 	look.at = lazyPath{unread: true}
@@ -26,7 +26,7 @@ func specWarnings(w warnings) []string {
 	return w.list
 }
 
-// NameWarnings warns of the name of a workload that its Pods cannot have as hostnames.
+// NameWarnings warns about the name of a workload that cannot be the hostname of its Pods.
 func NameWarnings(name string) []string {
 	faults := check.LabelFaults(name)
 	if len(faults) == 0 {
@@ -35,18 +35,18 @@ func NameWarnings(name string) []string {
 	return []string{fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", faults)}
 }
 
-// Warnings warns of what a Pod's spec and annotations have that has no effect, or another
-// one than it seems.
+// Warnings warns about parts of a Pod's spec and annotations that have no effect or an unexpected
+// one.
 func Warnings(p *corev1.Pod) []string {
 	return specWarnings(warnings{spec: &p.Spec, annotations: p.Annotations})
 }
 
-// TemplateWarnings is Warnings of the template of a workload.
+// TemplateWarnings is Warnings for the template of a workload.
 func TemplateWarnings(t *corev1.PodTemplateSpec, at *field.Path) []string {
 	return specWarnings(warnings{spec: &t.Spec, annotations: t.Annotations, at: lazyPath{path: at}, template: true})
 }
 
-// warnings collects those about one pod spec.
+// warnings collects the warnings about one Pod spec.
 type warnings struct {
 	spec        *corev1.PodSpec
 	annotations map[string]string
@@ -54,13 +54,13 @@ type warnings struct {
 	template    bool
 	found       bool
 	list        []string
-	pairs       int // that were compared
+	pairs       int // number of compared pairs
 }
 
-// What is looked for, at most: an answer holds no more than 4 KiB of warnings.
+// The limits of the work. A response holds at most 4 KiB of warnings.
 const (
 	maxWarnings = 1000
-	// maxPairs bounds the comparisons of ports, and of files, with each other.
+	// maxPairs limits the comparisons of ports and files with each other.
 	maxPairs = 1 << 20
 )
 
@@ -71,13 +71,13 @@ func (w *warnings) add(format string, args ...any) {
 	}
 }
 
-// another reports whether another pair may be compared.
+// another counts a comparison, and reports whether it is within the limit.
 func (w *warnings) another() bool {
 	w.pairs++
 	return w.pairs <= maxPairs
 }
 
-// below is a path below that of the template.
+// below returns a path below that of the template.
 func (w *warnings) below(name string, more ...string) lazyPath { return w.at.Child(name, more...) }
 
 func (w *warnings) pod() {
@@ -145,8 +145,8 @@ func (w *warnings) oldLabels() {
 	}
 }
 
-// nodeTerm is about one way to select nodes; values says whether they are looked at,
-// too, where nothing else checks them.
+// nodeTerm warns about a term of a node selector. Values says whether to check its values, too,
+// which nothing else does for preferred terms.
 func (w *warnings) nodeTerm(t *corev1.NodeSelectorTerm, at lazyPath, values bool) {
 	for i := range t.MatchExpressions {
 		q, at := &t.MatchExpressions[i], at.Child("matchExpressions").Index(i)
@@ -161,7 +161,7 @@ func (w *warnings) nodeTerm(t *corev1.NodeSelectorTerm, at lazyPath, values bool
 	}
 }
 
-// selector: none at all is not the same as an empty one.
+// selector warns about a missing selector, which differs from an empty one.
 func (w *warnings) selector(s *metav1.LabelSelector, at lazyPath) {
 	if s == nil {
 		w.add("%s: a null labelSelector results in matching no pod", at.Child("labelSelector"))
@@ -189,7 +189,7 @@ func (w *warnings) seccompAnnotation(key string) {
 	}
 }
 
-// twice: what stands twice in lists that others merge.
+// twice warns about duplicate and empty keys in lists that are merged by key.
 func (w *warnings) twice() {
 	if len(w.spec.HostAliases) > 1 {
 		var ips check.Seen[string]
@@ -214,7 +214,7 @@ func (w *warnings) twice() {
 	}
 }
 
-// fraction: there is no part of a byte.
+// fraction warns about fractions of a byte.
 func (w *warnings) fraction(all corev1.ResourceList, at lazyPath) {
 	for _, name := range [...]corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 		w.wholeBytes(all, name, at)
@@ -243,7 +243,8 @@ func (w *warnings) containers() {
 	}
 }
 
-// appArmorAnnotation is about templates: of Pods SyncAppArmor warns.
+// appArmorAnnotation warns about the deprecated annotation of a template. SyncAppArmor warns about
+// that of a Pod.
 func (w *warnings) appArmorAnnotation(c *corev1.Container) {
 	key := appArmorAnnotation + c.Name
 	annotation, ok := w.annotations[key]
@@ -255,8 +256,7 @@ func (w *warnings) appArmorAnnotation(c *corev1.Container) {
 	}
 }
 
-// hides: a variable that is set twice is only sound when the second value is made of
-// the first.
+// hides warns about a variable that is set twice, unless the second value refers to the first.
 func (w *warnings) hides(c *corev1.Container, at lazyPath) {
 	if len(c.Env) < 2 {
 		return
@@ -273,7 +273,7 @@ func (w *warnings) hides(c *corev1.Container, at lazyPath) {
 	}
 }
 
-// containerPort is a port with its place.
+// containerPort is a port and its path.
 type containerPort struct {
 	*corev1.ContainerPort
 	at lazyPath

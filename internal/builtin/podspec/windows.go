@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// The limits of Windows' names, in bytes, and of what describes an account, in KiB.
+// The limits of Windows names in bytes, and of a GMSA credential spec in KiB.
 const (
 	maxCredentialKiB = 64
 	maxWindowsDomain = 256
@@ -85,8 +85,7 @@ func (r *rules) windowsUser(name string, at *field.Path) {
 	}
 }
 
-// hostProcess checks containers that are processes of a Windows host: all of a Pod
-// are, or none.
+// hostProcess checks HostProcess containers: either all containers of a Pod are, or none.
 func (r *rules) hostProcess(at *field.Path) {
 	var ofPod *bool
 	if o := r.spec.SecurityContext.WindowsOptions; o != nil {
@@ -121,7 +120,7 @@ func (r *rules) hostProcess(at *field.Path) {
 
 var systems = []corev1.OSName{corev1.Linux, corev1.Windows}
 
-// system checks what goes with the system that the Pod says.
+// system checks the fields that depend on the operating system.
 func (r *rules) system(at *field.Path) {
 	os := r.spec.OS
 	switch {
@@ -146,7 +145,7 @@ func (r *rules) system(at *field.Path) {
 	}
 }
 
-// windows: what a Pod that runs on Windows cannot have.
+// windows rejects fields that a Windows Pod cannot have.
 func (r *rules) windows(at *field.Path) {
 	const never = "cannot be set for a windows pod"
 	forbid := func(at *field.Path, name string, set bool) {
@@ -189,5 +188,5 @@ func (r *rules) windows(at *field.Path) {
 	}
 }
 
-// IsWindows reports whether a Pod says that it runs on Windows.
+// IsWindows reports whether spec.os is Windows.
 func IsWindows(spec *corev1.PodSpec) bool { return spec.OS != nil && spec.OS.Name == corev1.Windows }

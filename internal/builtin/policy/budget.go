@@ -1,4 +1,4 @@
-// Package policy has the rules of the kinds that bound voluntary disruption.
+// Package policy has the rules of PodDisruptionBudgets.
 package policy
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// ValidateBudget checks how many Pods a PodDisruptionBudget keeps, and which.
+// ValidateBudget checks minAvailable, maxUnavailable, the selector and the eviction policy.
 func ValidateBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
 	return ValidateBudgetUpdate(b, &policyv1.PodDisruptionBudget{})
 }
 
-// ValidateBudgetUpdate checks the new object: all of it may change.
+// ValidateBudgetUpdate checks the new object. All fields are mutable.
 func ValidateBudgetUpdate(b, old *policyv1.PodDisruptionBudget) (errs field.ErrorList) {
 	spec, path := &b.Spec, field.NewPath("spec")
 	if spec.MinAvailable != nil && spec.MaxUnavailable != nil {
@@ -44,7 +44,7 @@ func ValidateBudgetStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 	return append(errs, check.NotNegative(int64(s.ExpectedPods), path.Child("expectedPods"))...)
 }
 
-// amount is a number, or up to all of them as a percentage.
+// amount checks a number, or a percentage of at most 100.
 func amount(a *intstr.IntOrString, path *field.Path) (errs field.ErrorList) {
 	if a == nil {
 		return nil

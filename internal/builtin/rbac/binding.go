@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// DefaultRoleBinding fills in the group of a RoleBinding's role and subjects.
+// DefaultRoleBinding sets the default groups of the role and the subjects.
 func DefaultRoleBinding(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }
 
-// DefaultClusterRoleBinding fills in the group of the role and the subjects.
+// DefaultClusterRoleBinding sets the default groups of the role and the subjects.
 func DefaultClusterRoleBinding(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }
 
 func defaultBinding(role *rbacv1.RoleRef, subjects []rbacv1.Subject) {
@@ -26,33 +26,34 @@ func defaultBinding(role *rbacv1.RoleRef, subjects []rbacv1.Subject) {
 	}
 }
 
-// The kinds of role that a binding may name.
+// The kinds of roles that a binding can refer to.
 var (
 	anyRole     = []string{"Role", "ClusterRole"}
 	clusterRole = []string{"ClusterRole"}
 )
 
-// ValidateRoleBinding checks the role and the subjects of a binding in a namespace.
+// ValidateRoleBinding checks the role and the subjects of a RoleBinding.
 func ValidateRoleBinding(b *rbacv1.RoleBinding) field.ErrorList {
 	return validateBinding(b.RoleRef, b.Subjects, anyRole)
 }
 
-// ValidateRoleBindingUpdate also refuses a change of the role.
+// ValidateRoleBindingUpdate checks the new object, and rejects a changed roleRef.
 func ValidateRoleBindingUpdate(b, old *rbacv1.RoleBinding) field.ErrorList {
 	return append(ValidateRoleBinding(b), keptRole(b.RoleRef, old.RoleRef)...)
 }
 
-// ValidateClusterRoleBinding checks the role and the subjects of a binding for all namespaces.
+// ValidateClusterRoleBinding checks the role and the subjects of a ClusterRoleBinding.
 func ValidateClusterRoleBinding(b *rbacv1.ClusterRoleBinding) field.ErrorList {
 	return validateBinding(b.RoleRef, b.Subjects, clusterRole)
 }
 
-// ValidateClusterRoleBindingUpdate does not let a binding be one of another role.
+// ValidateClusterRoleBindingUpdate checks the new object, and rejects a changed roleRef.
 func ValidateClusterRoleBindingUpdate(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
 	return append(ValidateClusterRoleBinding(b), keptRole(b.RoleRef, old.RoleRef)...)
 }
 
-// keptRole: the wire has the role without the names of its JSON.
+// keptRole rejects a changed roleRef. The value in its error has the Go names of the fields, as in
+// kube-apiserver.
 func keptRole(role, old rbacv1.RoleRef) field.ErrorList {
 	if role == old {
 		return nil

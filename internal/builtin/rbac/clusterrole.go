@@ -7,14 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateClusterRole checks the rules, and the selectors of other ClusterRoles
-// whose rules shall be in this one.
+// ValidateClusterRole checks the rules, and the selectors of the aggregation rule.
 func ValidateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
 	return validateClusterRole(r, nil)
 }
 
-// ValidateClusterRoleUpdate lets selectors stay that were stored when their values
-// were not checked.
+// ValidateClusterRoleUpdate checks the new object. It accepts invalid label values in selectors if
+// the old object has some.
 func ValidateClusterRoleUpdate(r, old *rbacv1.ClusterRole) field.ErrorList {
 	return validateClusterRole(r, old)
 }
@@ -39,7 +38,7 @@ func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {
 	return errs
 }
 
-// brokenValue reports whether a selector has a value that no label can have.
+// brokenValue reports whether a selector has an invalid label value.
 func brokenValue(a *rbacv1.AggregationRule) bool {
 	if a == nil {
 		return false

@@ -1,6 +1,5 @@
-// Package rbac is the rules of the kinds of rbac.authorization.k8s.io: who may do
-// what. They are checked for their form; that a role is not worth more than its
-// writer belongs to the authorizer.
+// Package rbac has the validation of roles and bindings. It checks their form; the authorizer
+// prevents privilege escalation.
 package rbac
 
 import (
@@ -9,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidName checks a name, which may hold whatever a path segment may: colons, for
-// one. It is that of roles and bindings, and of the role that a binding names.
+// ValidName validates the name of a role or binding, which can be any path segment, with colons for
+// example.
 func ValidName(name string, _ bool) []string { return content.IsPathSegmentName(name) }
 
-// validateRules checks the rules of a role. Those of a namespace know no paths.
+// validateRules checks the rules of a role. A Role cannot have non-resource URLs.
 func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 	var errs field.ErrorList
 	for i := range rules {

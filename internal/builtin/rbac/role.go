@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateRole checks what a namespace allows.
+// ValidateRole checks the rules.
 func ValidateRole(r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) }
 
-// ValidateRoleUpdate checks a Role again: it may change altogether.
+// ValidateRoleUpdate checks the new object like a created one. All fields are mutable.
 func ValidateRoleUpdate(r, _ *rbacv1.Role) field.ErrorList { return ValidateRole(r) }

@@ -1,4 +1,4 @@
-// Package scheduling is the rules of the kinds of scheduling.k8s.io.
+// Package scheduling has the rules of PriorityClasses.
 package scheduling
 
 import (
@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The classes that belong to the system, and what they are worth.
+// The system's classes and their values.
 const (
 	NodeCritical         = "system-node-critical"
 	ClusterCritical      = "system-cluster-critical"
@@ -19,10 +19,10 @@ const (
 	ClusterCriticalValue = 2000000000
 
 	systemPrefix = "system-"
-	highestValue = 1000000000 // of a class that is not the system's
+	highestValue = 1000000000 // the highest value of a class of a user
 )
 
-// DefaultPriorityClass: pods of higher priority push others out.
+// DefaultPriorityClass sets the default preemption policy.
 func DefaultPriorityClass(c *schedulingv1.PriorityClass) {
 	if c.PreemptionPolicy == nil {
 		p := corev1.PreemptLowerPriority
@@ -32,7 +32,8 @@ func DefaultPriorityClass(c *schedulingv1.PriorityClass) {
 
 var policies = []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}
 
-// ValidatePriorityClass leaves high values and certain names to the system.
+// ValidatePriorityClass checks that names and values reserved for the system are used by its
+// classes only.
 func ValidatePriorityClass(c *schedulingv1.PriorityClass) field.ErrorList {
 	var errs field.ErrorList
 	if strings.HasPrefix(c.Name, systemPrefix) {
@@ -75,8 +76,7 @@ func notSystem(c *schedulingv1.PriorityClass) string {
 	return ""
 }
 
-// ValidatePriorityClassUpdate: what pods are worth by their class does not change
-// behind their backs.
+// ValidatePriorityClassUpdate validates immutable fields: the value and the preemption policy.
 func ValidatePriorityClassUpdate(c, old *schedulingv1.PriorityClass) field.ErrorList {
 	var errs field.ErrorList
 	if c.Value != old.Value {

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/nodeselector"
 )
 
-// validateVolumeAffinity checks which nodes reach a volume.
+// validateVolumeAffinity checks the node affinity of a volume.
 func validateVolumeAffinity(a *corev1.VolumeNodeAffinity, path *field.Path) field.ErrorList {
 	at := path.Child("required")
 	if a.Required == nil {
@@ -20,15 +20,15 @@ func validateVolumeAffinity(a *corev1.VolumeNodeAffinity, path *field.Path) fiel
 	return errs.List()
 }
 
-// newLabels are labels of nodes that have another name now.
+// newLabels maps deprecated node labels to their replacements.
 var newLabels = map[string]string{
 	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
 	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
 	corev1.LabelInstanceType:            corev1.LabelInstanceTypeStable,
 }
 
-// sameAffinity reports whether a volume is reached from the same nodes as before; the
-// new name of a label may stand where its old one stood.
+// sameAffinity reports whether the node affinity is unchanged. A replacement of a deprecated label
+// counts as equal.
 func sameAffinity(a, old *corev1.VolumeNodeAffinity) bool {
 	if a == nil || a.Required == nil || old.Required == nil {
 		return equality.Semantic.DeepEqual(a, old)
@@ -44,7 +44,7 @@ func sameAffinity(a, old *corev1.VolumeNodeAffinity) bool {
 	return equality.Semantic.DeepEqual(a, old)
 }
 
-// rename gives keys their new names where those stand now.
+// rename replaces deprecated keys that now has replaced, too.
 func rename(old, now []corev1.NodeSelectorRequirement) {
 	for i := range min(len(old), len(now)) {
 		if newLabels[old[i].Key] == now[i].Key {

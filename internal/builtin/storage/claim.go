@@ -11,18 +11,18 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 )
 
-// NewClaimStatus sets the status of a new claim, which no controller has seen yet.
+// NewClaimStatus sets the status of a new claim.
 func NewClaimStatus(c *corev1.PersistentVolumeClaim) {
 	c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
 }
 
-// PrepareClaim lets the two ways to name a source of data follow each other. In the
-// old one everything but claims and snapshots counts for nothing.
+// PrepareClaim makes dataSource and dataSourceRef agree. It drops a dataSource that is neither a
+// claim nor a snapshot.
 func PrepareClaim(c *corev1.PersistentVolumeClaim) {
 	prepareSources(&c.Spec, &corev1.PersistentVolumeClaimSpec{})
 }
 
-// PrepareClaimUpdate does what PrepareClaim does.
+// PrepareClaimUpdate is PrepareClaim for an update.
 func PrepareClaimUpdate(c, old *corev1.PersistentVolumeClaim) bool {
 	source, ref := c.Spec.DataSource, c.Spec.DataSourceRef
 	prepareSources(&c.Spec, &old.Spec)
@@ -31,7 +31,7 @@ func PrepareClaimUpdate(c, old *corev1.PersistentVolumeClaim) bool {
 
 func prepareSources(spec, old *corev1.PersistentVolumeClaimSpec) {
 	if r := spec.DataSourceRef; r != nil && r.Namespace != nil && *r.Namespace != "" && old.DataSourceRef == nil {
-		spec.DataSourceRef = nil // sources in other namespaces are not on in 1.36
+		spec.DataSourceRef = nil // the feature of sources in other namespaces is off in 1.36
 	}
 	if old.DataSource == nil && old.DataSourceRef == nil && spec.DataSourceRef == nil && !isOldSource(spec.DataSource) {
 		spec.DataSource = nil
@@ -72,8 +72,8 @@ func ValidateClaim(c *corev1.PersistentVolumeClaim) field.ErrorList {
 	return claimspec.Validate(&c.Spec, nil, field.NewPath("spec"))
 }
 
-// ValidateClaimUpdate checks the new object, and that of its spec nothing changes but
-// what may: the volume is named once, a bound claim grows and has other attributes.
+// ValidateClaimUpdate checks the new object, and validates immutable fields. Mutable are a missing
+// volumeName, the requests of a bound claim, which can grow, and its attributes class.
 func ValidateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := claimspec.Validate(&c.Spec, &old.Spec, spec)
@@ -111,8 +111,8 @@ func ValidateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	return errs
 }
 
-// alignClass lets a claim that named no class name one, or name by the field what the
-// annotation had: then the copy of its spec has what the old one had.
+// alignClass handles the changes of the storage class that are allowed: setting a missing one, and
+// replacing the annotation by the field. For those, it sets the class in now to the old one.
 func alignClass(c, old *corev1.PersistentVolumeClaim, now *corev1.PersistentVolumeClaimSpec) field.ErrorList {
 	oldNote, noted := old.Annotations[classAnnotation]
 	note, still := c.Annotations[classAnnotation]
@@ -135,7 +135,7 @@ var resizeStatuses = []corev1.ClaimResourceStatus{
 	corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible, corev1.PersistentVolumeClaimNodeResizePending,
 }
 
-// ValidateClaimStatus checks what a claim has been given.
+// ValidateClaimStatus checks the capacity and the allocated resources.
 func ValidateClaimStatus(c, _ *corev1.PersistentVolumeClaim) (errs field.ErrorList) {
 	path := field.NewPath("status")
 	for name, q := range c.Status.Capacity {
@@ -162,7 +162,7 @@ func ValidateClaimStatus(c, _ *corev1.PersistentVolumeClaim) (errs field.ErrorLi
 	return errs
 }
 
-// claimResource checks that a name is storage, or a resource of a third party.
+// claimResource checks that a name is storage or an extended resource.
 func claimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	if errs := check.QualifiedName(string(name), path); len(errs) > 0 {
 		return errs
@@ -173,8 +173,7 @@ func claimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// ClaimWarnings warns of the annotation that a field has replaced, and of sizes with a
-// fraction of a byte.
+// ClaimWarnings warns about the deprecated annotation, and about sizes with a fraction of a byte.
 func ClaimWarnings(c, _ *corev1.PersistentVolumeClaim) (all []string) {
 	if _, ok := c.Annotations[classAnnotation]; ok {
 		all = append(all, "metadata.annotations["+classAnnotation+`]: deprecated since v1.8; use "storageClassName" attribute instead`)

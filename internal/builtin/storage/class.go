@@ -16,13 +16,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/nodeselector"
 )
 
-// How large parameters may be.
+// The limits of parameters.
 const (
 	maxParameterBytes = 256 << 10
 	maxParameters     = 512
 )
 
-// DefaultClass completes a StorageClass.
+// DefaultClass sets the defaults of a StorageClass.
 func DefaultClass(c *storagev1.StorageClass) {
 	if c.ReclaimPolicy == nil {
 		c.ReclaimPolicy = ptr(corev1.PersistentVolumeReclaimDelete)
@@ -47,8 +47,8 @@ func ValidateClass(c *storagev1.StorageClass) field.ErrorList {
 	return append(errs, topologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
 }
 
-// ValidateClassUpdate checks the new object, and that nothing changed but whether
-// volumes grow, how they are mounted, and where they may be.
+// ValidateClassUpdate checks the new object, and validates immutable fields. Mutable are
+// allowVolumeExpansion, mountOptions and allowedTopologies.
 func ValidateClassUpdate(c, old *storagev1.StorageClass) field.ErrorList {
 	errs := ValidateClass(c)
 	errs = append(errs, validation.ValidateImmutableField(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
@@ -75,7 +75,7 @@ func ValidateAttributes(c *storagev1.VolumeAttributesClass) field.ErrorList {
 	return append(provisioner(c.DriverName, field.NewPath("driverName")), parameters(c.Parameters, false, field.NewPath("parameters"))...)
 }
 
-// ValidateAttributesUpdate lets nothing of a VolumeAttributesClass change.
+// ValidateAttributesUpdate rejects any change of a VolumeAttributesClass.
 func ValidateAttributesUpdate(c, old *storagev1.VolumeAttributesClass) (errs field.ErrorList) {
 	if c.DriverName != old.DriverName {
 		errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
@@ -114,7 +114,7 @@ func parameters(all map[string]string, none bool, path *field.Path) (errs field.
 }
 
 func topologies(all []corev1.TopologySelectorTerm, path *field.Path) (errs field.ErrorList) {
-	terms := map[string]int{} // how often terms of these sets stood before
+	terms := map[string]int{} // how often each set of terms occurred
 	for i, t := range all {
 		at := path.Index(i).Child("matchLabelExpressions")
 		var keys check.Seen[string]
@@ -128,10 +128,10 @@ func topologies(all []corev1.TopologySelectorTerm, path *field.Path) (errs field
 		same := terms[sets]
 		terms[sets]++
 		if len(t.MatchLabelExpressions) == 0 {
-			same += len(all) // on the wire it is like those that are still to come, too
+			same += len(all) // kube-apiserver also reports the ones that follow
 		}
-		// One for each that is like it, but no more than are shown: else there would be
-		// as many as all pairs.
+		// One error for each equal term, but at most maxSame: otherwise the errors would grow with
+		// the square of the terms.
 		for range min(same, maxSame) {
 			errs = append(errs, field.Duplicate(at, ""))
 		}
@@ -153,20 +153,19 @@ func topologyValues(e corev1.TopologySelectorLabelRequirement, path *field.Path)
 	return append(errs, metav1validation.ValidateLabelName(e.Key, path.Child("key"))...)
 }
 
-// maxSame is how often a term is refused for those that are like it.
+// maxSame is the maximum number of errors of a term for terms that equal it.
 const maxSame = 16
 
-// valueSets are the keys and values of a term in one order, each once, as a text that no
-// other term has.
+// valueSets returns the sorted keys and values of a term, without duplicates, as a unique text.
 func valueSets(t corev1.TopologySelectorTerm) string {
-	all := map[string][]string{} // the last of a key counts
+	all := map[string][]string{} // the last expression of a key wins
 	for _, e := range t.MatchLabelExpressions {
 		values := append([]string{}, e.Values...)
 		slices.Sort(values)
 		all[e.Key] = slices.Compact(values)
 	}
 	text, err := json.Marshal(all)
-	if err != nil { // strings
+	if err != nil { // strings can always be encoded
 		panic(err)
 	}
 	return string(text)

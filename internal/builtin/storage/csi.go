@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// Bounds of tokens' lives and of other values.
+// Limits of token lifetimes and of other values.
 const (
 	minTokenSeconds    = 600
 	maxTokenSeconds    = 1 << 32
@@ -23,7 +23,7 @@ const (
 	maxErrorMessage    = 1024
 )
 
-// DefaultDriver completes a CSIDriver.
+// DefaultDriver sets the defaults of a CSIDriver.
 func DefaultDriver(d *storagev1.CSIDriver) {
 	s := &d.Spec
 	for _, b := range []struct {
@@ -42,10 +42,10 @@ func DefaultDriver(d *storagev1.CSIDriver) {
 	}
 }
 
-// PrepareDriver drops what is only alpha.
+// PrepareDriver drops an alpha field.
 func PrepareDriver(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }
 
-// PrepareDriverUpdate drops it from an update of a CSIDriver that did not have it.
+// PrepareDriverUpdate is PrepareDriver for an update.
 func PrepareDriverUpdate(d, _ *storagev1.CSIDriver) bool {
 	had := d.Spec.PreventPodSchedulingIfMissing != nil
 	PrepareDriver(d)
@@ -91,7 +91,7 @@ func ValidateDriver(d *storagev1.CSIDriver) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateDriverUpdate checks the new object, and what stays.
+// ValidateDriverUpdate checks the new object, and validates immutable fields.
 func ValidateDriverUpdate(d, old *storagev1.CSIDriver) field.ErrorList {
 	errs := ValidateDriver(d)
 	errs = append(errs, validation.ValidateImmutableField(d.Spec.AttachRequired, old.Spec.AttachRequired, field.NewPath("spec", "attachedRequired"))...)
@@ -117,7 +117,7 @@ func validateTokens(all []storagev1.TokenRequest, path *field.Path) (errs field.
 	return errs
 }
 
-// ValidateNode checks which drivers a node has.
+// ValidateNode checks the drivers of a node.
 func ValidateNode(n *storagev1.CSINode) (errs field.ErrorList) {
 	var names check.Seen[string]
 	for i, d := range n.Spec.Drivers {
@@ -147,15 +147,15 @@ func ValidateNode(n *storagev1.CSINode) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateNodeUpdate checks the new object, and that of a driver that stays nothing
-// changes but how many volumes it attaches.
+// ValidateNodeUpdate checks the new object, and that a driver that remains changes only its
+// allocatable count.
 func ValidateNodeUpdate(n, old *storagev1.CSINode) field.ErrorList {
 	errs := ValidateNode(n)
 	named := map[string][]storagev1.CSINodeDriver{}
 	for _, d := range n.Spec.Drivers {
 		named[d.Name] = append(named[d.Name], d)
 	}
-	for _, was := range old.Spec.Drivers { // no two of them have one name
+	for _, was := range old.Spec.Drivers { // their names are unique
 		for _, d := range named[was.Name] {
 			d.Allocatable, was.Allocatable = nil, nil
 			if !equality.Semantic.DeepEqual(d, was) {
@@ -177,7 +177,7 @@ func ValidateCapacity(c *storagev1.CSIStorageCapacity) field.ErrorList {
 	return errs
 }
 
-// ValidateCapacityUpdate checks the new object, and that it is of the same as before.
+// ValidateCapacityUpdate checks the new object, and validates immutable fields.
 func ValidateCapacityUpdate(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 	errs := ValidateCapacity(c)
 	if !equality.Semantic.DeepEqual(c.NodeTopology, old.NodeTopology) {
@@ -189,7 +189,7 @@ func ValidateCapacityUpdate(c, old *storagev1.CSIStorageCapacity) field.ErrorLis
 	return errs
 }
 
-// DefaultAttachment completes a volume that is no object of its own.
+// DefaultAttachment sets the defaults of an inline volume.
 func DefaultAttachment(a *storagev1.VolumeAttachment) {
 	if spec := a.Spec.Source.InlineVolumeSpec; spec != nil {
 		check.RoundUp(spec.Capacity)
@@ -197,7 +197,7 @@ func DefaultAttachment(a *storagev1.VolumeAttachment) {
 	}
 }
 
-// ValidateAttachment checks which volume shall be where.
+// ValidateAttachment checks the attacher, the volume and the node.
 func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	path, s := field.NewPath("spec"), &a.Spec.Source
 	errs := driverName(a.Spec.Attacher, path.Child("attacher"))
@@ -219,7 +219,7 @@ func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	return errs
 }
 
-// ValidateAttachmentUpdate lets nothing of the spec change.
+// ValidateAttachmentUpdate checks the new object, and that the spec does not change.
 func ValidateAttachmentUpdate(a, old *storagev1.VolumeAttachment) field.ErrorList {
 	errs := ValidateAttachment(a)
 	if !equality.Semantic.DeepEqual(a.Spec, old.Spec) {
@@ -244,7 +244,7 @@ func validateAttachmentStatus(s *storagev1.VolumeAttachmentStatus) (errs field.E
 			continue
 		}
 		if len(e.err.Message) > maxErrorMessage {
-			errs = append(errs, field.TooLong(path.Child(e.name, "message"), "", maxAttachmentBytes)) // the wire has that number
+			errs = append(errs, field.TooLong(path.Child(e.name, "message"), "", maxAttachmentBytes)) // kube-apiserver's error has that number
 		}
 		if c := e.err.ErrorCode; c != nil && *c < 0 {
 			errs = append(errs, field.Invalid(path.Child(e.name, "errorCode"), *c, utilvalidation.InclusiveRangeError(0, math.MaxInt32)))

@@ -17,7 +17,8 @@ func isInitiator(name string) bool {
 	return false
 }
 
-// isQualified: 2001-04, a domain, a colon, and what its owner likes.
+// isQualified reports whether text is a date, a domain, a colon and a non-empty suffix:
+// 2001-04.com.example:storage.
 func isQualified(text string) bool {
 	date, rest, _ := strings.Cut(text, ".")
 	domain, own, _ := strings.Cut(rest, ":")

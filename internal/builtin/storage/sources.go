@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// defaultSource completes the sources that leave something out.
+// defaultSource sets the defaults of volume sources.
 func defaultSource(s *corev1.PersistentVolumeSource) {
 	if h := s.HostPath; h != nil && h.Type == nil {
 		kind := corev1.HostPathUnset
@@ -58,8 +58,8 @@ func or(to *string, value string) {
 	}
 }
 
-// source is one of the kinds of storage that a volume may be of. Where it is named
-// and where its faults are differ for some on the wire.
+// source is one of the sources of a volume. For some, kube-apiserver's errors have different names
+// for the member and its faults.
 type source struct {
 	name, at string
 	there    bool
@@ -109,7 +109,7 @@ func sourcesOf(spec *corev1.PersistentVolumeSpec, volume string) []source {
 	}
 }
 
-// validateSource wants a volume to be of one kind of storage.
+// validateSource checks that a volume has exactly one source.
 func validateSource(spec *corev1.PersistentVolumeSpec, volume string, inline bool, path *field.Path) (errs field.ErrorList) {
 	n := 0
 	for _, s := range sourcesOf(spec, volume) {
@@ -136,7 +136,7 @@ func validateSource(spec *corev1.PersistentVolumeSpec, volume string, inline boo
 	return errs
 }
 
-// required wants members to be there, given as names and values in turn.
+// required checks that members are set, given as names and values in turn.
 func required(path *field.Path, namesAndValues ...string) (errs field.ErrorList) {
 	for i := 0; i < len(namesAndValues); i += 2 {
 		if namesAndValues[i+1] == "" {
@@ -153,7 +153,7 @@ func some(all []string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// secretNames wants both names of a reference that is there.
+// secretNames checks that a reference has a name and a namespace.
 func secretNames(r *corev1.SecretReference, path *field.Path) field.ErrorList {
 	if r == nil {
 		return nil

@@ -1,5 +1,4 @@
-// Package storage has the rules of volumes, of the claims to them, and of the kinds
-// that say how they come to be and to nodes.
+// Package storage has the rules of volumes, claims, storage classes, CSI drivers and attachments.
 package storage
 
 import (
@@ -26,18 +25,18 @@ const (
 	mountAnnotation = "volume.beta.kubernetes.io/mount-options"
 )
 
-// now is as fine as times of metadata are.
+// now returns the time with the precision of metadata.
 func now() *metav1.Time {
 	t := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 	return &t
 }
 
-// NewVolumeStatus sets the status of a new volume, which no controller has seen yet.
+// NewVolumeStatus sets the status of a new volume.
 func NewVolumeStatus(v *corev1.PersistentVolume) {
 	v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: now()}
 }
 
-// DefaultVolume completes a volume.
+// DefaultVolume sets the defaults of a volume.
 func DefaultVolume(v *corev1.PersistentVolume) {
 	spec := &v.Spec
 	if v.Status.Phase == "" {
@@ -75,12 +74,12 @@ func ValidateVolume(v *corev1.PersistentVolume) field.ErrorList {
 	return append(errs, validateMountOptions(v)...)
 }
 
-// ValidateVolumeUpdate checks the new object, and that it is of the same storage.
+// ValidateVolumeUpdate checks the new object, and that its source does not change.
 func ValidateVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
 	errs := ValidateVolume(v)
-	errs = append(errs, validateVolumeSpec(&v.Spec, v.Name, field.NewPath("spec"))...) // the wire has them twice, with the metadata
+	errs = append(errs, validateVolumeSpec(&v.Spec, v.Name, field.NewPath("spec"))...) // kube-apiserver reports them twice
 	now, was := v.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource
-	if now.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil { // it may come later
+	if now.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil { // it can be added
 		csi := *now.CSI
 		csi.ControllerExpandSecretRef = nil
 		now.CSI = &csi
@@ -99,7 +98,7 @@ func ValidateVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
 	return errs
 }
 
-// validateMountOptions lets the annotation stand only where something heeds it.
+// validateMountOptions checks that only volumes with mount options have the annotation for them.
 func validateMountOptions(v *corev1.PersistentVolume) field.ErrorList {
 	s := &v.Spec.PersistentVolumeSource
 	heeded := s.GCEPersistentDisk != nil || s.AWSElasticBlockStore != nil || s.Glusterfs != nil || s.NFS != nil || s.RBD != nil ||
@@ -111,8 +110,7 @@ func validateMountOptions(v *corev1.PersistentVolume) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations", mountAnnotation), "may not specify mount options for this volume type")}
 }
 
-// validateVolumeSpec checks what a volume is; inline is one that stands in a
-// VolumeAttachment.
+// validateVolumeSpec checks the spec of a PersistentVolume.
 func validateVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, at *field.Path) (errs field.ErrorList) {
 	if len(spec.AccessModes) == 0 {
 		errs = append(errs, field.Required(at.Child("accessModes"), ""))
@@ -148,8 +146,7 @@ func validateVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, at *fiel
 	return errs
 }
 
-// inlineSpec is what an inline volume must not say, in the order in which the rest is
-// looked at.
+// inlineSpec rejects fields that an inline volume cannot have, in the order of the other checks.
 type inlineSpec struct {
 	spec *corev1.PersistentVolumeSpec
 	at   *field.Path
@@ -184,7 +181,7 @@ func (s *inlineSpec) used() {
 	s.forbid(s.spec.VolumeMode != nil && *s.spec.VolumeMode != mode, "volumeMode", "may not specify volumeMode other than "+string(mode))
 }
 
-// validateInline checks the spec of a volume that is no object of its own.
+// validateInline checks the spec of an inline volume of a VolumeAttachment.
 func validateInline(spec *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
 	s := inlineSpec{spec: spec, at: at}
 	s.claimed()
