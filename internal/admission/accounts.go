@@ -182,7 +182,7 @@ func tokenSource() *corev1.ProjectedVolumeSource {
 	}
 }
 
-// checkMirror refuses what a mirror Pod of a kubelet cannot have.
+// checkMirror rejects references that the mirror Pod of a kubelet cannot have.
 func checkMirror(a *registry.Attributes, p *corev1.Pod) error {
 	if p.Spec.ServiceAccountName != "" {
 		return a.Forbidden("a mirror pod may not reference service accounts")

@@ -41,11 +41,11 @@ type entry struct {
 	// name is the name that kube-apiserver's flags know; empty: a part of the server.
 	name string
 	mode mode
-	// plugin makes the plugin; nil: it does nothing, or the verbs do what it does.
+	// plugin makes the plugin; nil if it does nothing, or if the verbs do its work.
 	plugin func(c *Config) []registry.Plugin
 }
 
-// mode says when a plugin is enabled.
+// mode is when a plugin is enabled.
 type mode uint8
 
 const (
@@ -163,8 +163,8 @@ func serviceAddresses(c *Config) []registry.Plugin {
 	return c.Addresses.Plugins()
 }
 
-// Config is what the plugins are made of. Every field is required but where it says what nil
-// means.
+// Config has the dependencies of the plugins. Every field is required unless its comment says what
+// nil means.
 type Config struct {
 	Store *store.Store
 	// Enabled are the plugins that are enabled.

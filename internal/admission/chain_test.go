@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission"
 )
 
-// TestDocument: docs/admission.md lists the plugins of this server, in their order.
+// TestDocument checks that docs/admission.md lists the plugins in their order.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../docs/admission.md")
 	if err != nil {

@@ -17,9 +17,10 @@ import (
 // that new objects of its kind hold to.
 const definitionGuard = "definition/"
 
-// customObjects refuses a custom resource whose definition was deleted after the request had begun, for example while
-// its body was on its way. A new object would stay forever. If the definition was made again meanwhile, an object that
-// was read and checked by the schema of the former one must not be among those of the new one.
+// customObjects rejects a custom resource whose definition was deleted after the request began, for
+// example while its body arrived. A new object would stay forever. If the definition was created
+// again meanwhile, an object that was decoded and validated by the former schema must not be stored
+// for the new one.
 func customObjects(*Config) registry.Plugin {
 	type state struct {
 		uid      string

@@ -62,7 +62,7 @@ func (w *classWorld) storageClass(name, mark string) {
 
 const claimSpec = `"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}`
 
-// TestStorageClass: a claim without a class gets the default one, if there is one.
+// TestStorageClass checks that a claim without a class gets the default class, if there is one.
 func TestStorageClass(t *testing.T) {
 	w := newClassWorld(t)
 	claim := func(name, metadata, spec string) *string {
@@ -98,7 +98,7 @@ func TestStorageClass(t *testing.T) {
 	}
 }
 
-// TestIngressClass: an Ingress without a class gets the default one.
+// TestIngressClass checks that an Ingress without a class gets the default class.
 func TestIngressClass(t *testing.T) {
 	w := newClassWorld(t)
 	w.class("networking.k8s.io", "ingressclasses", "d", networkingv1.AnnotationIsDefaultIngressClass, "true", `,"spec":{"controller":"example.com/c"}`)
@@ -118,7 +118,7 @@ func TestIngressClass(t *testing.T) {
 	}
 }
 
-// TestClaimResize: a bound claim grows only if its class allows it.
+// TestClaimResize checks that a bound claim grows only if its class allows expansion.
 func TestClaimResize(t *testing.T) {
 	w := newClassWorld(t)
 	w.storageClass("fixed", "false")

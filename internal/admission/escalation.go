@@ -59,13 +59,13 @@ func escalation(c *Config) registry.Plugin {
 	}
 }
 
-// grants checks what clients grant.
+// grants checks the permissions that roles and bindings grant.
 type grants struct {
 	authz authz.Authorizer
 	rbac  *rbac.Authorizer
 }
 
-// everything is what the rules of an aggregated role may become.
+// everything is the most that the rules of an aggregated role can become.
 var everything = []rbacv1.PolicyRule{
 	{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
 	{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
@@ -138,8 +138,8 @@ func refused(a *registry.Attributes, why error) error {
 	return apierrors.NewForbidden(a.Type.GroupResource(), name, why)
 }
 
-// onlyForCollector reports whether an update changes nothing but what the garbage collector needs
-// to delete the object: any client that may update a role may do that.
+// onlyForCollector reports whether an update changes only the fields that the garbage collector
+// needs to delete the object: any client that may update a role may change them.
 func onlyForCollector(a *registry.Attributes) bool {
 	if a.Old == nil {
 		return false

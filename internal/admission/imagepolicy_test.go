@@ -145,15 +145,15 @@ func TestImagePolicyResponses(t *testing.T) {
 	if _, err := validate("good", 1); err != nil {
 		t.Errorf("the answer is too old: %v", err)
 	}
-	for range 2 { // a denyTTL of -1 keeps no refusal
+	for range 2 { // a denyTTL of -1 caches no denial
 		if _, err := validate("bad", 1); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "image policy webhook backend denied one or more images: it is bad") {
 			t.Errorf("refused: %v", err)
 		}
 	}
 }
 
-// TestImagePolicyFailures: a call that fails is repeated, and the configuration decides about a Pod when all
-// attempts fail.
+// TestImagePolicyFailures checks that a failed call is repeated, and that defaultAllow decides when
+// all attempts fail.
 func TestImagePolicyFailures(t *testing.T) {
 	s := newService(t)
 	if err := s.plugin(t, ", retryBackoff: -1", nil).Validate(t.Context(), imagePod("late")); err != nil || s.calls.Load() != 3 {
@@ -170,7 +170,8 @@ func TestImagePolicyFailures(t *testing.T) {
 	}
 }
 
-// TestImagePolicyHandles: images change with Pods and their ephemeral containers alone.
+// TestImagePolicyHandles checks that the plugin handles only requests that can change images: those
+// of Pods and their ephemeral containers.
 func TestImagePolicyHandles(t *testing.T) {
 	p := imagepolicy.Plugin(imagepolicy.Config{}, nil)
 	for _, row := range []struct {

@@ -24,7 +24,7 @@ func (w *world) pod(key string) *corev1.Pod {
 	return p
 }
 
-// must creates what has to work.
+// must creates an object, and fails the test on an error.
 func (w *world) must(resource, namespace, body string) {
 	w.Helper()
 	if _, err := w.create(resource, namespace, body); err != nil {
@@ -32,7 +32,7 @@ func (w *world) must(resource, namespace, body string) {
 	}
 }
 
-// refuse creates what must not work, and wants it said so.
+// refuse checks that creating an object is forbidden with a message.
 func (w *world) refuse(resource, namespace, body, why string) {
 	w.Helper()
 	_, err := w.create(resource, namespace, body)
@@ -46,7 +46,7 @@ const limited = `{"metadata":{"name":"l"},"spec":{"limits":[
 	{"type":"Pod","max":{"cpu":"1500m"},"maxLimitRequestRatio":{"cpu":"3"}},
 	{"type":"PersistentVolumeClaim","min":{"storage":"1Gi"},"max":{"storage":"2Gi"}}]}}`
 
-// TestLimitRange: the words are those of kube-apiserver v1.36.3.
+// TestLimitRange compares the messages with those of kube-apiserver v1.36.3.
 func TestLimitRange(t *testing.T) {
 	w := newWorld(t)
 	w.namespace("n", "")
@@ -88,7 +88,7 @@ func TestLimitRange(t *testing.T) {
 	}
 }
 
-// TestServiceAccount: the words are those of kube-apiserver v1.36.3.
+// TestServiceAccount compares the messages with those of kube-apiserver v1.36.3.
 func TestServiceAccount(t *testing.T) {
 	w := newWorld(t, "ServiceAccount")
 	w.namespace("n", "")
@@ -120,8 +120,7 @@ func TestServiceAccount(t *testing.T) {
 	}
 }
 
-// TestServiceAccountWaits: a Pod waits for the account that its namespace is about to
-// get.
+// TestServiceAccountWaits checks that a Pod waits for the default account of a new namespace.
 func TestServiceAccountWaits(t *testing.T) {
 	w := newWorld(t, "ServiceAccount")
 	w.namespace("n", "")
@@ -136,7 +135,7 @@ func TestServiceAccountWaits(t *testing.T) {
 	}
 }
 
-// TestWithoutServiceAccount: Pods need no account unless the plugin is enabled.
+// TestWithoutServiceAccount checks that Pods need no account unless the plugin is enabled.
 func TestWithoutServiceAccount(t *testing.T) {
 	w := newWorld(t)
 	w.namespace("n", "")

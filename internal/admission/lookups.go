@@ -22,8 +22,8 @@ const (
 	serviceAccounts = "serviceaccounts"
 )
 
-// lookups are the stored objects that admission reads, decoded. They are shared: plugins
-// copy what they put into an object.
+// lookups are the decoded objects that admission reads. They are shared: plugins copy the parts
+// that they put into an object.
 type lookups struct {
 	limitRanges     *derived.Memo[*corev1.LimitRange]
 	levels          *derived.Memo[map[string]string] // the labels of namespaces with pod security levels

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestNextRequest: a change of what admission reads is in effect for the next Pod.
+// TestNextRequest checks that a change of an object that admission reads affects the next Pod.
 func TestNextRequest(t *testing.T) {
 	w := newWorld(t)
 	w.namespace("n", "")

@@ -208,8 +208,9 @@ func (busy) Authorize(context.Context, *authz.Attributes) (authz.Decision, strin
 	return authz.Deny, "", fmt.Errorf("the webhook: %w", authz.ErrBusy)
 }
 
-// TestBusyConditions: allowed() is false if the authorizer is too busy to decide, and could keep a webhook or a policy from
-// its work. The request is refused, whatever the conditions say and whatever the failure policy is.
+// TestBusyConditions checks that a request is rejected if the authorizer is too busy to decide,
+// whatever the conditions and the failure policy are. Otherwise allowed() is false, and could
+// disable a webhook or a policy.
 func TestBusyConditions(t *testing.T) {
 	const check = "authorizer.group('').resource('pods').check('list')"
 	for _, text := range []string{check + ".allowed()", "!" + check + ".allowed()", check + ".errored()", check + ".reason() == 'x' || " + check + ".allowed()"} {

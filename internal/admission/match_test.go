@@ -149,7 +149,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestMatchErrors: an error of a selector concerns only requests that match the rules.
+// TestMatchErrors checks that an error of a selector affects only requests that match the rules.
 func TestMatchErrors(t *testing.T) {
 	state := stateWith(t)
 	a := &registry.Attributes{Target: registry.Target{Type: typeOf(t, "", "v1", "pods"), Namespace: "gone", Name: "p"}, Operation: admissionv1.Create, State: state, Object: &corev1.Pod{}}

@@ -11,7 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 )
 
-// Metrics count what plugins do. Make them with NewMetrics. Webhooks have metrics of their own.
+// Metrics count the decisions of plugins. Make them with NewMetrics. Webhooks have metrics of their
+// own.
 type Metrics struct {
 	// Conditions count the match conditions of webhooks and policies.
 	Conditions *match.Metrics
@@ -25,7 +26,7 @@ func NewMetrics() *Metrics {
 	return &Metrics{match.NewMetrics(), validating.NewMetrics(), mutating.NewMetrics(), newSecurityMetrics()}
 }
 
-// Collectors returns what collects the metrics.
+// Collectors returns the collectors of the metrics.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return slices.Concat(m.Conditions.Collectors(), m.validating.Collectors(), m.mutating.Collectors(), m.security.collectors())
 }

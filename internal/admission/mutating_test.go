@@ -98,7 +98,8 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// TestMutationOrder shows that policies apply by name, each to what those before it made.
+// TestMutationOrder checks that policies apply in the order of their names, each to the result of
+// the preceding ones.
 func TestMutationOrder(t *testing.T) {
 	m := mutating.NewMetrics()
 	s := policytest.New(t, mutating.Plugin(policy.Config{Catalog: builtin.Catalog, Metrics: m}))
@@ -116,7 +117,7 @@ func TestMutationOrder(t *testing.T) {
 	}
 }
 
-// TestReinvocation shows that a policy applies again to what a later one changed.
+// TestReinvocation checks that a policy is applied again to an object that a later policy changed.
 func TestReinvocation(t *testing.T) {
 	s := policytest.New(t, mutating.Plugin(policy.Config{Catalog: builtin.Catalog}))
 	again := strings.Replace(apply("Object{data: {'copy': object.data.k}}"), "Never", "IfNeeded", 1)

@@ -45,7 +45,8 @@ func (w *write) attributes(t *testing.T, s *store.State) *registry.Attributes {
 	}
 }
 
-// check calls the plugin, and compares its error with a part of it; empty: there is none.
+// check calls the plugin, and checks that its error contains refused; empty means that it must
+// admit the write.
 func check(t *testing.T, p registry.Plugin, s *store.State, w write, refused string) {
 	t.Helper()
 	a := w.attributes(t, s)

@@ -78,7 +78,7 @@ func (c *Config) mayBlock(ctx context.Context, a *registry.Attributes, ref metav
 	for _, t := range resources {
 		right := authz.Attributes{Verb: "update", Group: t.Group, Version: t.Version, Resource: t.Resource, Subresource: "finalizers", Name: ref.Name}
 		if t.Namespaced {
-			right.Namespace = a.Namespace // an owner is in the namespace of what it owns
+			right.Namespace = a.Namespace // an owner is in the namespace of its dependents
 		}
 		ok, reason, err := c.allowed(ctx, a, right)
 		if err != nil {

@@ -46,7 +46,8 @@ func priority(c *Config) registry.Plugin {
 	}
 }
 
-// keepPriority sets what setPriority has set in the stored Pod, and an update omits.
+// keepPriority restores the priority that setPriority has set in the stored Pod if an update omits
+// it.
 func keepPriority(p, old *corev1.Pod) {
 	if p.Spec.Priority == nil {
 		p.Spec.Priority = old.Spec.Priority

@@ -70,7 +70,7 @@ func TestTopologyLabels(t *testing.T) {
 	}
 }
 
-// TestResizeValidator: the words are those of kube-apiserver v1.36.3.
+// TestResizeValidator compares the messages with those of kube-apiserver v1.36.3.
 func TestResizeValidator(t *testing.T) {
 	w := newWorld(t)
 	w.namespace("n", "")

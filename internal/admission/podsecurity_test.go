@@ -47,7 +47,7 @@ func (w *world) target(resource, namespace, name string) registry.Target {
 	return registry.Target{}
 }
 
-// create returns what was warned of, without what begins it, and why it was refused.
+// create returns the warnings without their prefix, and the error.
 func (w *world) create(resource, namespace, body string) ([]string, error) {
 	w.Helper()
 	o, err := w.Create(w.Context(), w.target(resource, namespace, ""), registry.Body{Media: wire.JSON, Bytes: []byte(body)}, registry.WriteOptions{})
@@ -82,7 +82,7 @@ func deployment(spec string) string {
 	return `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":` + spec + `}}}`
 }
 
-// TestPodSecurity: the words are those of kube-apiserver v1.36.3.
+// TestPodSecurity compares the messages with those of kube-apiserver v1.36.3.
 func TestPodSecurity(t *testing.T) {
 	w := newWorld(t)
 	w.namespace("free", "")
@@ -112,7 +112,7 @@ func TestPodSecurity(t *testing.T) {
 		}
 	}
 
-	// What changes no container passes.
+	// An update that changes no container is admitted.
 	if warnings, err := w.patch("pods", "strict", "a", `{"metadata":{"labels":{"a":"b"}}}`); err != nil || len(warnings) > 0 {
 		t.Errorf("a label: %v, %q", err, warnings)
 	}
@@ -121,7 +121,8 @@ func TestPodSecurity(t *testing.T) {
 	}
 }
 
-// TestNamespaceLevel: who makes a level stricter hears of the Pods that break it.
+// TestNamespaceLevel checks that a client that makes a level stricter is warned about the Pods that
+// violate it.
 func TestNamespaceLevel(t *testing.T) {
 	w := newWorld(t)
 	w.namespace("n", "")
@@ -154,7 +155,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// TestDefaultPriority: there is one class for Pods that name none.
+// TestDefaultPriority checks that at most one class is the global default.
 func TestDefaultPriority(t *testing.T) {
 	w := newWorld(t)
 	class := func(name, global string) string {

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// securityMetrics count what the plugin PodSecurity does, by kube-apiserver's names.
+// securityMetrics are the metrics of the plugin PodSecurity, with kube-apiserver's names.
 type securityMetrics struct {
 	evaluations, exemptions, errors *prometheus.CounterVec
 }
@@ -35,7 +35,7 @@ func newSecurityMetrics() *securityMetrics {
 	return m
 }
 
-// collectors returns what collects the metrics.
+// collectors returns the collectors of the metrics.
 func (m *securityMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.evaluations, m.exemptions, m.errors}
 }
@@ -46,7 +46,7 @@ const (
 	modeEnforce, modeAudit, modeWarn = "enforce", "audit", "warn"
 )
 
-// newestLevels is the version of Kubernetes whose levels the server knows.
+// newestLevels is the newest version of the Pod Security Standards that the server has.
 var newestLevels = api.MajorMinorVersion(1, 36)
 
 func (m *securityMetrics) evaluated(a *registry.Attributes, decision string, by api.LevelVersion, mode string) {

@@ -57,8 +57,8 @@ func (c *PodSecurity) policyOf(labels map[string]string) (api.Policy, field.Erro
 	return api.PolicyToEvaluate(labels, c.defaults())
 }
 
-// checkLevels refuses labels of a namespace that name no level, and warns of Pods that
-// violate a level which is enforced from now on.
+// checkLevels rejects invalid levels in the labels of a namespace, and warns about Pods that
+// violate a newly enforced level.
 func (p *podSecurity) checkLevels(ctx context.Context, a *registry.Attributes, n *corev1.Namespace) error {
 	wanted, errs := p.policyOf(n.Labels)
 	invalid := apierrors.NewInvalid(a.Type.GroupVersionKind().GroupKind(), n.Name, errs)

@@ -81,7 +81,7 @@ func (r *recorder) plugin() registry.Plugin {
 	}}
 }
 
-// create returns what applies to the create of a ConfigMap.
+// create returns the policies and bindings that apply to the create of a ConfigMap.
 func (r *recorder) create(t *testing.T, s *policytest.Server, body string) []string {
 	t.Helper()
 	r.seen = nil

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// unenforced are collections whose objects an API server acts on, and this one only
-// stores, with what it does not do.
+// unenforced maps collections whose objects this server stores without acting on them to the
+// missing effect.
 var unenforced = map[string]string{
 	"apiservices.apiregistration.k8s.io": "no request is passed on to its service",
 }

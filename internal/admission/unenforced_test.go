@@ -6,7 +6,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 )
 
-// TestUnenforcedKinds: every collection that the table names is there.
+// TestUnenforcedKinds checks that each collection of the table exists.
 func TestUnenforcedKinds(t *testing.T) {
 	there := map[string]bool{}
 	for _, g := range builtin.Catalog().Groups() {

@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/merge"
 )
 
-// Apply merges an applied configuration into the live object, and returns the merged
-// object and its managed fields. The objects are JSON in the schema's version; live is nil
-// for a new object. before holds the managed fields of live, as in Update; patch is the
-// configuration as JSON. next is nil when the live object stays as it is. It has no
-// managed fields, and still needs defaulting and validation.
+// Apply merges an applied configuration into the live object, and returns the merged object and its
+// managed fields. The objects are JSON in the schema's version; live is nil for a new object.
+// before holds the managed fields of live, as in Update; patch is the configuration as JSON. next
+// is nil if the live object does not change. It has no managed fields, and still needs defaulting
+// and validation.
 //
-// Errors are *apierrors.StatusError: 409 with causes for conflicts, 400 for an invalid
-// patch. Any other error means that live is not a JSON object.
+// Errors are *apierrors.StatusError: 409 with causes for conflicts, 400 for an invalid patch. Any
+// other error means that live is not a JSON object.
 func (s *Schema) Apply(before, live, patch []byte, w Write, force bool) (next, managed []byte, err error) {
 	entries, err := parseManaged(before)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Schema) applyTrees(entries []*entry, live, patch []byte, w applying) (n
 	return next, after, nil
 }
 
-// patchTree decodes the configuration, and checks what does not depend on the object.
+// patchTree decodes the configuration, and makes the checks that do not depend on the object.
 func (s *Schema) patchTree(patch []byte) (map[string]any, error) {
 	m := map[string]any{}
 	if err := unmarshalTree(patch, &m); err != nil {

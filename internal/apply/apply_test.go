@@ -64,8 +64,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestUntracked: an object without entries stays without, until something is
-// applied to it.
+// TestUntracked checks that an object without managed fields gets none before the first apply.
 func TestUntracked(t *testing.T) {
 	s := configMaps(t)
 	got, err := s.Update(nil, configMap(`{"k":"1"}`), configMap(`{"k":"2"}`), apply.Write{Manager: "m", Time: at(1)})
@@ -80,7 +79,7 @@ func TestUntracked(t *testing.T) {
 	}
 }
 
-// TestManyUpdaters: the eleventh one makes the oldest two one.
+// TestManyUpdaters checks that the eleventh updater merges the oldest two entries.
 func TestManyUpdaters(t *testing.T) {
 	s := configMaps(t)
 	data := map[string]string{"a": "1"}
@@ -110,7 +109,7 @@ func TestManyUpdaters(t *testing.T) {
 	}
 }
 
-// TestErrors: what clients match on.
+// TestErrors checks the parts of errors that clients depend on.
 func TestErrors(t *testing.T) {
 	s := configMaps(t)
 	managed, err := s.Update(nil, nil, configMap(`{"a":"1","b":"1"}`), apply.Write{Manager: "curl", Time: at(1)})
@@ -155,7 +154,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestSubresourceConflict says which subresource the other one wrote to.
+// TestSubresourceConflict checks that a conflict names the subresource of the other manager.
 func TestSubresourceConflict(t *testing.T) {
 	s, err := apply.Builtin(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, &appsv1.Deployment{})
 	if err != nil {
@@ -200,8 +199,8 @@ func TestManagerOf(t *testing.T) {
 	}
 }
 
-// TestVersions: what is owned in another version is compared in that version. An update drops what is
-// owned in a version that is gone, and an apply is refused until then.
+// TestVersions checks that fields owned in another version are compared in that version. An update
+// drops entries of a version that is no longer served; an apply is rejected while there are any.
 func TestVersions(t *testing.T) {
 	gvk := func(version string) schema.GroupVersionKind {
 		return schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Thing"}
@@ -245,7 +244,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestReplicas: who scales owns the replicas of the object.
+// TestReplicas checks that a manager that scales owns the replicas of the object.
 func TestReplicas(t *testing.T) {
 	r := apply.Replicas{"v1": {"spec", "replicas"}}
 	object := "[" + entry("m", "Update", "2024-01-01T00:00:01Z", `{"f:spec":{"f:paused":{},"f:replicas":{}}}`) + "]"
@@ -266,7 +265,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestUnchanged: each part of an apply counts, and old ones are forgotten.
+// TestUnchanged checks that each part of an application counts, and that old ones are evicted.
 func TestUnchanged(t *testing.T) {
 	var u apply.Unchanged
 	w := apply.Write{Manager: "m"}

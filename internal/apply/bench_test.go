@@ -29,7 +29,7 @@ type bench struct {
 	w          apply.Write
 }
 
-// small and large are beside the objects of the histories: what most writes are of.
+// small and large complement the kinds of the histories: most writes are of their sizes.
 var small = kindOf(0, `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "default", "labels": {"a": "1", "b": "2"}}, "data": {"k": "1"}}`)
 var large = kindOf(1, strings.Replace(fullPod, `{"name": "d", "image": "j", "resources": {}}`, strings.Join([]string{container("d"), container("e"), container("f"), container("g")}, ","), 1))
 
@@ -218,7 +218,7 @@ func BenchmarkApply(b *testing.B) {
 	})
 }
 
-// BenchmarkUnchanged is what an apply costs that is known to change nothing.
+// BenchmarkUnchanged measures an apply that is known to change nothing.
 func BenchmarkUnchanged(b *testing.B) {
 	forKinds(b, func(b *testing.B, x *bench) {
 		var u apply.Unchanged

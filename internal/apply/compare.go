@@ -6,11 +6,11 @@ import (
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
-// comparison walks two objects along with the shape of their kind, and marks what changed
-// from the left to the right one. It sees what the library's Compare sees: a scalar, or an
-// atomic list or map, is one path. The members of a map and the elements of a keyed list or
-// a set have paths of their own, as does each element or non-atomic map that was added or
-// removed. Subtrees with equal bytes are skipped.
+// comparison walks two objects along with the shape of their kind, and marks the changes from the
+// left to the right one. Its results are those of the library's Compare: a scalar, or an atomic
+// list or map, is one path. The members of a map and the elements of a keyed list or a set have
+// paths of their own, as does each element or non-atomic map that was added or removed. Subtrees
+// with equal bytes are skipped.
 //
 // Values that the library rejects, and rare ones that are not worth a second implementation
 // (duplicate elements), set odd. The result is invalid then, and the library decides.
@@ -40,7 +40,7 @@ func (c *comparison) run(s *shape) {
 	c.out.nodes[0] = n
 }
 
-// position is what a walk knows about its position.
+// position is the context of a walk.
 type position struct{ root, metadata bool }
 
 // value compares two values of one path and returns the marks of the path and the nodes below
@@ -108,7 +108,7 @@ func (c *comparison) mayBe(s *shape, t *tape, i int32) may {
 		is = mayScalar
 	}
 	if all&is == 0 {
-		c.odd = true // the library says what it expected
+		c.odd = true // the library has the error message
 	}
 	return all & is
 }

@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// Configure merges the apply configuration of a mutating policy into an object, and returns the
-// new object. It removes nothing, and changes no managed fields. The configuration must not have values
-// that are replaced as a whole (atomic lists and maps), nor fields that the schema does not know.
-// Neither tree is changed; the result may share parts with both. Errors have the words of
+// Configure merges the apply configuration of a mutating policy into an object, and returns the new
+// object. It removes nothing, and changes no managed fields. The configuration must not have values
+// that are replaced as a whole (atomic lists and maps), nor fields that are not in the schema. It
+// modifies neither tree; the result may share parts with both. Errors have the messages of
 // kube-apiserver.
 func (s *Schema) Configure(live, configuration map[string]any) (map[string]any, error) {
 	change, err := s.typed(configuration)

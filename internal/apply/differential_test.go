@@ -425,7 +425,7 @@ func lines(text string) string {
 	return strings.Join(all, "\n")
 }
 
-// TestHistories: after any sequence of writes, everything is as the library has it.
+// TestHistories compares the results of random sequences of writes with those of the library.
 func TestHistories(t *testing.T) {
 	r := testrand.New(t)
 	n := 4

@@ -85,8 +85,8 @@ func (e *entry) operationBit() int {
 	return 0
 }
 
-// without returns the entry without what changed; nil when nothing is left, the entry
-// itself when it lost nothing.
+// without returns the entry without the changed fields: nil if none is left, the entry itself if it
+// lost none.
 func (e *entry) without(changes *trie) *entry {
 	set := &e.fields.trie
 	if len(e.fields.json) == len(emptyFields) {
@@ -104,7 +104,7 @@ func (e *entry) without(changes *trie) *entry {
 	return &less
 }
 
-// take adds what was set to the entry.
+// take adds the fields that were set to the entry.
 func (e *entry) take(changes *trie) {
 	w := writer{changes: changes, own: true}
 	root := &noNode
@@ -125,7 +125,7 @@ var systemMetadata = []string{
 	"clusterName", "creationTimestamp", "generation", "managedFields", "name", "namespace", "resourceVersion", "selfLink", "uid",
 }
 
-// disown removes system metadata from what the writer owns. Other managers lose it as well.
+// disown removes system metadata from the fields of the writer. Other managers lose it as well.
 func disown(t *trie) {
 	lose := func(n *node) {
 		if n.marks&taken != 0 {
@@ -148,10 +148,10 @@ func disown(t *trie) {
 	}
 }
 
-// applyFast is Apply over the bytes: it makes the configuration's set, the merged
-// object, removes what is no longer applied, and finds what changed. ok is false where the
-// library has to decide: for conflicts, and for each error in the patch. next is nil when
-// the object does not change.
+// applyFast is Apply on bytes: it makes the configuration's set and the merged object, removes
+// fields that are no longer applied, and finds the changes. ok is false where the library has to
+// decide: for conflicts, and for each error in the patch. next is nil if the object does not
+// change.
 func (s *Schema) applyFast(entries []*entry, live, patch []byte, w applying) (next []byte, after []*entry, ok bool) {
 	c := comparisons.Get().(*comparison)
 	defer c.release()
@@ -173,7 +173,7 @@ func (s *Schema) applyFast(entries []*entry, live, patch []byte, w applying) (ne
 	if at := slices.IndexFunc(entries, own.same); at >= 0 {
 		last = entries[at]
 	}
-	var owned *trie // when something is no longer applied
+	var owned *trie // set if fields are no longer applied
 	if last != nil && !within(&last.fields.trie, &last.fields.trie.nodes[0], &c.out, &c.out.nodes[0]) {
 		owned = ownedBy(entries, own, &c.out)
 	}
@@ -218,7 +218,7 @@ func (s *Schema) applyFast(entries []*entry, live, patch []byte, w applying) (ne
 	return m.out, after, ok
 }
 
-// ownedBy returns what all managers own once own applies the mentioned fields.
+// ownedBy returns the fields of all managers once own applies the mentioned ones.
 func ownedBy(entries []*entry, own *entry, mentioned *trie) *trie {
 	sets := []*trie{mentioned.clone()}
 	for _, e := range entries {
@@ -252,7 +252,7 @@ func (s *Schema) isPatch(t *tape) bool {
 // mention sets an applier's entry to the fields in the configuration, without system
 // metadata.
 func (e *entry) mention(set *trie) {
-	for i := range set.nodes { // the applier owns what is mentioned
+	for i := range set.nodes { // the applier owns the mentioned fields
 		if set.nodes[i].marks&member != 0 {
 			set.nodes[i].marks = taken
 		}
@@ -261,7 +261,7 @@ func (e *entry) mention(set *trie) {
 	e.take(set)
 }
 
-// others returns the entries after an apply: own, and what the others keep.
+// others returns the entries after an apply: own, and the others with the fields that they keep.
 func others(entries []*entry, own *entry, changes *trie, force bool) (after []*entry, ok bool) {
 	for _, e := range entries {
 		switch {

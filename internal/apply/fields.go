@@ -276,7 +276,8 @@ func (t *trie) fit(s *shape, n *node, root bool) bool {
 }
 
 // parsed holds parsed sets by their bytes, which many objects share. It is bounded by two
-// generations: what is not used while one fills up is forgotten. See the package comment.
+// generations: sets that are not used while one generation fills up are evicted. See the package
+// comment.
 var parsed = newSetMemo(1 << 20)
 
 // setMemo holds at most twice its limit, in approximate bytes.

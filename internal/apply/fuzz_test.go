@@ -105,8 +105,7 @@ func twice(t *testing.T, data []byte) bool {
 	return c.odd
 }
 
-// FuzzStraight: what the straight way finds is what the library finds, for any two
-// objects and any configuration.
+// FuzzStraight compares the fast path with the library for any two objects and any configuration.
 func FuzzStraight(f *testing.F) {
 	for _, s := range []string{
 		`{"num":1,"str":"a","bool":true,"u":"x"}`, `{"num":1.5,"u":2,"any":{"a":[1,{"b":null}],"c":{}}}`, `{"any":[1],"one":{"a":1}}`, `{"any":"a"}`,
@@ -303,7 +302,7 @@ func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w 
 		t.Fatal(err)
 	}
 	if _, err := s.typed(was, typed.AllowDuplicates); err != nil {
-		return nil, nil, false // what is stored does not fit
+		return nil, nil, false // the stored object does not fit the schema
 	}
 	merged, want, err := s.applyByLibrary(entries, was, config, applying{w, force})
 	if err != nil {
@@ -330,7 +329,7 @@ func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w 
 	return encodeManaged(straight), next, true
 }
 
-// FuzzTape: what is indexed is JSON, and the index says what is there.
+// FuzzTape checks that indexed text is JSON, and that the index matches it.
 func FuzzTape(f *testing.F) {
 	for _, s := range []string{`{}`, `{"a":[1,-2.5e+3,"x\n\u00e9",true,false,null],"b":{"c":{}}}`, ` { "a" : 01 } `, `{"a":1`, `{"":[]}`, `{"a":"` + "\xff" + `"}`, `[1]`} {
 		f.Add([]byte(s))
@@ -361,8 +360,7 @@ func FuzzTape(f *testing.F) {
 	})
 }
 
-// FuzzFields: sets are read as the library reads them, and written as it writes
-// them, in the library's order.
+// FuzzFields checks that sets are read and written as the library does, in its order.
 func FuzzFields(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"f:a":{}}`, `{"f:b":{".":{},"f:c":{}},"f:a":{}}`, `{"f:l":{"k:{\"a\":1,\"b\":\"x\"}":{".":{},"f:a":{}},"v:1":{},"v:\"a\"":{},"v:true":{}}}`,

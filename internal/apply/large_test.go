@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 )
 
-// TestLargeInputs: CPU time grows with the size of what a client sends, whatever it is:
-// each of these is a large body.
+// TestLargeInputs checks that the CPU time grows in proportion to the size of a body, for any
+// content.
 func TestLargeInputs(t *testing.T) {
 	maps, err := Builtin(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, &corev1.ConfigMap{})
 	if err != nil {

@@ -67,8 +67,8 @@ func (e *entry) setTime(t time.Time) {
 	e.time, e.seconds = t.UTC().Format(time.RFC3339), t.Unix()
 }
 
-// order is the order on the wire: applied before updated, then by time, manager, version
-// and subresource.
+// order is the order of entries in managedFields: applied before updated, then by time, manager,
+// version and subresource.
 func (e *entry) order(f *entry) int {
 	if c := strings.Compare(e.operation(), f.operation()); c != 0 {
 		return c

@@ -11,9 +11,8 @@ import (
 // the paths below it, which are nodes[first:first+n] of the same trie in the library's
 // order.
 type node struct {
-	// tag of FieldsV1: f is a field's name, k the keys of a list's element, v the value of
-	// a set's element, i an index. text is what follows: a name, or JSON as the library
-	// writes it.
+	// tag of FieldsV1: f is a field's name, k the keys of a list's element, v the value of a set's
+	// element, i an index. text is the rest: a name, or JSON as the library writes it.
 	tag   byte
 	marks marks
 	text  []byte
@@ -21,7 +20,7 @@ type node struct {
 	n     int32
 }
 
-// marks are what happened to a path, or that it is in a set.
+// marks describe the changes of a path, or that it is in a set.
 type marks uint8
 
 const (
@@ -207,8 +206,8 @@ func (n *node) appendName(b []byte) []byte {
 // writer writes a set as FieldsV1, given the set before and the changes.
 type writer struct {
 	out []byte
-	// set is what was owned, and changes is what happened since. With own, the set gains
-	// what was set; otherwise it only loses what changed.
+	// set is the previously owned fields, and changes are the changes since then. With own, the set
+	// gains the fields that were set; otherwise it only loses changed ones.
 	set, changes *trie
 	own          bool
 }

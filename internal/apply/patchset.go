@@ -1,7 +1,7 @@
 package apply
 
-// patchSet makes the set of the paths in a configuration, as the library's ToFieldSet does,
-// and checks the configuration against the shape, as its Validate does. What the library
+// patchSet makes the set of the paths in a configuration, as the library's ToFieldSet does, and
+// checks the configuration against the shape, as its Validate does. Configurations that the library
 // rejects, and duplicate members, set odd.
 func (c *comparison) patchSet(s *shape, t *tape) {
 	c.right = t

@@ -13,9 +13,9 @@ import "slices"
 // The last step restores unowned fields below an element that the first step removed, if
 // the element itself is kept.
 
-// prune removes from the merged object what is no longer applied. owned is what all
-// managers own, with what is applied now. The result is nil when nothing goes away; ok is
-// false where the library has to decide.
+// prune removes fields that are no longer applied from the merged object. owned is the fields of
+// all managers, including those applied now. The result is nil if nothing is removed; ok is false
+// where the library has to decide.
 func (c *comparison) prune(s *shape, merged []byte, last, owned *trie) (result []byte, ok bool) {
 	var t tape
 	if t.read(merged) != nil {

@@ -7,9 +7,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// A filter lists what a writer of a kind, or of one of its subresources, never owns,
-// because the server resets it. The nil filter passes everything. A path's names are
-// separated by dots.
+// A filter lists fields that a writer of a kind, or of one of its subresources, never owns, because
+// the server resets them. The nil filter passes everything. The names of a path are separated by
+// dots.
 type filter struct {
 	tree    *names // the paths that are never owned, with all below them
 	library fieldpath.Filter
@@ -42,7 +42,7 @@ func (n *names) of(at *node) *names {
 	return n.below[string(at.text)]
 }
 
-// filter removes from changes what the filter excludes.
+// filter removes the filtered fields from changes.
 func (f *filter) filter(t *trie) {
 	if f != nil {
 		f.below(t, &t.nodes[0], f.tree)
@@ -108,7 +108,8 @@ var (
 	statusAndRest = map[string]*filter{"": noStatus, "status": noRest}
 	customResets  = statusAndRest
 
-	// Writers of ephemeralcontainers and resize own all that they send, also what is not stored.
+	// Writers of ephemeralcontainers and resize own all fields that they send, also those that are
+	// not stored.
 	podResets = map[string]*filter{
 		"":       noStatus,
 		"status": without("spec", "metadata.deletionTimestamp", "metadata.ownerReferences"),

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the embedded schemas anew")
 
-// TestEmbeddedSchemas: what is embedded are the facts of the OpenAPI schemas.
+// TestEmbeddedSchemas compares the embedded schemas with the OpenAPI schemas.
 func TestEmbeddedSchemas(t *testing.T) {
 	raw, err := os.ReadFile("../openapi/schemas.json.gz")
 	if err != nil {
@@ -70,8 +70,8 @@ func TestEmbeddedSchemas(t *testing.T) {
 	}
 }
 
-// TestSchemasOfClients: the library's own schemas say the same, and parsing keeps
-// all of it.
+// TestSchemasOfClients compares the embedded schemas with those of client-go, and checks that
+// parsing keeps all of them.
 func TestSchemasOfClients(t *testing.T) {
 	object := &corev1.ConfigMap{}
 	object.APIVersion, object.Kind = "v1", "ConfigMap"
@@ -104,8 +104,7 @@ func TestSchemasOfClients(t *testing.T) {
 	}
 }
 
-// otherwise are the types that the server's documents show in another way than
-// client-go's: what they accept beyond scalars never comes from the Go types.
+// otherwise are the types that the server's documents describe differently from client-go.
 var otherwise = map[string]bool{
 	"io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1":   true,
 	"io.k8s.apimachinery.pkg.runtime.RawExtension":    true,
@@ -118,7 +117,7 @@ func plain(text string) string {
 	return text
 }
 
-// atomText writes what the embedded lines are made of.
+// atomText writes an atom in the form of the embedded lines.
 func atomText(a smd.Atom) string {
 	var b strings.Builder
 	for _, s := range scalars {

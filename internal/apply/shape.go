@@ -8,7 +8,7 @@ import (
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
-// shape is a resolved type of the schema: what a value may be. Nil fits no value.
+// shape is a resolved type of the schema: the values that fit it. Nil fits no value.
 type shape struct {
 	scalar smd.Scalar // empty: no scalar
 	list   *listShape

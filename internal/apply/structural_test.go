@@ -17,8 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestFromStructural: a structural schema leads to the same as the one that it is shown
-// as.
+// TestFromStructural checks that a structural schema and its published form lead to the same types.
 func TestFromStructural(t *testing.T) {
 	r := testrand.New(t)
 	for compared := 0; compared < 500; {

@@ -213,7 +213,7 @@ func (t *tape) text(i int32) []byte {
 func unquoted(quoted []byte) []byte {
 	var s string
 	if err := json.Unmarshal(quoted, &s); err != nil {
-		return nil // what is no string has no name, and fits no schema
+		return nil // only strings have names and fit a schema
 	}
 	return []byte(s)
 }

@@ -9,9 +9,9 @@ import (
 type Write struct {
 	// Manager is the field manager's name; empty is "unknown".
 	Manager string
-	// Subresource is what was written to; empty is the object itself.
+	// Subresource is the subresource of the write, "" for the object itself.
 	Subresource string
-	// Time is when; the wire has whole seconds of it.
+	// Time is the time of the write; managedFields have whole seconds.
 	Time time.Time
 }
 

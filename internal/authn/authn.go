@@ -57,8 +57,8 @@ type Authenticator interface {
 }
 
 // Credentials authenticates by the headers of a front proxy, then by client certificate, then by
-// bearer token. The first valid credential counts, and an invalid one before it does no harm. A request whose only credentials
-// are invalid is refused, also where anonymous requests are allowed.
+// bearer token. The first valid credential wins, and an invalid one before it is ignored. A request
+// whose only credentials are invalid is rejected, also where anonymous requests are allowed.
 //
 // A user is a member of Authenticated, unless it is anonymous.
 type Credentials struct {
@@ -66,8 +66,8 @@ type Credentials struct {
 	Proxy *Proxy
 	// Authorities verify client certificates. Empty: certificates are ignored.
 	Authorities []Authority
-	// Tokens are the kinds of bearer tokens, in the order in which they are tried: local
-	// ones before those that ask a remote server.
+	// Tokens are the kinds of bearer tokens, in the order in which they are tried: local ones
+	// before those that call a remote server.
 	Tokens []Tokens
 	// Audiences are the audiences of the server. A token for others is invalid. Empty: all are
 	// accepted.

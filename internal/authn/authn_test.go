@@ -82,7 +82,7 @@ func request(headers ...string) *http.Request {
 	return r
 }
 
-// TestBearer: the rows are what kube-apiserver v1.36 answers.
+// TestBearer compares the results with those of kube-apiserver v1.36.
 func TestBearer(t *testing.T) {
 	c := authn.Credentials{Tokens: []authn.Tokens{authn.OneToken("other", &authn.User{Name: "other"}), authn.OneToken("right", &authn.User{Name: "ann"})}}
 	const websocket = "Sec-WebSocket-Protocol"
@@ -202,7 +202,7 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// TestCertificateExpires: what a connection remembers ends with the certificate.
+// TestCertificateExpires checks that a cached result ends with the certificate.
 func TestCertificateExpires(t *testing.T) {
 	a := newAuthority(t)
 	c := authn.Credentials{Authorities: []authn.Authority{a.Pool}, Now: a.now}
@@ -216,7 +216,7 @@ func TestCertificateExpires(t *testing.T) {
 	}
 }
 
-// TestAuthorityReplaced: so it does with the trust in who signed it.
+// TestAuthorityReplaced checks that a cached result ends when the authority is replaced.
 func TestAuthorityReplaced(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	pool := a.Pool()
@@ -256,8 +256,8 @@ func TestAuthorityFile(t *testing.T) {
 	}
 }
 
-// TestProxy: the headers of a front proxy name the user, those of other clients are ignored. The rows
-// are what kube-apiserver v1.36 answers.
+// TestProxy checks that the headers of a front proxy name the user, and that those of other clients
+// are ignored. The results are those of kube-apiserver v1.36.
 func TestProxy(t *testing.T) {
 	proxies, clients := newAuthority(t), newAuthority(t)
 	c := authn.Credentials{
@@ -312,7 +312,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestAllocations: what a request pays for being known.
+// TestAllocations counts the allocations of authentication.
 func TestAllocations(t *testing.T) {
 	a := newAuthority(t)
 	c := authn.Credentials{Authorities: []authn.Authority{a.Pool}, Tokens: []authn.Tokens{authn.OneToken(strings.Repeat("right", 20), &authn.User{Name: "ann"})}}
@@ -350,7 +350,7 @@ func (signed) AuthenticateToken(_ context.Context, t authn.Token, audiences []st
 	return nil, nil, nil
 }
 
-// TestReview: a token is good for an audience, in whichever way it is known.
+// TestReview checks that a token is valid for its audiences only, for each kind of tokens.
 func TestReview(t *testing.T) {
 	here := []string{"here"}
 	c := authn.Credentials{Audiences: here, Tokens: []authn.Tokens{
@@ -389,8 +389,8 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestAnonymous: the policy decides about requests without credentials, by their exact path. It
-// helps no request with a wrong token.
+// TestAnonymous checks that the policy admits requests without credentials by their exact path, and
+// no request with an invalid token.
 func TestAnonymous(t *testing.T) {
 	for _, row := range []struct {
 		policy authn.AnonymousPolicy
@@ -432,8 +432,8 @@ func TestWarning(t *testing.T) {
 	}
 }
 
-// TestConnectionIsKnown: each request with valid credentials is reported to what accepts
-// connections, and no other request.
+// TestConnectionIsKnown checks that exactly the requests with valid credentials are reported to the
+// listener.
 func TestConnectionIsKnown(t *testing.T) {
 	a := newAuthority(t)
 	c := authn.Credentials{

@@ -98,7 +98,7 @@ func (c *Credentials) now() time.Time {
 }
 
 // outcome returns the outcome of verifying a chain, from the slot of its connection if it is still
-// valid there. A nil slot remembers nothing.
+// valid there. A nil slot caches nothing.
 func outcome(s *slot, chain []*x509.Certificate, authorities []Authority, at time.Time) *verified {
 	if s == nil {
 		return verify(chain, authorities, at)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzTokens: whatever a token file holds, an error shows none of it, and users
-// have a name and the group of the authenticated.
+// FuzzTokens checks that an error about a token file shows none of its text, and that users have a
+// name and the group of authenticated users.
 func FuzzTokens(f *testing.F) {
 	f.Add([]byte("t1,ann,7,\"dev,ops\"\nt2,bob,8\n"))
 	f.Add([]byte("a,b\n"))
@@ -30,8 +30,7 @@ func FuzzTokens(f *testing.F) {
 	})
 }
 
-// FuzzBearer: a token stands in the header, or in the subprotocol, and is never
-// made up.
+// FuzzBearer checks that a token is in the header or in the subprotocol.
 func FuzzBearer(f *testing.F) {
 	f.Add("Bearer x", "")
 	f.Add("", "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.eA")
@@ -58,7 +57,7 @@ func FuzzBearer(f *testing.F) {
 	})
 }
 
-// FuzzProxy: whatever headers a front proxy sends, a user has a name, and the groups are those of the
+// FuzzProxy checks that a user of a front proxy has a name, and no other groups than those of the
 // headers.
 func FuzzProxy(f *testing.F) {
 	f.Add("joe", "system:masters", "Acme.com%2fFoo", "x")

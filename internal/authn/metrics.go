@@ -47,7 +47,7 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// Collectors returns what collects the metrics.
+// Collectors returns the collectors of the metrics.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.users, m.attempts, m.took, m.expiry}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Proxy authenticates the users that front proxies name in headers. A front proxy has a client
-// certificate of an authority of its own; the headers of other clients are ignored. It must not
-// change once it is in use.
+// certificate of an authority of its own; the headers of other clients are ignored. A Proxy must
+// not be modified once it is in use.
 type Proxy struct {
 	// Authority verifies the certificates of front proxies.
 	Authority Authority

@@ -61,15 +61,15 @@ func (Token) String() string { return "(a token)" }
 
 // Tokens is one kind of bearer tokens. It is safe for concurrent use.
 type Tokens interface {
-	// AuthenticateToken returns the user of a token, and those of the audiences for which the
-	// token is valid. No audiences: those of the server.
+	// AuthenticateToken returns the user of a token, and those of the audiences for which the token
+	// is valid. No audiences means those of the server.
 	//
-	// If the user is nil without an error, this kind does not know the token. With an error
-	// the token is invalid, or could not be checked. Other kinds are asked in both cases.
-	// Clients see the error in a TokenReview: it must not show the token.
+	// If the user is nil without an error, the token is not of this kind. With an error the token
+	// is invalid, or could not be checked. The next kind is tried in both cases. Clients see the
+	// error in a TokenReview: it must not show the token.
 	//
-	// A user that is returned again and again should be a member of Authenticated, which saves
-	// a copy for each request.
+	// A user that is returned often should be a member of Authenticated, which saves a copy for
+	// each request.
 	AuthenticateToken(ctx context.Context, t Token, audiences []string) (u *User, good []string, err error)
 }
 
@@ -92,9 +92,9 @@ func authenticateToken(ctx context.Context, kinds []Tokens, t Token, audiences [
 	return nil, nil, flatten(errs...)
 }
 
-// Review returns the user of a bearer token, and the audiences for which it is valid; no
-// audiences: those of the server. For an invalid token the user is nil, and the error, which
-// the client may see, says why without showing the token.
+// Review returns the user of a bearer token, and the audiences for which it is valid; no audiences
+// means those of the server. For an invalid token the user is nil, and the error has the reason.
+// The client may see it, so it does not show the token.
 func (c *Credentials) Review(ctx context.Context, token string, audiences []string) (u *User, good []string, err error) {
 	if len(audiences) == 0 {
 		audiences = c.Audiences
@@ -106,8 +106,8 @@ func (c *Credentials) Review(ctx context.Context, token string, audiences []stri
 	return u, good, nil
 }
 
-// ForAudiences returns tokens that carry no audiences (a token file, for example) as valid for the
-// given ones, those of the server. Where others are wanted, they are not asked.
+// ForAudiences returns tokens that carry no audiences (a token file, for example) as valid for own,
+// the audiences of the server. For other audiences they are not tried.
 func ForAudiences(own []string, tokens Tokens) Tokens { return &ownAudiences{own, tokens} }
 
 type ownAudiences struct {

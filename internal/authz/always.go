@@ -6,9 +6,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
-// Always gives the same answer to all requests: Allow for AlwaysAllow, NoOpinion for
-// AlwaysDeny, which refuses what no other authorizer allows. AlwaysAllow has no opinion on
-// anonymous users: clients without credentials never may do everything.
+// Always makes the same decision for all requests: Allow for AlwaysAllow, NoOpinion for AlwaysDeny,
+// which denies requests that no other authorizer allows. AlwaysAllow has no opinion on anonymous
+// users: clients without credentials must not get all rights.
 type Always Decision
 
 // Authorize implements Authorizer.

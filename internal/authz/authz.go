@@ -32,11 +32,11 @@ type Decision uint8
 
 const (
 	// NoOpinion leaves the decision to the next authorizer. If none allows the request, it is
-	// refused.
+	// denied.
 	NoOpinion Decision = iota
-	// Allow allows the request; no other authorizer is asked.
+	// Allow allows the request; no other authorizer is called.
 	Allow
-	// Deny refuses the request; no other authorizer is asked.
+	// Deny denies the request; no other authorizer is called.
 	Deny
 )
 
@@ -46,23 +46,23 @@ var ErrBusy = errors.New("too many requests are waiting for an authorizer, pleas
 
 // Authorizer authorizes requests. It is safe for concurrent use.
 type Authorizer interface {
-	// Authorize decides. The reason may be empty; it is for the answer to the client and for
-	// the audit log. The error, which may come with any decision, says why the authorizer
-	// could not evaluate all of its rules. ctx ends with the request.
+	// Authorize decides. The reason may be empty; it is for the response to the client and for the
+	// audit log. The error, which may come with any decision, is why the authorizer could not
+	// evaluate all of its rules. ctx ends with the request.
 	Authorize(ctx context.Context, a *Attributes) (d Decision, reason string, err error)
 }
 
-// Ruler lists what a user may do. It is safe for concurrent use.
+// Ruler lists the rights of a user. It is safe for concurrent use.
 type Ruler interface {
 	// Rules returns the rules of the user in a namespace. The caller must not change them.
 	Rules(ctx context.Context, u *authn.User, namespace string) Rules
 }
 
-// Rules are what a user may do.
+// Rules are the rights of a user.
 type Rules struct {
 	Resources    []ResourceRule
 	NonResources []NonResourceRule
-	// Incomplete: there may be further rules. Err says why; it may be nil.
+	// Incomplete is set if there may be more rules. Err is the reason; it may be nil.
 	Incomplete bool
 	Err        error
 }
@@ -77,8 +77,8 @@ type NonResourceRule struct {
 	Verbs, Paths []string
 }
 
-// Union asks authorizers in order. The first one that allows or denies decides. If none does,
-// the reasons and errors of all are joined.
+// Union calls authorizers in order. The first one that allows or denies decides. If none does, the
+// reasons and errors of all are joined.
 type Union []Authorizer
 
 // Authorize implements Authorizer.

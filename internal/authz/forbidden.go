@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Forbidden returns the answer to a request that is not allowed: 403, in kube-apiserver's words.
+// Forbidden returns the error of a request that is not allowed: 403, with kube-apiserver's message.
 // The reason is that of the authorizers; it may be empty.
 func Forbidden(a *Attributes, reason string) *apierrors.StatusError {
 	message := markup.Replace(refused(a))
@@ -64,10 +64,10 @@ func IsUndecided(err error) bool {
 	return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
 }
 
-// markup escapes what HTML could contain in names that clients choose, as kube-apiserver does.
+// markup escapes HTML in names that clients choose, as kube-apiserver does.
 var markup = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
-// refused says what the user may not do.
+// refused returns the message without the reason.
 func refused(a *Attributes) string {
 	if !a.IsResource {
 		return fmt.Sprintf("User %q cannot %s path %q", a.User.Name, a.Verb, a.Path)

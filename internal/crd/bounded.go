@@ -19,11 +19,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// The library that validates by schema compares each error with all errors before it, and
-// each value with all values of an enum. An object of 3 MiB can have some hundred thousand
-// errors. So this file gives the library hooks, which stand around each member and item:
-// where a list or a map has resource.MaxErrors, the rest of it is not looked at. It is wrong
-// already, so that the verdict is the same, and so are the words of the first errors.
+// The library that validates by schema compares each error with all preceding errors, and each
+// value with all values of an enum. An object of 3 MiB can have some hundred thousand errors. So
+// this file gives the library hooks for each member and item: once a list or a map has
+// resource.MaxErrors errors, the rest of it is skipped. The object is invalid anyway, and the first
+// errors are the same.
 
 const (
 	// errorValues is how many values of an enum, which an error lists, count as one error
@@ -33,9 +33,9 @@ const (
 	manyValues = 32
 )
 
-// checkSchema checks a value, which stands at a path, by a schema; nil: anything goes.
-// An update lets pass what is wrong and was the same before; was is nil for a new object.
-// It ends early when the context is done.
+// checkSchema validates a value by a schema, which accepts any value if it is nil. An update
+// accepts invalid values that it does not change; was is nil for a new object. It returns early
+// when the context is done.
 func (c *compiled) checkSchema(ctx context.Context, path *field.Path, v any, s *spec.Schema, was *common.CorrelatedObject) field.ErrorList {
 	if s == nil {
 		return nil
@@ -151,8 +151,8 @@ func many(v any, left *int) bool {
 	return *left < 0
 }
 
-// alternatives checks a value by what its schema combines, for which the library has no
-// hooks. It returns the rest of the schema.
+// alternatives validates a value by the allOf, anyOf, oneOf and not of its schema, for which the
+// library has no hooks. It returns the rest of the schema.
 func (n *checked) alternatives(s *spec.Schema, v any, result *validate.Result) *spec.Schema {
 	check := func(part *spec.Schema) *validate.Result {
 		return (&checked{ctx: n.ctx, c: n.c, schema: part, root: n.root, path: n.path, formats: n.formats, work: n.work}).Validate(v)
@@ -195,7 +195,7 @@ func (n *checked) hook(o *validate.SchemaValidatorOptions) {
 	o.NewValidatorForField = func(name string, s *spec.Schema, root any, path string, formats strfmt.Registry, _ ...validate.Option) validate.ValueValidator {
 		was := n.was.Key(name)
 		if n.path == "" && (name == "kind" || name == "apiVersion") {
-			was = nil // an update does not show what they were
+			was = nil // the alternatives cannot be correlated with the old value
 		}
 		return n.member(s, root, path, formats, was)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// TestCheckSchemaLikeLibrary: values of a usual size get the words of the library, and
-// large ones its verdict, new ones and those that follow others.
+// TestCheckSchemaLikeLibrary compares the errors of values of a usual size with those of the
+// library, and the validity of large ones, for creates and updates.
 func TestCheckSchemaLikeLibrary(t *testing.T) {
 	r := testrand.New(t)
 	wrong, n := 0, 100

@@ -25,9 +25,9 @@ type rules struct {
 	compiled atomic.Pointer[cel.Validator]
 }
 
-// manyRules is the number of rules from which a schema takes the lane of large ones. 1,000 rules take some 50 MB and half a
-// second until their programs are replaced: 30 requests for 30 definitions took 2 GB, and evicted what the others had
-// compiled.
+// manyRules is the number of rules from which a schema is compiled one at a time. 1,000 rules take
+// some 50 MB and half a second until their programs are replaced: 30 requests for 30 definitions
+// took 2 GB, and evicted the compiled schemas of other definitions.
 const manyRules = 50
 
 // The lanes of the process: all of its servers and forks share its memory.
@@ -36,7 +36,8 @@ var (
 	fewLane  = &lane{free: max(1, runtime.GOMAXPROCS(0))}
 )
 
-// compileBytes is about what a request holds while it waits to compile, without its object.
+// compileBytes is the approximate memory of a request while it waits to compile, without its
+// object.
 const compileBytes = 16 << 10
 
 func newRules(schema *structuralschema.Structural, number int) *rules {

@@ -10,8 +10,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// TestRulesTakeTurns: the many rules of a schema are compiled while no other schema with many is, others meanwhile. The
-// request that waits for that ends with its time.
+// TestRulesTakeTurns checks that schemas with many rules are compiled one after the other, and
+// others meanwhile. A request that waits for that ends when its context is done.
 func TestRulesTakeTurns(t *testing.T) {
 	s := ruled(t, apiextensionsv1.ValidationRule{Rule: "self.n > 0"})
 	many, few := newRules(s, manyRules+1), newRules(s, manyRules)

@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// pruner is what pruning and defaulting need of a schema.
+// pruner is the part of a schema that pruning and defaulting use.
 type pruner struct {
 	members  map[string]*pruner // by name
 	others   *pruner            // additional properties; nil: there are none
@@ -62,7 +62,7 @@ func (v *version) alreadyCurrent(begin, value []byte) bool {
 	return c.pruner().current(value, true)
 }
 
-// pruner returns what pruning needs of the schema. The first call makes it.
+// pruner returns the part of the schema for pruning. The first call makes it.
 func (c *compiled) pruner() *pruner {
 	c.prunes.Do(func() { c.root = prunerOf(c.structural) })
 	return c.root

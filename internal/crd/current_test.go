@@ -57,8 +57,8 @@ func withMore(r *rand.Rand, v any) any {
 	return v
 }
 
-// TestAlreadyCurrentLikeLibrary: the library neither prunes nor defaults an object that is
-// already current.
+// TestAlreadyCurrentLikeLibrary checks that the library neither prunes nor defaults an object that
+// needs neither by this package.
 func TestAlreadyCurrentLikeLibrary(t *testing.T) {
 	r := testrand.New(t)
 	found, same := 0, 0

@@ -25,13 +25,13 @@ type definition struct {
 	of       *identity // of the Set that read it; forks of the Set share the definition
 	// ctx is canceled with the set.
 	ctx context.Context
-	// outdated: another definition has replaced it. Its deletion does not count.
+	// outdated is true once another definition has replaced it. Its deletion does not count.
 	outdated *atomic.Bool
-	// gone: it was replaced or deleted. Guarded by the mu of schemas.
+	// gone is true once it was replaced or deleted. Guarded by the mu of schemas.
 	gone bool
 	// hook returns the webhook that converts objects; nil: there is none. The first call makes it.
 	hook func() (*webhook, error)
-	// hooked: hook was called.
+	// hooked is true once hook was called.
 	hooked atomic.Bool
 	bytes  int64 // see documentBytes
 }

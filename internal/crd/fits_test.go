@@ -130,7 +130,7 @@ func internalProps(t *testing.T, p *props) *apiextensions.JSONSchemaProps {
 	return made
 }
 
-// TestFitsLikeLibrary: what fits, the library has nothing to say of.
+// TestFitsLikeLibrary checks that the library has no errors for an object that fits.
 func TestFitsLikeLibrary(t *testing.T) {
 	r := testrand.New(t)
 	fit, right := 0, 0
@@ -167,7 +167,8 @@ func TestFitsLikeLibrary(t *testing.T) {
 	}
 }
 
-// TestNarrow: rules say the same of a schema without what they do not name.
+// TestNarrow checks that rules have the same results with a schema that has only the members that
+// they name.
 func TestNarrow(t *testing.T) {
 	text := props{Type: "string"}
 	p := props{Type: "object", Properties: map[string]props{"namespace": text, "d-e": text, "inner": {Type: "object", Properties: map[string]props{"x": text, "y": text}}}}

@@ -23,8 +23,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// customs is a server of things, whose definition says how the member v of their spec
-// looks.
+// customs is a registry of the custom resource things. The tests choose the schema of the member v
+// of its spec.
 type customs struct {
 	*registry.Registry
 	t    *testing.T
@@ -221,7 +221,8 @@ func (c *customCase) run(t *testing.T, n int) testkinds.Steps {
 	return s.took
 }
 
-// store stores an object that is wrong by now: its definition was another one.
+// store stores an object that its definition does not accept, as if the definition had changed
+// since.
 func (s *customs) store(body []byte) {
 	s.t.Helper()
 	text := `{"kind":"K","apiVersion":"example.com/v1","metadata":{"name":"a","namespace":"default","uid":"u","creationTimestamp":"2026-01-01T00:00:00Z","resourceVersion":"`
@@ -231,7 +232,7 @@ func (s *customs) store(body []byte) {
 	}
 }
 
-// TestValidationEnds: when the client has left, neither rules nor schemas are looked at.
+// TestValidationEnds checks that validation by rules and schemas ends when the client has left.
 func TestValidationEnds(t *testing.T) {
 	tier.Full(t)
 	gone, leave := context.WithCancel(t.Context())

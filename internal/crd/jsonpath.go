@@ -13,9 +13,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/apiextensions"
 )
 
-// JSONPaths are parsed by client-go, and evaluated here with a limit. In client-go, `..x..x` returns a
-// value once for each way to it, and a union such as `[0,0]` doubles what follows, so a path of 100
-// bytes can take minutes. client-go also writes to a path with {range} while it evaluates it.
+// JSONPaths are parsed by client-go, and evaluated here with a limit. In client-go, `..x..x`
+// returns a value once for each way to it, and a union such as `[0,0]` doubles the results of the
+// rest, so a path of 100 bytes can take minutes. client-go also writes to a path with {range} while
+// it evaluates it.
 
 // The limits for a row depend on the size of its object. Their constant parts are small, because a table can have a hundred
 // thousand rows.
@@ -140,7 +141,7 @@ func (e *evaluation) find(data any, nodes []jsonpath.Node) ([][]any, error) {
 		e.beginRange--
 		e.inRange++
 		each := found
-		if len(each) == 0 { // what is in the range is evaluated, to find its end
+		if len(each) == 0 { // evaluate the body of the range to find its end
 			each = []any{nil}
 		}
 		for _, value := range each {

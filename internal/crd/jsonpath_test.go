@@ -155,7 +155,7 @@ func TestHostilePaths(t *testing.T) {
 	if a, cells := table(many...); len(cells) > 6<<20 || a.printed >= 0 || !strings.HasSuffix(cells, "null]") {
 		t.Errorf("%d bytes", len(cells))
 	}
-	// What the parser recurses for ends the table, as every invalid path does.
+	// Paths for which the parser recurses end the table, as every invalid path does.
 	for _, path := range []string{"." + strings.Repeat("$", 1_500_000), "." + strings.Repeat(" ", 1_400_000), "." + strings.Repeat("[?(", 500_000)} {
 		if _, cells := table(".metadata.name", path, ".metadata.name"); cells != `"cells":["a"]` {
 			t.Errorf("%.20s: %.200s", path, cells)

@@ -9,8 +9,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// needed is what rules name of a value: the whole, or members of it, by their names in
-// CEL.
+// needed is the part of a value that rules name: all of it, or members by their names in CEL.
 type needed struct {
 	all bool
 	of  map[string]*needed
@@ -30,11 +29,11 @@ func (n *needed) add(path []string) {
 	n.all = true
 }
 
-// addRules notes what the rules of a schema name.
+// addRules adds the members that the rules of a schema name.
 func (n *needed) addRules(s *structuralschema.Structural) {
 	for _, r := range s.XValidations {
-		// A field path leads to a member that the rule need not name; a comment may stand
-		// between a name and what tells that it is called.
+		// A field path leads to a member that the rule need not name. A comment can hide the
+		// parenthesis that makes a name a call.
 		if r.OptionalOldSelf != nil || r.FieldPath != "" || strings.Contains(r.Rule+r.MessageExpression, "//") {
 			n.all = true
 		}
@@ -42,7 +41,7 @@ func (n *needed) addRules(s *structuralschema.Structural) {
 	}
 }
 
-// addRule notes what the texts of a rule name.
+// addRule adds the members that the expressions of a rule name.
 func (n *needed) addRule(r apiextensionsv1.ValidationRule) {
 	for _, text := range []string{r.Rule, r.MessageExpression} {
 		for _, at := range paths.FindAllStringSubmatchIndex(text, -1) {
@@ -54,7 +53,7 @@ func (n *needed) addRule(r apiextensionsv1.ValidationRule) {
 // paths are those that begin at the value that a rule is about.
 var paths = regexp.MustCompile(`\b(?:self|oldSelf)\b((?:\.\??[A-Za-z_][A-Za-z0-9_]*)*)`)
 
-// pathOf takes a path apart; what is called is no member.
+// pathOf splits a path into its members. The name of a called function is not a member.
 func pathOf(path, behind string) []string {
 	if path == "" {
 		return nil
@@ -69,8 +68,8 @@ func pathOf(path, behind string) []string {
 	return names
 }
 
-// forRules is a schema without what no rule looks at. To compile a rule takes as long as
-// there are members, named or not: here no more than the named ones are left.
+// forRules returns the schema without the members that no rule names. Compiling a rule takes time
+// for each member, named or not.
 func forRules(s *structuralschema.Structural, n *needed) *structuralschema.Structural {
 	n.addRules(s)
 	switch {
@@ -112,7 +111,7 @@ func forRules(s *structuralschema.Structural, n *needed) *structuralschema.Struc
 	return &left
 }
 
-// contents are what may stand in a schema, or anywhere below.
+// contents are the features of a schema and the schemas below it.
 type contents uint8
 
 const (
@@ -121,8 +120,8 @@ const (
 	anEmbedded // object
 )
 
-// inside tells what stands in a schema, or anywhere below. By value: the address of what
-// a map has would be that of a copy on the heap.
+// inside returns the features of a schema and the schemas below it. It takes a value: the address
+// of a map's value would be that of a copy on the heap.
 func inside(s structuralschema.Structural) contents {
 	var c contents
 	if len(s.XValidations) > 0 || s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0 { // which may have rules
@@ -146,7 +145,7 @@ func inside(s structuralschema.Structural) contents {
 	return c
 }
 
-// rulesOf is what of a kind's schema the rules are compiled with.
+// rulesOf returns the part of a kind's schema that the rules are compiled with.
 func rulesOf(s *structuralschema.Structural) *structuralschema.Structural {
 	n := &needed{}
 	for _, name := range []string{"apiVersion", "kind", "metadata"} { // every object has them

@@ -45,8 +45,8 @@ func (n *Naming) Named(d *apiextensionsv1.CustomResourceDefinition) *apiextensio
 	return &next
 }
 
-// Acquired returns what a definition has to claim: a bucket of its group for each accepted name that
-// the definition before it did not have. Old is nil for a new definition. Buckets limit the claims of a
+// Acquired returns the claims of a definition: a bucket of its group for each accepted name that
+// the old definition did not have. Old is nil for a new definition. Buckets limit the claims of a
 // definition with many names; two names in one bucket only mean that a request is decided again.
 func Acquired(d, old *apiextensionsv1.CustomResourceDefinition) []string {
 	had := map[string]bool{}
@@ -118,8 +118,7 @@ func (n *Naming) condition(d *apiextensionsv1.CustomResourceDefinition, c apiext
 	apihelpers.SetCRDCondition(d, c)
 }
 
-// setApproval says of definitions in groups of the community whether they were
-// approved.
+// setApproval sets the condition of the API approval for definitions in protected groups.
 func (n *Naming) setApproval(d *apiextensionsv1.CustomResourceDefinition) {
 	if !apihelpers.IsProtectedCommunityGroup(d.Spec.Group) {
 		return

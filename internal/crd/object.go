@@ -96,7 +96,7 @@ func withoutNegativeZero(value any) any {
 	return value
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (o *Object) UnmarshalJSON(data []byte) error {
 	var all map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &all); err != nil {

@@ -44,7 +44,7 @@ func (v *version) openAPI(number int) (*spec.Schema, error) {
 	}
 	if number == 2 {
 		if s.XPreserveUnknownFields {
-			return object, nil // kubectl would refuse members that it does not find here
+			return object, nil // kubectl would reject members that it does not find here
 		}
 		s = openapiv2.ToStructuralOpenAPIV2(s)
 	}

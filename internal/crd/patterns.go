@@ -38,7 +38,7 @@ type pattern struct {
 // patternWork is the work that is left for the patterns of one object.
 type patternWork struct {
 	ctx context.Context //nolint:containedctx // of one validation; nil: matchSteps is not used
-	// uncounted is what is left of maxUncounted, and steps of maxPatternSteps.
+	// uncounted is the rest of maxUncounted, and steps of maxPatternSteps.
 	uncounted, steps int
 }
 

@@ -40,7 +40,7 @@ func TestMatchSteps(t *testing.T) {
 	}
 }
 
-// TestPatternWork matches hostile patterns that are stored already, and others that must not be refused.
+// TestPatternWork matches hostile stored patterns, and others that must not be rejected.
 func TestPatternWork(t *testing.T) {
 	const nested = `^((((a{1,10}){1,10}){1,10})*)*$`
 	for _, one := range []struct {

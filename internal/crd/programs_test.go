@@ -39,8 +39,8 @@ func ruled(t *testing.T, rules ...apiextensionsv1.ValidationRule) *structuralsch
 	return s
 }
 
-// TestReplacedPrograms: rules have the same errors and the same costs with the programs of the library and with those
-// that replace them.
+// TestReplacedPrograms compares the errors and the costs of rules with the library's programs with
+// those of the replaced programs.
 func TestReplacedPrograms(t *testing.T) {
 	messages := []string{"", "'n is ' + string(self.n)", "self.l.map(x, string(x)).join(',')", "string(self.l[99])", "self.nope"}
 	texts := []string{

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 )
 
-// TestReplacedDefinition: a request that began before its definition was replaced goes on
-// with the schema that it has, which is compiled once.
+// TestReplacedDefinition checks that a request that began before its definition was replaced
+// continues with its schema, which is compiled once.
 func TestReplacedDefinition(t *testing.T) {
 	s, err := store.Open(context.Background(), store.Options{Log: memlog.New()})
 	if err != nil {

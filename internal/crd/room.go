@@ -8,12 +8,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// versionBytes is about what a version adds to a document of OpenAPI without its schema: 38 KB for its paths, and 7 KB
-// for each subresource.
+// versionBytes estimates the bytes that a version without its schema adds to an OpenAPI document:
+// 38 KB for its paths, and 7 KB for each subresource.
 const versionBytes = 48 << 10
 
-// documentBytes estimates what versions add to a document of OpenAPI. Versions that are not served count, too: they have
-// types and schemas.
+// documentBytes estimates the bytes that versions add to an OpenAPI document. Versions that are not
+// served count, too: they have types and schemas.
 func documentBytes(versions []versionHead) (n int64) {
 	for i := range versions {
 		n += versionBytes + versions[i].Schema.to - versions[i].Schema.from
@@ -21,8 +21,9 @@ func documentBytes(versions []versionHead) (n int64) {
 	return n
 }
 
-// room limits what all definitions together add to a document of OpenAPI. The limit of one definition is 100 versions,
-// in some 13 KB; 500 of these made a document of 2 GB, which took 2 MB of memory for each in each of its forms.
+// room limits the bytes that all definitions add to an OpenAPI document. The limit of one
+// definition is 100 versions, in some 13 KB; 500 of these made a document of 2 GB, which took 2 MB
+// of memory for each in each of its representations.
 type room struct {
 	most int64 // 0: there is no limit
 

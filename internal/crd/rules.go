@@ -18,13 +18,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/unexported"
 )
 
-// manyProperties is from how many on it pays to leave out those that no rule names:
-// CEL makes a map of all of them each time that a rule looks at one.
+// manyProperties is the number of properties from which on it pays to leave out those that no rule
+// names: CEL makes a map of all of them each time that a rule reads one.
 const manyProperties = 8
 
-// narrow leaves out of the schemas that rules look through what they never name. What
-// the rules say stays the same: those that take an object as a whole, to compare it
-// perhaps, keep all of it.
+// narrow removes members that no rule names from the schemas of rules. It does not change results:
+// a rule that uses an object as a whole, to compare it for example, keeps all members.
 func narrow(v *cel.Validator) {
 	if v == nil {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// TestRulesEnd: rules that would take minutes within their budget end when the time is
-// over.
+// TestRulesEnd checks that rules that would take minutes within their budget end when the context
+// is done.
 func TestRulesEnd(t *testing.T) {
 	p := props{
 		Type: "array", MaxItems: new(int64(400_000)), Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &props{Type: "integer"}},
@@ -40,8 +40,8 @@ func TestRulesEnd(t *testing.T) {
 	}
 }
 
-// TestManyFailedRules: an object has few errors of rules and few warnings, however many of its items break them. An update
-// that leaves these items as they are is accepted.
+// TestManyFailedRules checks that an object has few errors and warnings of rules, however many of
+// its items violate them. An update that does not change these items is accepted.
 func TestManyFailedRules(t *testing.T) {
 	list := props{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &props{
 		Type: "integer", XValidations: apiextensionsv1.ValidationRules{{Rule: "self < 0 || false"}, {Rule: "false", Message: "never"}},

@@ -16,8 +16,8 @@ import (
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
-// Set is what a server serves: the built-in kinds, and what the stored definitions say.
-// Its methods are safe for concurrent use.
+// Set has the served types: the built-in kinds and those of the stored definitions. Its methods are
+// safe for concurrent use.
 type Set struct {
 	store   *store.Store
 	builtin *resource.Catalog
@@ -27,12 +27,12 @@ type Set struct {
 
 	identity *identity
 
-	ctx context.Context // of what others are asked for
+	ctx context.Context // of the requests to conversion webhooks
 	end context.CancelFunc
 
 	// schemas are the compiled schemas of the set and of its forks.
 	schemas *schemas
-	// forked: the set is a fork, or has forks, so others may use its definitions, too.
+	// forked is true if the set is a fork or has forks, which share its definitions.
 	forked atomic.Bool
 	served *derived.Value[*served]
 }
@@ -49,7 +49,7 @@ type served struct {
 	bytes   int64 // of all definitions: see documentBytes
 }
 
-// entry is what is known of a definition, nil when there is none.
+// entry returns the entry of a definition, or nil.
 func (s *served) entry(key string) *entry { return s.byGroup[groupOf(key)][key] }
 
 // groupOf is the group of a definition: its name ends with it.
@@ -58,13 +58,13 @@ func groupOf(key string) string {
 	return group
 }
 
-// entry is what a definition adds to the catalog.
+// entry is the part of the catalog for one definition.
 type entry struct {
 	*definition
-	newest *store.Object    // of the definition; what it was read from says the same
+	newest *store.Object    // the definition; its spec equals the one that it was read from
 	types  []*resource.Type // nil while it is not established
 	own    *resource.Type   // in which its objects are reached, whatever is served
-	// fresh: all objects were written in the stored version by the schema of now.
+	// fresh is true if all objects were written in the stored version by the current schema.
 	fresh bool
 }
 
@@ -110,13 +110,13 @@ func (s *served) converts() bool {
 	return false
 }
 
-// Close ends what others were asked for, conversions by webhooks.
+// Close ends the conversions by webhooks.
 func (s *Set) Close() {
 	s.end()
 	s.connections.Close()
 }
 
-// Catalog is what is served in the newest state.
+// Catalog returns the types that the newest state serves.
 func (s *Set) Catalog() *resource.Catalog { return s.now().catalog }
 
 func (s *Set) now() *served { return s.served.At(s.store.Any()) }
@@ -163,8 +163,8 @@ func keyOf(before, after *store.Object) string {
 	return after.Key
 }
 
-// take puts what a definition is now, nil for one that is gone, among those of its
-// group. It reports whether the served types change.
+// take sets the entry of a definition in its group; o is nil for a deleted one. It reports whether
+// the served types change.
 func (s *Set) take(group map[string]*entry, key string, o *store.Object) (changed bool) {
 	old := group[key]
 	delete(group, key)
@@ -189,8 +189,8 @@ func (s *Set) take(group map[string]*entry, key string, o *store.Object) (change
 	return changed || e != nil && len(e.types) > 0 && (old == nil || old.definition != e.definition)
 }
 
-// enter reads a definition. Old is its state before, nil for none. What
-// says the same as before stays as it is, so that watches go on.
+// enter reads a definition. Old is its previous entry, or nil. If the definition is unchanged, its
+// entry stays, so that watches continue.
 func (s *Set) enter(o *store.Object, old *entry) *entry {
 	d, err := read(o, s)
 	if err != nil {

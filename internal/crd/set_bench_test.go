@@ -12,9 +12,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 )
 
-// BenchmarkCatalog is what one more definition costs beside a thousand others of 40 KB
-// each, until the next request knows what is served; and what the first one costs after
-// a start.
+// BenchmarkCatalog measures one more definition beside a thousand others of 40 KB each, until the
+// next request uses it, and the first one after a start.
 func BenchmarkCatalog(b *testing.B) {
 	s, err := store.Open(context.Background(), store.Options{Log: memlog.New()})
 	if err != nil {

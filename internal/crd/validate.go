@@ -77,7 +77,8 @@ func (c *compiled) coerce(o *Object, how objectmeta.CoerceOptions) (unknown []st
 	return append(unknown, more...), nil
 }
 
-// setDefaults sets the defaults of missing members. If they are too large, it sets none, and validation refuses the object.
+// setDefaults sets the defaults of missing members. If they are too large, it sets none, and
+// validation rejects the object.
 func (v *version) setDefaults(o runtime.Object) {
 	if s, err := v.schema(); err == nil { // decode or read has returned the error
 		made := o.(*Object)

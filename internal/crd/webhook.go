@@ -90,7 +90,7 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, connections *remote.Connec
 // close closes idle connections.
 func (w *webhook) close() { w.endpoint.CloseIdleConnections() }
 
-// review is a ConversionReview on the wire.
+// review is the JSON of a ConversionReview.
 type review struct {
 	metav1.TypeMeta `json:",inline"`
 	Request         *reviewRequest  `json:"request,omitempty"`
@@ -112,7 +112,7 @@ type reviewResponse struct {
 // maxConverted is how many objects one call of a webhook converts.
 const maxConverted = 1000
 
-// converted is a list that keeps only as many values as a call can ask for, and one more.
+// converted is a list that keeps only as many values as a call can request, and one more.
 type converted struct {
 	all []json.RawMessage
 	n   int

@@ -1,10 +1,10 @@
-// Package addresses allocates what no two Services may share: cluster IPs and node ports.
+// Package addresses allocates the cluster IPs and node ports of Services.
 //
-// The Services that are stored say what is taken, and the IPAddresses that users made. The
-// allocator chooses by them (Mutate). The transaction of a Service has its IPAddresses in it,
-// which only one Service can create, and claims its node ports (Record). If another
-// Service was faster, the request starts again and chooses by the newer state. So nothing
-// has to be released, and nothing is lost when a server is killed.
+// The stored Services, and the IPAddresses that users created, determine the taken addresses and
+// ports. The allocator chooses by them (Mutate). The transaction of a Service creates its
+// IPAddresses, which only one Service can do, and claims its node ports (Record). If another
+// Service was faster, the request starts again with the newer state. So nothing has to be released,
+// and nothing is lost when a server is killed.
 package addresses
 
 import (
@@ -56,7 +56,7 @@ type Allocator struct {
 	random func([]byte)   // nil: math/rand
 	turn   chan struct{}  // has a value while a transaction changes the bitmap of node ports
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	cursor *store.Cursor
 	used   taken // by stored Services, as far as cursor has read
 	buf    [64]*store.Change
@@ -69,7 +69,7 @@ type taken struct {
 	ports map[int32]int
 }
 
-// New makes an allocator. It reads the store when it is first asked to choose.
+// New makes an allocator. It reads the store when it allocates first.
 func New(c Config) (*Allocator, error) {
 	if len(c.Ranges) == 0 {
 		c.Ranges = []netip.Prefix{DefaultRange}

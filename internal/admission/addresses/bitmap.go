@@ -15,10 +15,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// A kube-apiserver on the same etcd allocates node ports in a bitmap, and knows no other record of them.
-// Where there is one, the transaction of a Service changes it too: it sets the bits of new ports and clears
-// those of ports that the Service does not have any more. If the bitmap has changed since, the transaction
-// fails, and the request chooses again.
+// A kube-apiserver on the same etcd allocates node ports in a bitmap, and uses no other record of
+// them. If there is one, the transaction of a Service changes it too: it sets the bits of new ports
+// and clears those of ports that the Service no longer has. If the bitmap has changed since, the
+// transaction fails, and the request allocates again.
 
 const (
 	// Bitmaps is the collection of the bitmaps. NodePorts is the key of that of node ports.
@@ -152,8 +152,8 @@ func (a *Allocator) shared(p int32) bool {
 	return a.used.ports[p] > 1
 }
 
-// leakChecks is how many times in a row a port has to be without a Service before RepairPorts releases it:
-// kube-apiserver allocates a port before it stores the Service.
+// leakChecks is the number of consecutive checks in which a port has to be without a Service before
+// RepairPorts releases it: kube-apiserver allocates a port before it stores the Service.
 const leakChecks = 3
 
 // RepairPorts allocates the ports of Services that the bitmap lacks, and releases those that had no Service

@@ -17,8 +17,8 @@ var (
 	policyPath   = specPath.Child("ipFamilyPolicy")
 )
 
-// families sets the IP family policy and the families of a Service, which decide how many
-// addresses it gets. It refuses Services for which no address could be allocated.
+// families sets the IP family policy and the families of a Service, which determine the number of
+// its addresses. It rejects Services whose addresses could not be allocated.
 func (a *Allocator) families(s, old *corev1.Service) field.ErrorList {
 	spec := &s.Spec
 	if spec.Type == corev1.ServiceTypeExternalName || staysPreferred(s, old) {

@@ -39,8 +39,8 @@ type Repair struct {
 	// Type is the type of IPAddresses.
 	Type *resource.Type
 
-	mu    sync.Mutex    // guards what follows
-	leaks map[int32]int // how often in a row an allocated node port had no Service
+	mu    sync.Mutex    // guards leaks
+	leaks map[int32]int // number of consecutive checks that found an allocated node port without a Service
 }
 
 // addressesOf returns the addresses of a Service, nil for none.

@@ -17,8 +17,8 @@ func invalid(s *corev1.Service, errs ...*field.Error) error {
 	return resource.Invalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
 }
 
-// full is the error when no address or port is free: 500 on the wire, as in kube-apiserver,
-// since no other request of the client would succeed.
+// full is the error when no address or port is free. Its code is 500, as in kube-apiserver: no
+// other request of the client would succeed.
 func full(what string, err error) error {
 	return resource.Exhausted{StatusError: apierrors.NewInternalError(fmt.Errorf("failed to allocate %s: %w", what, err))}
 }
@@ -84,7 +84,7 @@ func (c *choice) allIPs(s *corev1.Service) error {
 	return nil
 }
 
-// oneIP takes the address at an index, or chooses one if there is none.
+// oneIP allocates the address at an index, or a free one if it is empty.
 func (c *choice) oneIP(s *corev1.Service, ips []string, i int) error {
 	f := s.Spec.IPFamilies[i]
 	if ips[i] != "" {

@@ -57,18 +57,17 @@ func IngressClass() registry.Plugin {
 	}}
 }
 
-// Resize refuses that claims grow whose class does not allow it.
+// Resize rejects the growth of a claim whose class does not allow expansion.
 func Resize() registry.Plugin {
 	return registry.Plugin{Handles: registry.Objects(claims, admissionv1.Update), Validate: func(_ context.Context, a *registry.Attributes) error {
 		return mayGrow(a.State, a.Object.(*corev1.PersistentVolumeClaim), a.Old.(*corev1.PersistentVolumeClaim))
 	}}
 }
 
-// mayGrow refuses a bound claim that wants more than before, unless its class can give
-// it.
+// mayGrow rejects a larger request of a bound claim whose class does not allow expansion.
 func mayGrow(s *store.State, c, old *corev1.PersistentVolumeClaim) error {
 	size, before := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
-	if size.Cmp(before) <= 0 || old.Status.Phase != corev1.ClaimBound { // validation refuses what is not bound
+	if size.Cmp(before) <= 0 || old.Status.Phase != corev1.ClaimBound { // validation rejects the growth of other claims
 		return nil
 	}
 	refuse := func(why string) error {

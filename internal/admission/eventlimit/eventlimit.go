@@ -126,7 +126,7 @@ func Plugin(limits Limits, now func() time.Time) registry.Plugin {
 				return nil
 			}
 			var errs []error
-			for i, l := range limits { // a write counts for each limit, even if one refuses it
+			for i, l := range limits { // a write counts for each limit, even if one rejects it
 				if key := keys[l.Type](a); !all[i].take(key, now()) {
 					errs = append(errs, fmt.Errorf("limit reached on type %v for key %v", l.Type, key))
 				}

@@ -47,8 +47,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestBuckets: a bucket has Burst tokens, gets QPS more in a second, and is forgotten when others
-// need its place.
+// TestBuckets checks that a bucket has Burst tokens, gets QPS more each second, and is evicted when
+// the cache is full.
 func TestBuckets(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	b := newBuckets(Limit{QPS: 2, Burst: 3, CacheSize: 2})
@@ -89,8 +89,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// TestServerCacheSize: the size of the cache has no meaning for the type Server, and a negative one
-// is accepted.
+// TestServerCacheSize checks that the type Server ignores the size of the cache, and accepts a
+// negative one.
 func TestServerCacheSize(t *testing.T) {
 	b := newBuckets(Limit{Type: "Server", QPS: 1, Burst: 1, CacheSize: -1})
 	now := time.Unix(1e9, 0)

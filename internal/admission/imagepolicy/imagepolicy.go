@@ -40,7 +40,7 @@ const (
 	failedOpen = "alpha.image-policy.k8s.io/failed-open"
 )
 
-// policy asks the service. It is safe for concurrent use.
+// policy calls the service. It is safe for concurrent use.
 type policy struct {
 	Config
 	answers *utilcache.LRUExpireCache // by the hash of the spec; values are v1alpha1.ImageReviewStatus
@@ -104,7 +104,7 @@ func (p *policy) validate(ctx context.Context, a *registry.Attributes) error {
 	return a.Forbidden("one or more images rejected by webhook backend")
 }
 
-// specOf is what the service decides on.
+// specOf returns the spec of the review that is sent to the service.
 func specOf(a *registry.Attributes, pod *corev1.Pod) v1alpha1.ImageReviewSpec {
 	spec := v1alpha1.ImageReviewSpec{Namespace: a.Namespace, Annotations: map[string]string{}}
 	add := func(image string) {

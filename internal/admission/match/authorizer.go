@@ -55,8 +55,8 @@ func (t target) GetSubresource() string                   { return t.a.Subresour
 // maxDecisions bounds the decisions that are remembered for one request.
 const maxDecisions = 256
 
-// checker makes the checks of the expressions of one request. It remembers their results, so that
-// equal checks ask a remote authorizer once.
+// checker makes the authorization checks of the expressions of one request. It caches their
+// results, so that equal checks call a remote authorizer once.
 type checker struct {
 	ctx        context.Context // of the request: the library of CEL passes one without a deadline
 	authorizer authz.Authorizer

@@ -118,7 +118,7 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Collectors returns what collects the metrics.
+// Collectors returns the collectors of the metrics.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.errors, m.exclusions, m.seconds}
 }

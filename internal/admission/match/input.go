@@ -18,11 +18,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Input is what expressions see of a request in one form. Its values are made when an expression
-// first uses them. It serves one goroutine, and is valid until the object changes.
+// Input has the variables of expressions for a request in one form. Its values are made when an
+// expression first uses them. It serves one goroutine, and is valid until the object changes.
 type Input struct {
 	expression.Input
-	// conditions is what match conditions see: no namespaceObject, and the requested resource.
+	// conditions has the variables of match conditions: no namespaceObject, and the requested
+	// resource.
 	conditions expression.Input
 	checks     *checker // nil: there is no authorizer
 }

@@ -69,8 +69,8 @@ func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return compiled, nil
 }
 
-// exempt are the resources that no webhook sees. Otherwise a broken one could not be removed. Policies
-// have a list of their own: they see webhook configurations.
+// exempt are the resources that webhooks cannot match. Otherwise a broken webhook could not be
+// removed. Policies have a list of their own: they can match webhook configurations.
 var exempt = map[string]bool{
 	"validatingwebhookconfigurations.admissionregistration.k8s.io":   true,
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io":     true,
@@ -84,8 +84,8 @@ var exempt = map[string]bool{
 // them.
 func Exempt(t registry.Target) bool { return exempt[t.Type.Collection] }
 
-// MayMatch reports whether requests with an operation on a target may match. It looks at neither
-// objects nor the state, and is cheap.
+// MayMatch reports whether requests with an operation on a target may match. It is cheap: it uses
+// neither objects nor the state.
 func (c *Criteria) MayMatch(t registry.Target, o registry.Operation) bool {
 	if len(c.rules) == 0 {
 		return true

@@ -1,7 +1,7 @@
-// Package noderestriction is the admission plugin NodeRestriction. It restricts what nodes, users
-// system:node:NAME of the group system:nodes, may write: their own Node, lease and CSINode, the
-// status of their Pods, mirror Pods, and tokens for their Pods. The node authorizer decides what
-// does not depend on the body of a request.
+// Package noderestriction is the admission plugin NodeRestriction. It restricts the writes of
+// nodes, which are users system:node:NAME of the group system:nodes, to their own Node, lease and
+// CSINode, the status of their Pods, mirror Pods, and tokens for their Pods. Restrictions that do
+// not depend on the body of a request are the node authorizer's.
 package noderestriction
 
 import (
@@ -73,7 +73,8 @@ func (p restriction) rules() map[string]rule {
 	}
 }
 
-// nodes allows a node to write its own Node, but not what would attract the Pods of others.
+// nodes allows a node to write its own Node, except for fields that would attract the Pods of
+// others.
 func nodes(r request) error {
 	if r.Name != r.node {
 		return r.Forbidden("node %q is not allowed to modify node %q", r.node, r.Name)

@@ -47,8 +47,8 @@ func podOf(r request, name string) (*corev1.Pod, error) {
 	return get[corev1.Pod](r, storedPods, r.Namespace+"/", name)
 }
 
-// newPod allows mirror Pods that name no other objects: a Pod gives its node the right to read
-// what it names.
+// newPod allows mirror Pods without references to other objects: a node may read the objects that
+// its Pods refer to.
 func newPod(r request, p *corev1.Pod) error {
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; !mirror {
 		return r.Forbidden("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, r.node)

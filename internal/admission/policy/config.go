@@ -6,7 +6,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// Config is what a plugin of policies is made of.
+// Config has the dependencies of a plugin of policies.
 type Config struct {
 	// Catalog has the kinds of params.
 	Catalog func() *resource.Catalog

@@ -37,7 +37,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	}
 }
 
-// Collectors returns what collects the metrics.
+// Collectors returns the collectors of the metrics.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.checks, m.seconds}
 }

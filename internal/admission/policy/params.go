@@ -116,13 +116,13 @@ func paramsNamespace(a *registry.Attributes, kind *resource.Type, ref *admission
 	return match.Namespace(a) + "/", nil
 }
 
-// selection is the objects of a collection that a selector selects. A change of the collection costs
-// what changed, and not what the collection holds.
+// selection is the objects of a collection that a selector selects. After a change of the
+// collection, only the changed objects are selected again.
 type selection struct {
 	selector labels.Selector
 	err      error
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	collection string
 	objects    *derived.Value[[]*store.Object]
 }

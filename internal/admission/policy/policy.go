@@ -58,7 +58,7 @@ type Policy[C any] struct {
 	*compiledPolicy[C]
 }
 
-// compiledPolicy is what depends on the policy alone, and not on its bindings.
+// compiledPolicy is the part of a policy that does not depend on its bindings.
 type compiledPolicy[C any] struct {
 	// Compiled returns the policy's expressions, which the first call compiles.
 	Compiled func() C
@@ -188,7 +188,7 @@ func (p *Policies[C]) readPolicy(o *store.Object) *Policy[C] {
 	return &Policy[C]{Definition: d, compiledPolicy: c}
 }
 
-// readBinding reads a binding. One that cannot be read refuses all requests: its policy may be one that does.
+// readBinding reads a binding. An unreadable one rejects all requests: its policy may deny them.
 func (p *Policies[C]) readBinding(o *store.Object) *Binding {
 	b, err := p.kind.Binding(o)
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// charge is what a write adds to the used resources of quotas.
+// charge is the amount that a write adds to the used resources of quotas.
 type charge struct {
 	kind        *kind
 	object, old runtime.Object // old is nil for a new object
-	free        bool           // the write is charged and never refused
+	free        bool           // the write is charged and never rejected
 	now         time.Time
 	fail        func(format string, args ...any) error
 
 	use, more corev1.ResourceList // of the object, and how much more than of old
 }
 
-// measure fills in what the object uses.
+// measure sets the resources that the object uses.
 func (c *charge) measure() {
 	c.use, _ = c.kind.usage(c.object, c.now)
 	c.more = c.use

@@ -147,7 +147,7 @@ func record(_ context.Context, t *registry.Transaction) error {
 	return nil
 }
 
-// chargeOf returns what a write has to be charged for; nil: nothing.
+// chargeOf returns the charge of a write, or nil.
 func (l *Ledger) chargeOf(a *registry.Attributes) *charge {
 	k := kindOf(a.Type.Collection)
 	if k == nil || a.Operation == admissionv1.Update && !k.updates {
@@ -179,7 +179,7 @@ func (l *Ledger) commit(ctx context.Context, t *registry.Transaction) ([]*store.
 	charged := false
 	for _, q := range quotas {
 		added, err := c.on(q)
-		charged = charged || added != nil || err != nil // the newest state decides on refusals
+		charged = charged || added != nil || err != nil // a rejection is decided by the newest state
 	}
 	if !charged {
 		return t.Apply(ctx)

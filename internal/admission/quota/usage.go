@@ -12,7 +12,7 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 )
 
-// kind says how the objects of a collection are counted.
+// kind describes how the objects of a collection are counted.
 type kind struct {
 	// new makes an empty object; nil: only the number of objects counts.
 	new func() runtime.Object
@@ -23,8 +23,8 @@ type kind struct {
 	usage func(o runtime.Object, now time.Time) (corev1.ResourceList, time.Time)
 	// inScope reports whether a scope selector matches an object; nil: none does.
 	inScope func(s *corev1.ScopedResourceSelectorRequirement, o runtime.Object) bool
-	// lacking describes what an object must specify for a quota of these resources and does not;
-	// nil: nothing.
+	// lacking returns a message about the fields that an object must have for a quota of these
+	// resources, or "". A nil function means that no fields are required.
 	lacking func(names []corev1.ResourceName, o runtime.Object) string
 	// updates: an update can change the used resources.
 	updates bool

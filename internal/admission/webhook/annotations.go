@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/patch"
 )
 
-// The keys of audit annotations end with the round and the index of the webhook.
+// The keys of audit annotations end with the number of the run and the index of the webhook.
 const (
 	mutationPrefix     = "mutation.webhook.admission.k8s.io/"
 	patchPrefix        = "patch.webhook.admission.k8s.io/"

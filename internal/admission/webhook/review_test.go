@@ -34,7 +34,7 @@ func typeOf(t testing.TB, collection string) *resource.Type {
 	return nil
 }
 
-// TestReview: a review that is written by hand is what encoding/json makes of the published type.
+// TestReview checks that a review encoded by hand equals the encoding/json form of the API type.
 func TestReview(t *testing.T) {
 	object, old := []byte(`{"kind":"ConfigMap","apiVersion":"v1"}`), []byte(`{"kind":"ConfigMap"}`)
 	for name, a := range map[string]*registry.Attributes{
@@ -112,7 +112,7 @@ func TestQuotedText(t *testing.T) {
 	}
 }
 
-// TestRefusalCode: a code that HTTP does not have is not passed on.
+// TestRefusalCode checks that invalid HTTP codes of webhooks are replaced.
 func TestRefusalCode(t *testing.T) {
 	for code, want := range map[int32]int32{-1: 400, 0: 400, 399: 400, 400: 400, 418: 418, 999: 999, 1000: 500, 1 << 30: 500} {
 		if got := refusal("w", &metav1.Status{Code: code}).ErrStatus.Code; got != want {
@@ -197,8 +197,8 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-// TestBusyWebhook: a request for which a webhook has no room is refused, whatever the failure policy. Other requests
-// could switch the webhook off otherwise.
+// TestBusyWebhook checks that a request for which a webhook has no room is rejected, whatever the
+// failure policy. Otherwise other requests could disable the webhook.
 func TestBusyWebhook(t *testing.T) {
 	connections := remote.NewConnections(nil, nil)
 	defer connections.Close()

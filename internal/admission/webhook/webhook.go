@@ -30,7 +30,7 @@ import (
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
-// Config is what the plugins are made of.
+// Config has the dependencies of the plugins.
 type Config struct {
 	// Mutating and Validating are the connections to webhooks. They may be the same.
 	Mutating, Validating *remote.Connections
@@ -99,7 +99,7 @@ func (c *configurations) handle(s *store.State, t registry.Target, o registry.Op
 type dispatcher struct {
 	*Webhooks
 	a *registry.Attributes
-	// form, seen and input are what the last webhook with match conditions saw.
+	// form, seen and input are those of the last webhook with match conditions.
 	form  registry.Form
 	seen  *registry.Versioned
 	input *match.Input
@@ -133,7 +133,7 @@ func (d *dispatcher) applies(ctx context.Context, h *hook) (registry.Form, bool,
 	return form, ok, nil
 }
 
-// changed forgets what was made of the object.
+// changed discards the values made from the object.
 func (d *dispatcher) changed() {
 	d.input = nil
 	clear(d.payloads)

@@ -52,7 +52,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// step looks at the file, then at the configuration that waits.
+// step reads the file, and then checks the pending configuration.
 func (f *follower) step() {
 	if b := f.read(); !bytes.Equal(b, f.tracked) {
 		f.drop()

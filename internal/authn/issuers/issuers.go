@@ -48,8 +48,8 @@ type Issuers struct {
 	ended chan struct{} // closed when no goroutine runs
 }
 
-// Open validates the configuration and begins to discover the issuers. It does not wait for them:
-// until an issuer is discovered, its tokens are refused.
+// Open validates the configuration and starts to discover the issuers. It does not wait for them:
+// until an issuer is discovered, its tokens are rejected.
 func Open(c Config) (*Issuers, error) {
 	i := &Issuers{c: c, ended: make(chan struct{}), metrics: newMetrics(c.ServerID)}
 	if i.c.File == "" {

@@ -34,7 +34,8 @@ func file(t testing.TB, text string) string {
 
 const accounts = "https://kubernetes.default.svc.cluster.local"
 
-// TestConfigurations: testdata/configurations.txt says how kube-apiserver answers each.
+// TestConfigurations compares the errors with those of kube-apiserver in
+// testdata/configurations.txt.
 func TestConfigurations(t *testing.T) {
 	b, err := os.ReadFile("testdata/configurations.txt")
 	if err != nil {
@@ -63,7 +64,7 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// TestTooMany: the number of issuers has kube-apiserver's limit.
+// TestTooMany checks kube-apiserver's limit of the number of issuers.
 func TestTooMany(t *testing.T) {
 	text := header + "jwt:\n"
 	for n := range 65 {
@@ -75,7 +76,7 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestLargeFile: a file has a limit.
+// TestLargeFile checks the limit of the size of a file.
 func TestLargeFile(t *testing.T) {
 	path := file(t, header+strings.Repeat("# comment\n", maxFileBytes/10))
 	if _, err := Open(Config{File: path, Log: quiet}); err == nil || !strings.Contains(err.Error(), "is larger than") {
@@ -113,7 +114,7 @@ func (i *Issuers) who(token string) string {
 	return u.Name
 }
 
-// TestSeveralIssuers: the issuer that a token names selects who verifies it.
+// TestSeveralIssuers checks that the issuer in a token selects the verifier.
 func TestSeveralIssuers(t *testing.T) {
 	a, b, other := oidctest.Listen(t), oidctest.Listen(t), oidctest.Listen(t)
 	i, err := Open(Config{File: file(t, header+"jwt:\n"+entry(a, "a:")+entry(b, "b:")), Log: quiet})
@@ -137,8 +138,8 @@ func TestSeveralIssuers(t *testing.T) {
 	}
 }
 
-// TestResults: a known token costs no signature and no allocation, and is refused once it
-// has expired or its key is gone.
+// TestResults checks that a cached token needs no verification and no allocation, and is rejected
+// once it has expired or its key is removed.
 func TestResults(t *testing.T) {
 	issuer := oidctest.Listen(t)
 	now := time.Now()
@@ -176,7 +177,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestResultsAreBounded: tokens do not fill the memory, and the ones in use stay.
+// TestResultsAreBounded checks that the cache of tokens is bounded, and keeps the ones in use.
 func TestResultsAreBounded(t *testing.T) {
 	issuer := oidctest.Listen(t)
 	now := time.Now()

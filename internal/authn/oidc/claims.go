@@ -26,7 +26,7 @@ func (c claims) text(name string) (string, error) {
 	return s, err
 }
 
-// oneOrMore is a list of strings for which a single string may stand.
+// oneOrMore is a list of strings, or a single string.
 type oneOrMore []string
 
 func (s *oneOrMore) UnmarshalJSON(b []byte) error {

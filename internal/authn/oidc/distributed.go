@@ -42,7 +42,8 @@ var (
 	errEndpoint = errors.New("the endpoint is not an https URL")
 )
 
-// expand adds the claim to the claims if they say where to fetch it. It reports whether it did.
+// expand fetches the claim if it is distributed, and adds it to the claims. It reports whether it
+// did.
 func (d *distributed) expand(ctx context.Context, c claims) (bool, error) {
 	if _, ok := c[d.claim]; ok {
 		return false, nil
@@ -59,7 +60,7 @@ func (d *distributed) expand(ctx context.Context, c claims) (bool, error) {
 	return true, nil
 }
 
-// source returns where to fetch the claim, nil if the claims do not say it.
+// source returns the source of a distributed claim, or nil.
 func (d *distributed) source(c claims) *source {
 	var names map[string]string
 	var sources map[string]source
@@ -117,7 +118,7 @@ func (d *distributed) fetch(ctx context.Context, from *source) (json.RawMessage,
 	return value, nil
 }
 
-// token returns what the source sends.
+// token returns the token that the source sends.
 func (d *distributed) token(ctx context.Context, from *source) (string, error) {
 	u, err := url.Parse(from.Endpoint)
 	if err != nil || !isHTTPS(u) {

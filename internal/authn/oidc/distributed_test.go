@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn/oidc/oidctest"
 )
 
-// hosts answers the requests for several issuers.
+// hosts is an http.RoundTripper for several issuers.
 type hosts map[string]*oidctest.Issuer
 
 func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -23,8 +23,8 @@ func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errors.New("no such host")
 }
 
-// TestDistributedClaims: groups that a token does not contain are fetched from where it says, and
-// must be signed for this server.
+// TestDistributedClaims checks that distributed groups are fetched from their source, and that its
+// token must be signed for this server.
 func TestDistributedClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer, other := oidctest.New(t), oidctest.New(t)
@@ -99,8 +99,8 @@ func TestDistributedClaims(t *testing.T) {
 	})
 }
 
-// TestUnknownGroupIssuers: a source that names issuers which do not exist does not use up the room for those of other
-// sources.
+// TestUnknownGroupIssuers checks that a source that names issuers which do not exist does not use
+// up the room for those of other sources.
 func TestUnknownGroupIssuers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer, other := oidctest.New(t), oidctest.New(t)
@@ -134,7 +134,7 @@ func TestUnknownGroupIssuers(t *testing.T) {
 	})
 }
 
-// TestGroupIssuers: tokens cannot make the server follow any number of issuers.
+// TestGroupIssuers checks that tokens cannot make the server track any number of issuers.
 func TestGroupIssuers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)

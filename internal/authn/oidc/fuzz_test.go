@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn/oidc/oidctest"
 )
 
-// FuzzToken: a changed token is never accepted, and no text ends the process.
+// FuzzToken checks that a changed token is never accepted, and that no text causes a panic.
 func FuzzToken(f *testing.F) {
 	issuer := oidctest.New(f)
 	good := issuer.Token(f, time.Now(), nil)
@@ -29,7 +29,7 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzClaims: no signed payload ends the process, and a user has a name.
+// FuzzClaims checks that no signed payload causes a panic, and that a user has a name.
 func FuzzClaims(f *testing.F) {
 	a := bySub()
 	a.ClaimMappings.Groups.Expression = "claims.?groups.orValue([])"
@@ -51,7 +51,7 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzKeys: no key set ends the process.
+// FuzzKeys checks that no key set causes a panic.
 func FuzzKeys(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"},{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}`))
 	f.Fuzz(func(t *testing.T, document []byte) {

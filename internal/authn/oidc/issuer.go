@@ -33,8 +33,8 @@ type Config struct {
 	Now func() time.Time
 	// Log gets a line for each request to the issuer that failed.
 	Log *slog.Logger
-	// Fetched is called each time that keys were fetched, with what the issuer sent; nil if
-	// that failed. It must not block. Nil: nothing is called.
+	// Fetched is called after each fetch of the keys, with the document or with nil if that failed.
+	// It must not block. A nil function is not called.
 	Fetched func(document []byte)
 }
 
@@ -121,9 +121,9 @@ func (r *Result) Holds() bool {
 	return r.keys == r.issuer.remote.keys.Load() && !now.After(r.Until) && !now.Before(r.from)
 }
 
-// Authenticate returns the user of a token. The token must name this issuer: see
-// UnverifiedIssuer. It waits for the network only if no known key verifies the token, or if the
-// token says that its groups are to be fetched; then for some seconds at most.
+// Authenticate returns the user of a token. The token must name this issuer: see UnverifiedIssuer.
+// It waits for the network only if no known key verifies the token, or if the groups of the token
+// are distributed; then for some seconds at most.
 func (i *Issuer) Authenticate(ctx context.Context, token string) (*Result, error) {
 	v, err := i.verify(ctx, i.remote, token)
 	if err != nil {
@@ -150,7 +150,7 @@ func (i *Issuer) Authenticate(ctx context.Context, token string) (*Result, error
 
 var errUndiscovered = errors.New("oidc: authenticator not initialized")
 
-// verify verifies a token of the issuer that the remote stands for.
+// verify verifies a token of the remote's issuer.
 func (i *Issuer) verify(ctx context.Context, of *remote, token string) (*verified, error) {
 	if !of.discovered() {
 		return nil, errUndiscovered
@@ -195,7 +195,7 @@ func newTransport(authorities string) (http.RoundTripper, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 2
 	t.Protocols = new(http.Protocols)
-	t.Protocols.SetHTTP1(true) // a request after one that hangs has a connection of its own
+	t.Protocols.SetHTTP1(true) // a request after one that hangs gets its own connection
 	t.MaxResponseHeaderBytes = maxDocumentBytes
 	if authorities != "" {
 		pool, err := certutil.NewPoolFromBytes([]byte(authorities))

@@ -70,7 +70,7 @@ func replaced(token string, part int, by string) string {
 	return strings.Join(parts, ".")
 }
 
-// TestTokens: each way in which a token can be wrong.
+// TestTokens checks each way in which a token can be invalid.
 func TestTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)
@@ -157,7 +157,7 @@ func selfSigned(t *testing.T, issuer *oidctest.Issuer, now time.Time) string {
 	return token
 }
 
-// TestAlgorithms: all algorithms verify, and only the allowed ones.
+// TestAlgorithms checks that all algorithms work, and that only the allowed ones are accepted.
 func TestAlgorithms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)
@@ -182,7 +182,7 @@ func TestAlgorithms(t *testing.T) {
 	})
 }
 
-// TestAudiences: one of several is enough.
+// TestAudiences checks that one of several audiences is enough.
 func TestAudiences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)
@@ -198,7 +198,7 @@ func TestAudiences(t *testing.T) {
 	})
 }
 
-// TestGoogle: Google's tokens can name their issuer without the scheme.
+// TestGoogle checks that Google's tokens can name their issuer without the scheme.
 func TestGoogle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)

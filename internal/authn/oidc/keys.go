@@ -24,7 +24,7 @@ const (
 // keySet holds the public keys of an issuer. It is immutable.
 type keySet struct {
 	keys []jose.JSONWebKey
-	// document is what the issuer sent.
+	// document is the response of the issuer.
 	document []byte
 }
 

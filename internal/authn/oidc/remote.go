@@ -30,8 +30,8 @@ const (
 	// firstRetry and lastRetry are the pauses between attempts to discover an issuer, which
 	// double.
 	firstRetry, lastRetry = time.Second, 4 * time.Second
-	// refreshEvery is how often the keys are fetched without being asked for, so that a key
-	// that the issuer removed is not accepted for ever.
+	// refreshEvery is the period of fetching the keys unconditionally, so that a removed key is not
+	// accepted for ever.
 	refreshEvery = 10 * time.Minute
 )
 
@@ -246,7 +246,7 @@ func (r *remote) newer(ctx context.Context) (*keySet, error) {
 	}
 }
 
-// ask joins the callers that wait for the next fetch.
+// ask adds a caller to those that wait for the next fetch.
 func (r *remote) ask() (*fetch, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn/oidc/oidctest"
 )
 
-// TestDiscovery: an issuer that is down is tried again, and its tokens are refused without a wait.
+// TestDiscovery checks that the discovery of an unavailable issuer is repeated, and that its tokens
+// are rejected at once.
 func TestDiscovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)
@@ -51,7 +52,7 @@ func TestDiscovery(t *testing.T) {
 	})
 }
 
-// TestWrongDiscovery: a discovery document that says something else is not used.
+// TestWrongDiscovery checks that a discovery document of another issuer is rejected.
 func TestWrongDiscovery(t *testing.T) {
 	for body, want := range map[string]string{
 		`x`: "oidc: failed to decode provider discovery object: invalid character 'x' looking for beginning of value",
@@ -78,7 +79,7 @@ func TestWrongDiscovery(t *testing.T) {
 	}
 }
 
-// TestDiscoveryURL: the discovery document may be elsewhere.
+// TestDiscoveryURL checks a discovery document at another URL.
 func TestDiscoveryURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)
@@ -94,7 +95,7 @@ func TestDiscoveryURL(t *testing.T) {
 	})
 }
 
-// TestRotation: a token that a new key signed waits for that key, and no longer than it takes.
+// TestRotation checks that a token with a new key waits until the key is fetched, and no longer.
 func TestRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)
@@ -121,8 +122,8 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// TestFlood: tokens with unknown keys share requests, which have a rate; tokens with known keys
-// do not wait.
+// TestFlood checks that tokens with unknown keys share requests, whose rate is limited; tokens with
+// known keys do not wait.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)
@@ -158,8 +159,8 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestHangingIssuer: tokens that need newer keys wait for a limited time, a limited number of
-// them, and nothing else waits.
+// TestHangingIssuer checks that a limited number of tokens waits for newer keys, for a limited
+// time, and that no other request waits.
 func TestHangingIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)
@@ -206,8 +207,9 @@ func TestHangingIssuer(t *testing.T) {
 	})
 }
 
-// TestIssuerRecovers: an issuer whose responses hang, for a moment or for an hour, is used again within
-// patience and minPause after it is well, and a slow one has fetchTimeout.
+// TestIssuerRecovers checks that an issuer whose responses hung, for a moment or for an hour, is
+// used again within patience and minPause after it is healthy, and that a slow one has
+// fetchTimeout.
 func TestIssuerRecovers(t *testing.T) {
 	for _, hung := range []time.Duration{time.Second, 7 * time.Second, 29 * time.Second, 62 * time.Second, 10 * time.Minute} {
 		for _, path := range []string{"discovery", "keys"} {
@@ -272,7 +274,7 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// TestIssuerFails: the known keys stay in use, and an invalid key set is not used.
+// TestIssuerFails checks that the known keys stay in use, and that an invalid key set is rejected.
 func TestIssuerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)
@@ -303,7 +305,7 @@ func TestIssuerFails(t *testing.T) {
 	})
 }
 
-// TestRemovedKey: a key that the issuer removes is not accepted for ever.
+// TestRemovedKey checks that a key that the issuer removes is not accepted for ever.
 func TestRemovedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)
@@ -328,7 +330,7 @@ func TestRemovedKey(t *testing.T) {
 	})
 }
 
-// TestClose: waiting tokens are refused, and nothing runs any more.
+// TestClose checks that waiting tokens are rejected, and that no goroutine is left.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn/oidc/oidctest"
 )
 
-// TestMappings: testdata/mappings.txt says how kube-apiserver maps claims.
+// TestMappings compares the mapping of claims with that of kube-apiserver in testdata/mappings.txt.
 func TestMappings(t *testing.T) {
 	b, err := os.ReadFile("testdata/mappings.txt")
 	if err != nil {
@@ -73,7 +73,7 @@ func TestMappings(t *testing.T) {
 	})
 }
 
-// TestEmptyName: a user has a name.
+// TestEmptyName checks that a user must have a name.
 func TestEmptyName(t *testing.T) {
 	r := compiled(t, bySub())
 	for _, text := range []string{`""`, `null`} {
@@ -83,7 +83,7 @@ func TestEmptyName(t *testing.T) {
 	}
 }
 
-// TestSharedRules: requests use the rules of an issuer at the same time.
+// TestSharedRules checks that requests use the rules of an issuer concurrently.
 func TestSharedRules(t *testing.T) {
 	a := bySub()
 	a.ClaimMappings.Groups.Expression = `dyn(claims.g).map(x, "g:" + x)`
@@ -107,7 +107,7 @@ func TestSharedRules(t *testing.T) {
 	}
 }
 
-// TestDisallowed: the issuer of service accounts has its own authenticator.
+// TestDisallowed checks that the issuer of service accounts cannot be configured.
 func TestDisallowed(t *testing.T) {
 	_, wrong := Compile(field.NewPath("jwt").Index(0), bySub(), []string{"https://z.test", oidctest.URL})
 	want := `jwt[0].issuer.url: Invalid value: "https://issuer.test": URL must not overlap with disallowed issuers: [https://issuer.test https://z.test]`

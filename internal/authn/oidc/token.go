@@ -92,8 +92,8 @@ type verified struct {
 	keys *keySet
 }
 
-// idToken has the claims whose types OpenID Connect defines. A token with others is refused. The
-// values are never read from here, because encoding/json ignores the case of names.
+// idToken has the claims whose types OpenID Connect defines. A token with other types is rejected.
+// The values are never read from here, because encoding/json ignores the case of names.
 type idToken struct {
 	Issuer    string            `json:"iss"`
 	Subject   string            `json:"sub"`
@@ -107,7 +107,7 @@ type idToken struct {
 	Sources   map[string]source `json:"_claim_sources"`
 }
 
-// expected is what the registered claims of a token must say.
+// expected has the required values of the registered claims of a token.
 type expected struct {
 	issuer    string
 	audiences []string

@@ -10,7 +10,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
-// TestCacheBytes: the cache is bounded by its memory, and drops what was not used for the longest time.
+// TestCacheBytes checks that the memory of the cache is bounded, and that it evicts the least
+// recently used entries.
 func TestCacheBytes(t *testing.T) {
 	now := time.Now()
 	c := newCache(func() time.Time { return now })

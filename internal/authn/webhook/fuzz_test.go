@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzAnswer: whatever a service answers, a user has a name, and the token is for an audience that is
-// wanted.
+// FuzzAnswer checks that for any response of a service, a user has a name, and the token is for a
+// requested audience.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{"authenticated":true,"user":{"username":"ann","extra":{"a":["b"]}},"audiences":["api"]}}`))
 	f.Add([]byte(`{"status":{"error":"no"}}`))

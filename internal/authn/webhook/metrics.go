@@ -30,14 +30,14 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Collectors returns what collects the metrics.
+// Collectors returns the collectors of the metrics.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.requests, m.fetches, m.took, m.active}
 }
 
 func (m *Metrics) asked(status string) { m.requests.WithLabelValues(status).Inc() }
 
-// fetching counts a call, and returns what counts its end.
+// fetching counts the start of a call, and returns the function that counts its end.
 func (m *Metrics) fetching() (end func(error)) {
 	m.active.Inc()
 	began := time.Now()

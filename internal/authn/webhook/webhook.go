@@ -1,8 +1,9 @@
-// Package webhook authenticates bearer tokens by asking a remote service: it sends a TokenReview, and
-// the service completes it. Results are cached for a time, in bounded memory; failures are not cached.
-// Requests with the same token within a second share one call, which ends when the last of them leaves. A service that
-// hangs delays only the requests whose tokens no other authenticator knows, each for callLimit at most.
-// The requests from one client address leave room for those from others.
+// Package webhook authenticates bearer tokens with a remote service: it sends a TokenReview, and
+// the service completes it. Results are cached for a time, in bounded memory; failures are not
+// cached. Requests with the same token within a second share one call, which ends when the last of
+// them leaves. A service that hangs delays only the requests whose tokens no other authenticator
+// accepts, each for callLimit at most. The requests from one client address leave room for those
+// from others.
 package webhook
 
 import (
@@ -30,7 +31,8 @@ const (
 	// maxWaiting is the maximum number of requests that wait for the service. Those from one client address are at most
 	// half of them.
 	maxWaiting = 1000
-	// fresh is for how long requests join a call: a token that was taken back since is still valid for them.
+	// fresh is the time in which requests join a call: a token that was revoked since is still
+	// valid for them.
 	fresh = time.Second
 	// mostEscaped is the maximum number of bytes that JSON uses for a byte of a token.
 	mostEscaped = 6
@@ -55,7 +57,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Tokens are the tokens that a service knows. It implements authn.Tokens.
+// Tokens are the tokens of a remote service. It implements authn.Tokens.
 type Tokens struct {
 	c       Config
 	remote  *remote
@@ -138,7 +140,7 @@ func keyOf(t authn.Token, audiences []string) webhook.Key {
 	return sha256.Sum256(text)
 }
 
-// call asks the service. Several requests may use the result.
+// call calls the service. Several requests may use the result.
 func (w *Tokens) call(ctx context.Context, t authn.Token, audiences []string) (*result, error) {
 	end := w.c.Metrics.fetching()
 	status, err := w.remote.review(ctx, t.Text, audiences)

@@ -101,7 +101,7 @@ func ask(w *webhook.Tokens, token string, audiences ...string) string {
 
 const ann = `{"authenticated":true,"user":{"username":"ann","uid":"7","groups":["dev"],"extra":{"k":["v"]}}`
 
-// TestAnswers: what an answer of the service means.
+// TestAnswers checks the meaning of the responses of the service.
 func TestAnswers(t *testing.T) {
 	const user = "{ann 7 [dev system:authenticated] map[k:[v]]}"
 	for _, row := range []struct {
@@ -141,7 +141,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestRetry: a failure that passes is no failure.
+// TestRetry checks that a call that succeeds after failures succeeds.
 func TestRetry(t *testing.T) {
 	s := serve(t, func(n int64, _ string) (int, string) {
 		if n < 5 {
@@ -154,7 +154,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestCache: an answer is for one token and its audiences, and for a time.
+// TestCache checks that a response is cached for one token and its audiences, and for a limited
+// time.
 func TestCache(t *testing.T) {
 	s := serve(t, func(_ int64, token string) (int, string) {
 		if token == "wrong" {
@@ -187,7 +188,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestReload: the kubeconfig is read again when it changes; a broken one changes nothing.
+// TestReload checks that the kubeconfig is read again when it changes, and that an invalid one is
+// ignored.
 func TestReload(t *testing.T) {
 	s := serve(t, func(int64, string) (int, string) { return 200, `{"status":` + ann + `}}` })
 	now := time.Now()
@@ -249,8 +251,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestLaterCall: the result of a later call counts, also if an earlier one returns after it, and if the later one is not
-// cached.
+// TestLaterCall checks that the result of the later of two calls wins, even if the earlier one
+// returns after it and if the later one is not cached.
 func TestLaterCall(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	s := serve(t, func(n int64, _ string) (int, string) {
@@ -262,7 +264,7 @@ func TestLaterCall(t *testing.T) {
 		return 200, `{"status":` + ann + `}}`
 	})
 	w := s.open(t, nil)
-	w.SetFresh(1) // each request has a call of its own
+	w.SetFresh(1) // each request makes its own call
 	var early sync.WaitGroup
 	early.Go(func() {
 		if got := ask(w, "x", "api"); !strings.HasPrefix(got, "{ann ") {

@@ -20,8 +20,8 @@ import (
 // authz.Ruler.
 type Policies []Policy
 
-// Policy is a rule: users that match may do what matches. "*" matches all namespaces, resources,
-// API groups or paths. An empty string matches the empty string alone.
+// Policy is a rule: matching users may make matching requests. "*" matches all namespaces,
+// resources, API groups or paths. An empty string matches the empty string alone.
 type Policy struct {
 	// User and Group select the users. If both are set, both have to match. If both are empty,
 	// the rule is for no user.

@@ -73,8 +73,8 @@ func parse(line []byte) (Policy, error) {
 	return Policy{}, fmt.Errorf("no kind %q is registered for version %q: want kind \"Policy\" of version %q", kind.Kind, kind.GroupVersion(), group+"/v1beta1")
 }
 
-// parseOld reads the form without a version. What it leaves out means "all", also all API groups,
-// and a rule without user and group is for all authenticated users.
+// parseOld parses the form without a version. A missing field means "all", also for API groups, and
+// a rule without user and group is for all authenticated users.
 func parseOld(line []byte) (Policy, error) {
 	var old struct {
 		User      string `json:"user,omitempty"`
@@ -103,8 +103,8 @@ func parseOld(line []byte) (Policy, error) {
 	return p, nil
 }
 
-// signedIn replaces the user or group "*", which means all authenticated users, whatever the
-// other one says.
+// signedIn replaces the user or group "*", which means all authenticated users, whatever the other
+// field is.
 func (p *Policy) signedIn() {
 	if p.User == "*" || p.Group == "*" {
 		p.User, p.Group = "", authn.Authenticated

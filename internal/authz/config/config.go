@@ -88,7 +88,7 @@ func (s *Source) Start(p Parts, log *slog.Logger) (*Authorizer, error) {
 	return a, nil
 }
 
-// loaded is what was read last. reload.Value calls load from one goroutine at a time.
+// loaded is the result of the last load. reload.Value calls load from one goroutine at a time.
 type loaded struct {
 	path     string
 	parts    Parts
@@ -154,7 +154,7 @@ func (a *Authorizer) Rules(ctx context.Context, u *authn.User, namespace string)
 	return a.current().Rules(ctx, u, namespace)
 }
 
-// Collectors returns what collects the metrics of authorization.
+// Collectors returns the collectors of the metrics of authorization.
 func (a *Authorizer) Collectors() []prometheus.Collector { return a.metrics.collectors() }
 
 // Close closes the connections of webhooks. No request may use the authorizer any more.

@@ -154,7 +154,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// BenchmarkChain measures what the chain costs besides its authorizers.
+// BenchmarkChain measures the chain without its authorizers.
 func BenchmarkChain(b *testing.B) {
 	source, err := FromFlags(Flags{Modes: []string{"AlwaysDeny", "AlwaysAllow"}, WebhookVersion: "v1"})
 	if err != nil {

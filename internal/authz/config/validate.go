@@ -123,7 +123,8 @@ func validateConnection(path *field.Path, c *apiserver.WebhookConnectionInfo) fi
 		if c.KubeConfigFile != nil {
 			return field.ErrorList{field.Invalid(file, *c.KubeConfigFile, "can only be set when type=KubeConfigFile")}
 		}
-		// It is for servers that ask the cluster's API server: this server would ask itself.
+		// This type is for servers that call the cluster's API server: this server would call
+		// itself.
 		return field.ErrorList{field.Invalid(path.Child("type"), c.Type, "is not allowed for the API server itself: want "+byFile)}
 	case byFile:
 		if c.KubeConfigFile == nil || *c.KubeConfigFile == "" {

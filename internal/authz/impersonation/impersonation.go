@@ -31,7 +31,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 )
 
-// Observer counts what a Checker does. Its methods are safe for concurrent use.
+// Observer counts the results of a Checker. Its methods are safe for concurrent use.
 type Observer interface {
 	// Attempt counts a request with impersonation headers. mode is "" if it was refused.
 	Attempt(mode string, allowed bool, took time.Duration)
@@ -77,8 +77,8 @@ type Grant struct {
 
 var errNone = errors.New("all impersonation modes failed")
 
-// Check returns the user as which the sender of a request, a.User, acts. want is what the headers
-// say. The error is a 403, which names the right that is missing, or that of authz.Undecided.
+// Check returns the user as which the sender of a request, a.User, acts. want is the user in the
+// headers. The error is a 403, which names the missing right, or that of authz.Undecided.
 func (c *Checker) Check(ctx context.Context, want *authn.User, a *authz.Attributes) (Grant, error) {
 	start := time.Now()
 	g, mode, err := c.check(ctx, want, a)

@@ -117,8 +117,8 @@ func TestNeverConstrained(t *testing.T) {
 	}
 }
 
-// TestLastMode: the mode of a user's last impersonation is tried first, and its error is the one that
-// the user gets.
+// TestLastMode checks that the mode of a user's last impersonation is tried first, and that the
+// user gets its error.
 func TestLastMode(t *testing.T) {
 	r := &rights{granted: []string{"impersonate users bob"}}
 	var seen attempts

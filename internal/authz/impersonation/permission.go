@@ -19,11 +19,11 @@ import (
 
 const authenticationGroup = "authentication.k8s.io"
 
-// manyValues is the number of groups or extra values from which on a constrained mode asks first
-// for the right to all of them.
+// manyValues is the number of groups or extra values from which on a constrained mode first checks
+// the right to all of them.
 const manyValues = 4
 
-// permission asks for the rights that one mode needs.
+// permission checks the rights that one mode needs.
 type permission struct {
 	c    *Checker
 	mode *mode
@@ -73,7 +73,7 @@ func (p *permission) right(resource, name string) authz.Attributes {
 	return a
 }
 
-// name asks for the right to the user's name, and adds the groups that follow from it.
+// name checks the right to the user's name, and adds the groups that follow from it.
 func (p *permission) name(ctx context.Context, as *authn.User) error {
 	a := p.right("users", as.Name)
 	if node, ok := nodeName(as.Name); ok && p.constrained() {

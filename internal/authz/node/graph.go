@@ -88,8 +88,8 @@ func newGraph() *graph {
 	return g
 }
 
-// setPod replaces what a Pod grants; o is nil for a deleted one. Most changes of Pods are
-// changes of their status, which change no grant.
+// setPod replaces the grants of a Pod; o is nil for a deleted one. Most changes of Pods are changes
+// of their status, which change no grant.
 func (g *graph) setPod(key string, o *store.Object) {
 	next := podOf(key, o)
 	last := g.pods[key]
@@ -126,7 +126,7 @@ func podOf(key string, o *store.Object) (a assigned) {
 	return a
 }
 
-// count adds or removes what a Pod grants.
+// count adds or removes the grants of a Pod.
 func (g *graph) count(p assigned, by int32) {
 	for _, o := range p.objects {
 		g.add(grant{p.node, o}, by)
@@ -154,7 +154,7 @@ func (g *graph) count(p assigned, by int32) {
 	}
 }
 
-// setVolume replaces what a PersistentVolume grants; o is nil for a deleted one.
+// setVolume replaces the grants of a PersistentVolume; o is nil for a deleted one.
 func (g *graph) setVolume(name string, o *store.Object) {
 	if last, ok := g.volumes[name]; ok {
 		for node := range g.users[last.claim] {

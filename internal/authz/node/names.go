@@ -10,15 +10,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// This file reads from stored objects what they name. It decodes the members that it needs: a
-// Pod has many more.
+// This file reads the references in stored objects. It decodes only the members that it needs.
 
 // named is a reference to an object by name.
 type named struct {
 	Name string `json:"name"`
 }
 
-// pod is what a Pod says about its node and about other objects.
+// pod is the part of a Pod with its node and its references.
 type pod struct {
 	Metadata struct {
 		Annotations struct {
@@ -98,8 +97,8 @@ type volume struct {
 	Ephemeral *struct{} `json:"ephemeral"`
 }
 
-// named calls f for each object that the Pod with the name lets its node read. All of them are
-// in the Pod's namespace.
+// named calls f for each object that the Pod with the name lets its node read. All of them are in
+// the Pod's namespace.
 func (p *pod) named(pod string, f func(kind, string)) {
 	if p.Metadata.Annotations.Mirror != nil {
 		return // its node created it, and must not give itself rights
@@ -172,7 +171,7 @@ type withFullSecret struct {
 	Secret fullName `json:"secretRef"`
 }
 
-// persistentVolume is what a PersistentVolume says about its claim and its Secrets.
+// persistentVolume is the part of a PersistentVolume with its claim and its Secrets.
 type persistentVolume struct {
 	Spec struct {
 		Claim *fullName `json:"claimRef"`
@@ -226,7 +225,7 @@ type onNode struct {
 	} `json:"spec"`
 }
 
-// read decodes a stored object. What cannot be decoded names nothing, so it gives no rights.
+// read decodes a stored object. An invalid object has no references, so it grants nothing.
 func read[T any](o *store.Object) (v T) {
 	err := json.Unmarshal(o.Bytes(), &v, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {

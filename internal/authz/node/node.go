@@ -1,7 +1,7 @@
-// Package node authorizes nodes: users system:node:NAME of the group system:nodes. A node may
-// read what the Pods that are assigned to it name, and write its own objects. The rules and
-// reasons are those of kube-apiserver's node authorizer; the admission plugin NodeRestriction
-// checks what depends on the body of a request.
+// Package node authorizes nodes: users system:node:NAME of the group system:nodes. A node may read
+// the objects that its Pods refer to, and write its own objects. The rules and reasons are those of
+// kube-apiserver's node authorizer; the admission plugin NodeRestriction has the checks that depend
+// on the body of a request.
 package node
 
 import (

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// model is a cluster in a few maps, with decisions that look at all of it.
+// model is a cluster in a few maps, whose decisions search all of it.
 type model struct {
 	pods        map[string]*corev1.Pod
 	volumes     map[string]*corev1.PersistentVolume

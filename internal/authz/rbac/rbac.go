@@ -1,12 +1,12 @@
 // Package rbac authorizes requests by the Roles, ClusterRoles and bindings of a store.
 //
-// It keeps four indexes, which follow the store's state: bindings by subject, and roles by key.
-// A decision reads the state of its moment, so a change of a role or binding is in effect with
-// the commit that stores it. It looks up the user and each group of the user, first among the
+// It keeps four indexes, which are updated with the store's state: bindings by subject, and roles
+// by key. A decision uses the newest state, so a change of a role or binding is in effect with the
+// commit that stores it. It looks up the user and each group of the user, first among the
 // ClusterRoleBindings, then among the RoleBindings of the namespace, and matches the rules of the
-// roles that they refer to, each role once. So it costs as much as the user has groups, bindings
-// and rules for the resource, however many bindings there are. An update costs as much as what
-// changed: a role is compiled once, and a binding is read once.
+// roles that they refer to, each role once. So its cost depends on the user's groups, bindings and
+// rules for the resource, not on the number of all bindings. An update costs as much as the change:
+// a role is compiled once, and a binding is read once.
 package rbac
 
 import (
@@ -51,7 +51,8 @@ func New(s *store.Store) *Authorizer {
 	}
 }
 
-// Fork returns an authorizer for a fork of the store. It shares what z knows of roles and bindings.
+// Fork returns an authorizer for a fork of the store. It shares the roles and bindings that z has
+// compiled.
 func (z *Authorizer) Fork(s *store.Store) *Authorizer {
 	f := New(s)
 	f.clusterRoles.Share(z.clusterRoles)
@@ -120,7 +121,7 @@ func (s *seenRoles) add(k *roleKey) bool {
 	return len(s.many) > before
 }
 
-// policy is what decides at one state.
+// policy is the indexes at one state.
 type policy struct {
 	clusterRoles, roles               derived.View[roleKey, *role]
 	clusterRoleBindings, roleBindings derived.View[subject, grant]

@@ -114,7 +114,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// words are what rules and requests are made of in random tests.
+// words are the parts of rules and requests in random tests.
 var words = []string{"", "*", "a", "b", "a/b", "*/b", "a/*", "b/c", "a/b/c", "get", "list", "/x", "/x*", "/x/y**"}
 
 // allows reports whether a rule allows a request, in the simplest way.
@@ -373,7 +373,7 @@ func TestMayGrantLikeSimple(t *testing.T) {
 	}
 	for range all {
 		own, wanted := rules(8), rules(3)
-		if chance.IntN(3) == 0 { // what users have, in parts
+		if chance.IntN(3) == 0 { // in parts, the rights that users have
 			for _, r := range own {
 				wanted = append(wanted, validation.BreakdownRule(r)...)
 			}
@@ -397,8 +397,8 @@ func TestMayGrantLikeSimple(t *testing.T) {
 	}
 }
 
-// TestMayGrantLimits: rules that multiply to a great many permissions are compared quickly, or
-// refused.
+// TestMayGrantLimits checks that rules with very many combinations are compared quickly, or
+// rejected.
 func TestMayGrantLimits(t *testing.T) {
 	many := func(prefix string) (all []string) {
 		for i := range 20_000 {

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// grant is what a binding gives to one of its subjects.
+// grant is the permission of a binding for one of its subjects.
 type grant struct {
 	binding *binding
 	// index is the position of the subject in the binding.

@@ -24,7 +24,7 @@ type role struct {
 	owned func() []*owned
 }
 
-// manyRules is the number of rules from which on a lookup is faster than a look at each rule.
+// manyRules is the number of rules from which on an index is faster than a scan.
 const manyRules = 16
 
 func newRole(rules []policyRule) *role {

@@ -85,8 +85,8 @@ func compile(env *cel.Env, planner *expression.Planner, text string) (*expressio
 	return program, nil
 }
 
-// errTooExpensive: the conditions cost too much for a request. It is the request's fault, so the failure policy, which might
-// bypass the authorizer, does not cover it.
+// errTooExpensive means that the conditions cost too much for a request. That depends on the
+// request, so the failure policy, which might bypass the authorizer, does not apply.
 var errTooExpensive = errors.New("the match conditions cost too much for this request")
 
 // match reports whether all conditions hold. One that is false decides, even if others fail. Conditions that exceed their

@@ -36,7 +36,7 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Collectors returns what collects the metrics.
+// Collectors returns the collectors of the metrics.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.calls, m.took, m.failOpen, m.conditionErrors, m.excluded, m.conditionTook}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 )
 
-// specOf returns what the service is asked. Selectors are sent as requirements. One that cannot be
-// read is left out: without it, the service decides about more than what the client asks for.
+// specOf returns the spec of the review that is sent to the service. Selectors are sent as
+// requirements. An invalid selector is left out: without it, the service decides about more than
+// the request.
 func specOf(a *authz.Attributes) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: a.User.Name, UID: a.User.UID, Groups: a.User.Groups}
 	if a.User.Extra != nil {

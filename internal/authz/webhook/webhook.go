@@ -1,11 +1,11 @@
-// Package webhook authorizes by asking a remote service, which gets a SubjectAccessReview for each
-// decision and answers it.
+// Package webhook authorizes with a remote service, which gets a SubjectAccessReview for each
+// decision and completes it.
 //
-// A decision is cached under a hash of everything that was asked. Failures are not cached, and
-// neither are decisions about very long names: a client could fill the cache with them. Requests
-// that ask the same within a second share one call. A call that fails for a passing reason is
-// repeated a few times. A slow service holds up the requests that ask it, and no others. The number of
-// waiting requests is limited, and further ones get 429.
+// A decision is cached under a hash of all fields of the review. Failures are not cached, and
+// neither are decisions about very long names: a client could fill the cache with them. Equal
+// requests within a second share one call. A call that fails for a temporary reason is repeated a
+// few times. A slow service delays only the requests that call it. The number of waiting requests
+// is limited, and more of them get 429.
 package webhook
 
 import (
@@ -31,8 +31,8 @@ import (
 )
 
 const (
-	// cachedDecisions bounds the decisions of each sort that are kept. Members of a group that
-	// may do nothing cannot push out what others may do.
+	// cachedDecisions limits the cached decisions of each sort. Members of a group without rights
+	// cannot evict the decisions of others.
 	cachedDecisions = 8192
 	// cachedAttributeBytes bounds the attributes of a request whose decision is cached.
 	cachedAttributeBytes = 10_000
@@ -45,7 +45,8 @@ const (
 	// callLimit bounds all attempts of a decision together. It is the time that other requests
 	// than watches have.
 	callLimit = time.Minute
-	// fresh is for how long requests join a call: a right that was taken away since may still count for them.
+	// fresh is the time in which requests join a call: a right that was revoked since may still
+	// count for them.
 	fresh = time.Second
 )
 
@@ -53,7 +54,7 @@ const (
 type Config struct {
 	// Name is the name of the authorizer, for metrics.
 	Name string
-	// KubeconfigFile says where the service is, and how to connect to it. Its cluster is the
+	// KubeconfigFile has the URL of the service and the credentials for it. Its cluster is the
 	// service, its user this server.
 	KubeconfigFile string
 	// Version is the version of the SubjectAccessReview: "v1" or "v1beta1".
@@ -64,7 +65,7 @@ type Config struct {
 	AuthorizedTTL, UnauthorizedTTL time.Duration
 	// OnError is the decision if the service, or a condition, fails: NoOpinion or Deny.
 	OnError authz.Decision
-	// Conditions select the requests that the service is asked about; nil: all.
+	// Conditions select the requests that are sent to the service; nil: all.
 	Conditions *Conditions
 	// Metrics counts; nil: nothing is counted.
 	Metrics *Metrics
@@ -240,7 +241,7 @@ func (w *Webhook) keep(k webhook.Key, d decided) {
 	}
 }
 
-// call asks the service, up to five times.
+// call calls the service, up to five times.
 func (w *Webhook) call(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (s status, err error) {
 	var result string
 	attempts := wait.Backoff{Duration: w.c.Backoff, Factor: 1.5, Jitter: 0.2, Steps: 5}

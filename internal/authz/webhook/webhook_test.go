@@ -93,7 +93,7 @@ func pods(user string) *authz.Attributes {
 	return &authz.Attributes{User: &authn.User{Name: user, Groups: []string{"g"}}, Verb: "list", IsResource: true, Version: "v1", Resource: "pods", Namespace: "shop", Path: "/ignored"}
 }
 
-// decision is what Authorize returns.
+// decision is the result of Authorize.
 type decision struct {
 	d      authz.Decision
 	reason string
@@ -134,7 +134,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestSent compares what the service gets with what kube-apiserver v1.36 sends.
+// TestSent compares the requests to the service with those of kube-apiserver v1.36.
 func TestSent(t *testing.T) {
 	user := &authn.User{Name: "ann", UID: "7", Groups: []string{"dev"}, Extra: map[string][]string{"k": {"v"}}}
 	list := &authz.Attributes{
@@ -239,8 +239,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestShared checks that requests that ask the same share one call, that a slow call holds up no
-// other request, and that a call is given up when no request waits for it.
+// TestShared checks that equal requests share one call, that a slow call delays no other request,
+// and that a call is given up when no request waits for it.
 func TestShared(t *testing.T) {
 	release, given := make(chan struct{}), make(chan struct{})
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
@@ -297,12 +297,12 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestLaterCall: the decision of a later call counts, also if an earlier one returns after it, and if the later one is not
-// cached.
+// TestLaterCall checks that the decision of the later of two calls wins, even if the earlier one
+// returns after it and if the later one is not cached.
 func TestLaterCall(t *testing.T) {
 	for name, row := range map[string]struct {
 		later string
-		keep  time.Duration // decisions that refuse
+		keep  time.Duration // for decisions that deny
 		calls int64         // for three requests
 	}{
 		"cached":             {`{"denied":true}`, time.Hour, 2},

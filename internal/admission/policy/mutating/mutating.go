@@ -1,8 +1,8 @@
 // Package mutating is the admission plugin MutatingAdmissionPolicy: stored policies of CEL
 // expressions change the objects of requests, by apply configurations and JSON patches.
 //
-// Policies apply one after the other, in the order of their names, bindings and params. Each sees
-// what those before it have changed. When the mutating plugins run again, policies with the
+// Policies apply one after the other, in the order of their names, bindings and params. Each uses
+// the result of the preceding ones. When the mutating plugins run again, policies with the
 // reinvocation policy IfNeeded apply again.
 package mutating
 
@@ -170,7 +170,7 @@ func (r *request) apply(ctx context.Context, i *invocation, h *history) (patched
 	return patched, nil
 }
 
-// input returns what expressions see of the object as it is now.
+// input returns the variables of expressions for the current object.
 func (r *request) input(ctx context.Context, i *invocation) (*match.Input, *registry.Versioned, error) {
 	v, err := r.a.In(ctx, i.Form)
 	if err != nil {
@@ -245,7 +245,7 @@ func (r *request) denial() error {
 	return status
 }
 
-// history is what the policies of a request did in its runs of the mutating plugins.
+// history records the policies that ran for a request, in all runs of the mutating plugins.
 type history struct {
 	// ran are the policies that may have to apply again, again those that have to.
 	ran, again map[key]bool

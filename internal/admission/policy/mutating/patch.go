@@ -80,10 +80,10 @@ func configurationOf(value ref.Val) (map[string]any, error) {
 	return containersOf(configuration).(map[string]any), nil
 }
 
-// containersOf replaces the maps of texts that values of the request's objects have, such as labels:
-// the schema's library knows map[string]any and []any alone. All else stays, and the library refuses
-// what it does not know, such as the list that split returns. An empty list of an expression is a nil
-// slice, and stays one: it is null, and not an empty list in the object.
+// containersOf replaces maps of strings, which values of the request's objects have (labels for
+// example): the schema's library supports only map[string]any and []any. It leaves other values as
+// they are, and the library rejects unsupported ones, such as the list that split returns. An empty
+// list of an expression is a nil slice and stays nil: it is null, not an empty list in the object.
 func containersOf(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -265,8 +265,8 @@ func jsonOf(value ref.Val) (json.RawMessage, error) {
 	return text, nil
 }
 
-// native converts a value to what JSON shows of it. CEL has no conversion for an Object within a
-// list or map.
+// native converts a value to its JSON form. CEL has no conversion for an Object within a list or
+// map.
 func native(value ref.Val) (v any, err error) {
 	defer func() {
 		if p := recover(); p != nil {

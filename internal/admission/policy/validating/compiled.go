@@ -195,7 +195,8 @@ func usable(value any) string {
 	return text
 }
 
-// annotate evaluates the audit annotations, within a budget of their own. They see no authorizer.
+// annotate evaluates the audit annotations, within a budget of their own. They cannot use the
+// authorizer.
 func (c *compiled) annotate(ctx context.Context, in *match.Input, r *result) {
 	without := in.Input
 	without.Authorizer, without.RequestResource = nil, nil

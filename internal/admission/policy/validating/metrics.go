@@ -14,8 +14,8 @@ const (
 	warn  = "warn"
 )
 
-// NewMetrics returns metrics of what validations decide that have counted nothing. A validation that
-// admits a request counts only if it failed and the failure policy ignores that.
+// NewMetrics returns new metrics of validations. A validation that admits a request counts only if
+// it failed and the failure policy ignores that.
 func NewMetrics() *policy.Metrics {
 	return policy.NewMetrics(policy.MetricsOptions{
 		Prefix:      "apiserver_validating_admission_policy_",

@@ -89,7 +89,7 @@ func (p *plugin) validate(ctx context.Context, a *registry.Attributes) error {
 type request struct {
 	*plugin
 	a *registry.Attributes
-	// inputs are what expressions see, by the form of the request.
+	// inputs are the variables of expressions, by the form of the request.
 	inputs []formInput
 	// annotations are the audit annotations of the policy that is evaluated, nil if there are none.
 	annotations *annotations
@@ -104,7 +104,7 @@ type formInput struct {
 	input *match.Input
 }
 
-// input returns what expressions see of a form. It is made once a request.
+// input returns the variables of expressions for a form. It makes them once for a request.
 func (r *request) input(ctx context.Context, f registry.Form) (*match.Input, error) {
 	for i := range r.inputs {
 		if r.inputs[i].form == f {
@@ -120,7 +120,7 @@ func (r *request) input(ctx context.Context, f registry.Form) (*match.Input, err
 	return in, nil
 }
 
-// evaluate evaluates a policy, and does what the binding's actions say. An error is that of the
+// evaluate evaluates a policy, and applies the actions of the binding. It returns errors of the
 // configuration.
 func (r *request) evaluate(ctx context.Context, i *invocation) error {
 	in, err := r.input(ctx, i.Form)
@@ -148,7 +148,7 @@ func (r *request) evaluate(ctx context.Context, i *invocation) error {
 	return nil
 }
 
-// act does what the binding's actions say about a failed validation.
+// act applies the actions of the binding to a failed validation.
 func (r *request) act(i *invocation, d *decision) {
 	if d.admitted {
 		r.observe(i, allow, d.message, d.took)

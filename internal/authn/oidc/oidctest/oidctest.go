@@ -1,5 +1,4 @@
-// Package oidctest is an OpenID Connect issuer for tests, which signs whatever claims a test asks
-// for.
+// Package oidctest is an OpenID Connect issuer for tests, which signs any claims.
 package oidctest
 
 import (
@@ -27,7 +26,8 @@ import (
 const URL = "https://issuer.test"
 
 // Issuer is an issuer. It is an http.Handler with discovery, keys and groups, and an
-// http.RoundTripper whose requests it answers itself. All methods are safe for concurrent use.
+// http.RoundTripper that serves requests without a connection. All methods are safe for concurrent
+// use.
 type Issuer struct {
 	// URL is the issuer's URL.
 	URL string
@@ -35,9 +35,9 @@ type Issuer struct {
 	CA string
 	// Fetches counts the requests for keys.
 	Fetches atomic.Int64
-	// Down lets requests fail.
+	// Down makes requests fail.
 	Down atomic.Bool
-	// Hang lets requests wait until their client gives up, or for Resume.
+	// Hang makes requests wait until their client gives up, or for Resume.
 	Hang atomic.Bool
 
 	mu      sync.Mutex
@@ -94,7 +94,7 @@ var free struct {
 	keys []*rsa.PrivateKey
 }
 
-// rsaKey returns an RSA key that no test has that still runs.
+// rsaKey returns an RSA key that no running test uses.
 func rsaKey(t testing.TB) *rsa.PrivateKey {
 	t.Helper()
 	var key *rsa.PrivateKey
