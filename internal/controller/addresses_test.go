@@ -46,7 +46,7 @@ func (w *world) wantAddresses(want ...string) {
 	}
 }
 
-// TestIPAddresses: they come and go with Services.
+// TestIPAddresses checks that IPAddresses are created and deleted with their Services.
 func TestIPAddresses(t *testing.T) {
 	w := newNetwork(t)
 	w.make("services", "n", service("a", "10.0.0.5"))
@@ -62,7 +62,7 @@ func TestIPAddresses(t *testing.T) {
 		t.Error("the address came after the Service")
 	}
 
-	// What is taken: by a Service, and by what a user made.
+	// Addresses of a Service, and of an IPAddress that a user created, are taken.
 	w.make(ipCollection, "", `{"metadata":{"name":"10.0.0.6"},"spec":{"parentRef":{"resource":"foos","name":"f"}}}`)
 	for _, ip := range []string{"10.0.0.5", "10.0.0.6"} {
 		err := w.try("services", "n", service("b", ip))
@@ -93,8 +93,8 @@ func TestIPAddresses(t *testing.T) {
 	w.wantAddresses("10.0.0.6", "10.0.0.8")
 }
 
-// TestIPAddressesKilled: wherever the server dies, Services and addresses agree after the
-// next start.
+// TestIPAddressesKilled checks that Services and addresses agree after a restart, wherever the
+// server was killed.
 func TestIPAddressesKilled(t *testing.T) {
 	for appends := range int64(6) {
 		w := newNetwork(t)
@@ -117,8 +117,8 @@ func TestIPAddressesKilled(t *testing.T) {
 	}
 }
 
-// TestSecondRange: Services get addresses of a ServiceCIDR when the server's own range is
-// full, and it stays as long as they have them.
+// TestSecondRange checks that Services get addresses of a ServiceCIDR when the server's own range
+// is full, and that the ServiceCIDR is kept as long as they have them.
 func TestSecondRange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newNetwork(t)
@@ -177,8 +177,8 @@ func TestSecondRange(t *testing.T) {
 	})
 }
 
-// TestGeneratedNameTaken: a Service whose generated name another Service takes first gets
-// another one, and its IPAddress names it from the start.
+// TestGeneratedNameTaken checks that a Service whose generated name another Service takes first
+// gets another name, and that its IPAddress has that name from the start.
 func TestGeneratedNameTaken(t *testing.T) {
 	w := newWorld(t, "service-cidr", "service-ip-repair")
 	w.services = true

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// guard is a validating webhook for the deletion of ConfigMaps: it refuses those named "kept", and
-// does not answer for those named "hung".
+// guard is a validating webhook for the deletion of ConfigMaps: it denies the deletion of those
+// named "kept", and sends no response for those named "hung".
 type guard struct {
 	mu   sync.Mutex
 	seen map[string]bool // users
@@ -84,8 +84,8 @@ func testNamespaceAdmitted(t *testing.T) {
 	w.want("namespaces", "n", false)
 }
 
-// TestHungWebhook checks that a webhook that does not answer holds up the garbage of its own
-// collection only.
+// TestHungWebhook checks that a webhook that does not respond delays the garbage collection of its
+// own collection only.
 func TestHungWebhook(t *testing.T) { synctest.Test(t, testHungWebhook) }
 
 func testHungWebhook(t *testing.T) {
@@ -119,7 +119,7 @@ func testHungWebhook(t *testing.T) {
 	g.mu.Unlock()
 }
 
-// TestOwnWork checks that admission does not see what the server does below it.
+// TestOwnWork checks that admission does not apply to the internal writes of the server.
 func TestOwnWork(t *testing.T) { synctest.Test(t, testOwnWork) }
 
 func testOwnWork(t *testing.T) {

@@ -132,7 +132,7 @@ func (a *aggregation) sync(ctx context.Context, i item) error {
 	}
 	force := true
 	_, err = a.l.c.Registry.Patch(ctx, t, registry.Patch{Type: types.ApplyPatchType, Bytes: body}, registry.WriteOptions{FieldManager: aggregationManager, Force: &force})
-	if apierrors.IsConflict(err) { // the role is another one by now, or gone
+	if apierrors.IsConflict(err) { // the role was replaced or deleted
 		return nil
 	}
 	return err
@@ -160,7 +160,7 @@ func union(roles store.Snapshot, role *rbacv1.ClusterRole) ([]rbacv1.PolicyRule,
 				continue
 			}
 			for _, rule := range r.Rules {
-				text, err := json.Marshal(rule) // it omits what is empty
+				text, err := json.Marshal(rule) // it omits empty fields
 				if err != nil {
 					return nil, err
 				}

@@ -47,8 +47,8 @@ func (w *world) verbs(name string) (verbs []string) {
 	return verbs
 }
 
-// TestAggregation: a role has the rules of those that it selects, whatever happens
-// to them.
+// TestAggregation checks that an aggregated role has the rules of the roles that it selects, after
+// any change of these.
 func TestAggregation(t *testing.T) {
 	w := newWorld(t, "clusterrole-aggregation")
 	want := func(name string, verbs ...string) {

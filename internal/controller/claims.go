@@ -100,7 +100,7 @@ func (u *claimUsers) use(ctx context.Context, claim *store.Object) (bool, error)
 	}
 	// The claim of an ephemeral volume names its pod as owner. The state may be older than
 	// the index: a pod that was deleted in between does not come back.
-	owners, _ := registry.MetadataOf(claim).Owners() // what cannot be read names none
+	owners, _ := registry.MetadataOf(claim).Owners() // an unreadable claim has no owners
 	for _, r := range owners {
 		if used, err := usedBy(s.Get(podCollection, namespace+"/"+r.Name), claim); used || err != nil {
 			return used, err

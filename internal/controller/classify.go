@@ -118,8 +118,8 @@ func (g *garbage) reportElsewhere(ctx context.Context, s *store.State, d depende
 	return nil
 }
 
-// identity is all that a reference says about its owner. The UID alone is not enough: a
-// reference with a wrong name says nothing about the owner.
+// identity identifies an owner by all fields of a reference. The UID alone is not enough: a
+// reference with a wrong name is not evidence about the owner.
 func (t ownerType) identity() string {
 	return strings.Join([]string{t.Collection, t.reference.Name, string(t.reference.UID)}, " ")
 }

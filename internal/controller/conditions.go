@@ -17,7 +17,7 @@ type remains struct {
 	failures   []error        // of deleting, one of a type at most
 	// collections of the objects.
 	collections []string
-	// undeleted: some objects were not asked to be deleted yet.
+	// undeleted is true if some objects were not marked for deletion yet.
 	undeleted bool
 }
 
@@ -31,8 +31,9 @@ const (
 
 func (r *remains) any() bool { return len(r.objects) > 0 || len(r.failures) > 0 }
 
-// conditions returns the conditions of a terminating namespace, in the words of
-// kube-controller-manager. Each one says what blocks the deletion, or that nothing does.
+// conditions returns the conditions of a terminating namespace, with the messages of
+// kube-controller-manager. Each one describes a reason that blocks the deletion, or that there is
+// none.
 func (r *remains) conditions(now time.Time) []corev1.NamespaceCondition {
 	all := []corev1.NamespaceCondition{
 		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},

@@ -1,23 +1,23 @@
-// Package controller holds the control loops that a lone API server needs: what
-// kube-controller-manager, and etcd's leases, do for kube-apiserver.
+// Package controller has the control loops that a single API server needs: in a cluster of
+// kube-apiserver they are those of kube-controller-manager, and etcd's leases.
 //
 // # How a loop works
 //
-// One reader follows the store's changes of all collections, in order (store.Feed), and
-// passes each to the loops. From the change alone a loop decides which objects to look at,
-// and queues their names. Workers of the queue then read the current object, and write with
-// the verbs of the registry, as any client does.
+// One reader reads the store's changes of all collections, in order (store.Feed), and passes each
+// to the loops. From the change alone a loop determines which objects it may have to change, and
+// queues their names. Workers of the queue then read the current object, and write with the verbs
+// of the registry, as any client does.
 //
 //	commit -> feed -> reader: observe(change) -> queue -> worker: sync(object) -> registry
 //
-// A sync looks at what has to be done, not at what happened. A second sync, or a needless
-// one, does nothing. So nothing has to be remembered across a restart: a loop begins with a
-// look at every object (begin), and continues what was left half done. A reader that falls
-// behind the history begins again in the same way.
+// A sync is level-triggered: it depends on the current state, not on the change. A second sync, or
+// a needless one, does nothing. So no state is kept across a restart: a loop starts with all
+// objects (begin), and completes unfinished work. A reader that falls behind the history starts
+// again in the same way.
 //
-// Loops read the store's own state, which is never behind what they observed. There is no
-// cache in addition to it. An idle loop costs memory only: no ticking timer, no goroutine
-// but the reader's.
+// Loops read the store's own state, which is never behind the observed changes. There is no cache
+// in addition to it. An idle loop costs memory only: it has no ticking timer, and no goroutine but
+// the reader's.
 package controller
 
 import (
@@ -87,18 +87,18 @@ type Config struct {
 // DefaultEventTTL is that of kube-apiserver.
 const DefaultEventTTL = time.Hour
 
-// manager is the field manager of what the loops write: the one that
-// kube-controller-manager's loops have.
+// manager is the field manager of the writes of the loops, which is that of
+// kube-controller-manager's loops.
 const manager = "kube-controller-manager"
 
 // loop is one of the loops. Only the reader calls begin and observe, which must not block.
 // Workers call sync concurrently.
 type loop interface {
-	// begin queues what there is to do in a state. The changes after that state follow.
+	// begin queues the work for a state. The changes after that state follow.
 	begin(s *store.State)
 	// observe receives a change.
 	observe(c *store.CollectionChange)
-	// sync does what an object needs. After an error it is called again later.
+	// sync reconciles an object. After an error it is called again later.
 	sync(ctx context.Context, i item) error
 }
 
@@ -346,7 +346,7 @@ func (l *Loops) follow(ctx context.Context) error {
 	}
 }
 
-// errAnew: this server leads from now on.
+// errAnew means that this server was elected as the leader.
 var errAnew = errors.New("the loops begin to work")
 
 // begin starts the loops from a state, and returns the feed of the changes after it.
@@ -382,7 +382,7 @@ func (l *Loops) advance(ctx context.Context, feed *store.Feed, buf []store.Colle
 			r.loop.observe(&buf[i])
 		}
 	}
-	clear(buf[:n]) // do not retain what the history drops
+	clear(buf[:n]) // do not retain objects that the history drops
 	l.position.Store(uint64(feed.Revision()))
 	return n > 0 || l.c.Registry.Sequential && l.step(), nil
 }

@@ -30,8 +30,8 @@ func looked(t testing.TB) (g *garbage, take func() []string) {
 	}
 }
 
-// TestEarly: an object that was looked at before the index had come to its version
-// is looked at again when it has, and not before.
+// TestEarly checks that an object that was examined before the index had reached its version is
+// examined again once it has, and not before.
 func TestEarly(t *testing.T) {
 	chance := testrand.New(t)
 	g, take := looked(t)

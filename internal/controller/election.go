@@ -80,7 +80,7 @@ func (e *election) observe(c *store.CollectionChange) {
 	}
 }
 
-// run takes part until the context ends.
+// run takes part in the election until the context ends.
 func (e *election) run(ctx context.Context) {
 	ctx = registry.WithLoop(ctx, "leader-election")
 	ticker := time.NewTicker(retryElection)
@@ -122,7 +122,7 @@ func (e *election) round(ctx context.Context) {
 	}
 }
 
-// errHeld: another server leads.
+// errHeld means that another server is the leader.
 var errHeld = errors.New("another server leads")
 
 // write writes the Lease with this server as the holder, unless another one holds it.

@@ -339,7 +339,7 @@ type dependent struct {
 	m    registry.Metadata
 }
 
-// collect acts on what is known about the owners of a dependent.
+// collect deletes or edits a dependent, depending on the states of its owners.
 func (g *garbage) collect(ctx context.Context, s *store.State, d dependent, found *ownerStates) error {
 	switch {
 	case len(found.solid) > 0:
@@ -359,7 +359,7 @@ func (g *garbage) collect(ctx context.Context, s *store.State, d dependent, foun
 		return g.l.remove(ctx, d.name, d.o, metav1.DeletePropagationForeground)
 	}
 	policy := metav1.DeletePropagationBackground
-	switch { // what an earlier request set holds
+	switch { // the finalizers of an earlier request determine the policy
 	case bytes.Contains(d.m.Finalizers, orphan):
 		policy = metav1.DeletePropagationOrphan
 	case bytes.Contains(d.m.Finalizers, foreground):

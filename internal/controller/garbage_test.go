@@ -80,8 +80,8 @@ func TestForeground(t *testing.T) {
 	}
 }
 
-// TestForegroundWaits: the owner waits for a dependent that blocks it and cannot
-// go, not for one that does not block it.
+// TestForegroundWaits checks that the owner waits for a dependent that blocks it and has a
+// finalizer, and not for one that does not block it.
 func TestForegroundWaits(t *testing.T) {
 	w := newWorld(t)
 	owner := w.owned("n", "owner")
@@ -110,7 +110,7 @@ func TestForegroundWaits(t *testing.T) {
 	w.want("configmaps", "n/released", true)
 }
 
-// TestForegroundCircle: two that own each other and wait for each other both go.
+// TestForegroundCircle checks that two objects that own and block each other are both deleted.
 func TestForegroundCircle(t *testing.T) {
 	w := newWorld(t)
 	a := w.owned("n", "a")
@@ -127,8 +127,8 @@ func TestForegroundCircle(t *testing.T) {
 	w.want("configmaps", "n/b", false)
 }
 
-// TestForegroundKnots: those that wait for each other, or for themselves, go once
-// nothing else holds them.
+// TestForegroundKnots checks that objects that block each other, or themselves, are deleted once
+// nothing else blocks them.
 func TestForegroundKnots(t *testing.T) {
 	w := newWorld(t)
 	uids := map[string]string{}
@@ -199,7 +199,7 @@ func clique(t *testing.T, n int) time.Duration {
 	return testkinds.CPUTime() - begin
 }
 
-// TestForegroundClique: those that all block each other go.
+// TestForegroundClique checks that objects that all block each other are deleted.
 func TestForegroundClique(t *testing.T) {
 	clique(t, 12)
 }
@@ -276,7 +276,7 @@ func TestAbsentOwners(t *testing.T) {
 	w.want("configmaps", "n/stays-cluster-owner", false)
 }
 
-// TestSecondOwner: the last owner takes the dependent along, not the first one.
+// TestSecondOwner checks that a dependent is deleted with its last owner, not with the first one.
 func TestSecondOwner(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{background, foreground} {
 		w := newWorld(t)
@@ -334,8 +334,8 @@ func TestOtherNamespaces(t *testing.T) {
 	}
 }
 
-// TestManyOtherNamespaces: for an object with very many absent owners, all namespaces are searched for
-// some of them. The others are as absent.
+// TestManyOtherNamespaces checks that for an object with very many absent owners, all namespaces
+// are searched for some of them, and that the others count as absent, too.
 func TestManyOtherNamespaces(t *testing.T) {
 	const owners, most = 200, 64
 	w := newWorld(t)
@@ -352,8 +352,8 @@ func TestManyOtherNamespaces(t *testing.T) {
 	}
 }
 
-// TestKindsComeAndGo: what names an owner of a kind that is not served stays until
-// the kind is served; what an owner left that went with its kind goes.
+// TestKindsComeAndGo checks that a dependent of an owner whose kind is not served stays until the
+// kind is served, and that dependents of an owner that was deleted with its kind are deleted.
 func TestKindsComeAndGo(t *testing.T) {
 	var catalog atomic.Pointer[resource.Catalog]
 	with := func(kinds ...string) {
@@ -395,8 +395,8 @@ func TestKindsComeAndGo(t *testing.T) {
 	w.want("configmaps", "n/of-thing", false)
 }
 
-// TestGarbageKilled: a collection goes on after a kill at any point, whichever way
-// the owner was deleted.
+// TestGarbageKilled checks that garbage collection continues after a kill at any point, for each
+// propagation policy.
 func TestGarbageKilled(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{background, foreground, orphan} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -426,7 +426,8 @@ func (w *world) uid(collection, key string) string {
 	return string(registry.MetadataOf(w.get(collection, key)).UID)
 }
 
-// TestHalfGone: what a kill left behind between the two steps of a removal goes.
+// TestHalfGone checks that an object is deleted if the server was killed between the two steps of
+// its removal.
 func TestHalfGone(t *testing.T) {
 	w := newWorld(t)
 	w.make("pods", "n", pod)
@@ -442,7 +443,7 @@ func TestHalfGone(t *testing.T) {
 	w.want("pods", "n/p", false)
 }
 
-// TestManyDependents: an owner may have a great many dependents, and lose some.
+// TestManyDependents checks an owner with a great many dependents, some of which are deleted.
 func TestManyDependents(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{background, foreground, orphan} {
 		w := newWorld(t)
@@ -496,8 +497,8 @@ func BenchmarkGarbage(b *testing.B) {
 	}
 }
 
-// BenchmarkFollow is what the loops cost for each write of others: updates of a
-// pod that has an owner, without the loops and with them.
+// BenchmarkFollow measures the cost of the loops for each write: updates of a pod that has an
+// owner, without the loops and with them.
 func BenchmarkFollow(b *testing.B) {
 	for _, enabled := range []string{"-*", "*"} {
 		b.Run(enabled, func(b *testing.B) {
@@ -520,8 +521,8 @@ func BenchmarkFollow(b *testing.B) {
 	}
 }
 
-// BenchmarkBegin is what the loops read at a start, with 100,000 objects that have
-// owners; bytes are those of the index.
+// BenchmarkBegin measures the start of the loops with 100,000 objects that have owners; bytes are
+// those of the index.
 func BenchmarkBegin(b *testing.B) {
 	w := newWorld(b)
 	owner := ""

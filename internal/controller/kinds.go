@@ -31,7 +31,7 @@ func (l *Loops) served() *kinds {
 			continue
 		}
 		k.byKind[t.GroupVersionKind()] = t
-		// The stored version, so that what is edited is what is stored.
+		// Use the stored version, so that edits need no conversion.
 		if old := k.byCollection[t.Collection]; old == nil || old.Conversion != nil && t.Conversion == nil {
 			k.byCollection[t.Collection] = t
 		}

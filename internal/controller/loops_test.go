@@ -84,7 +84,7 @@ func event(name string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q},"involvedObject":{"namespace":"n"}}`, name)
 }
 
-// TestEvents: events go an hour after their last write, also when the server was
+// TestEvents checks that events are deleted an hour after their last write, also if the server was
 // down meanwhile.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestEvents(t *testing.T) {
 		after(40 * time.Minute)
 		w.want("events", "n/written-again", false)
 
-		// What is there at a start has its own times alone.
+		// Events that exist at a start are judged by their own times alone.
 		w.make("events", "n", event("created"))
 		w.make("events", "n", fmt.Sprintf(`{"metadata":{"name":"future"},"involvedObject":{"namespace":"n"},"lastTimestamp":%q}`, time.Now().Add(9*time.Hour).UTC().Format(time.RFC3339)))
 		after(30 * time.Minute)
@@ -127,15 +127,14 @@ func TestEvents(t *testing.T) {
 		if got := w.keys("events", ""); !slices.Equal(got, []string{"n/future"}) {
 			t.Errorf("an hour after their last time there are %q", got)
 		}
-		after(20 * time.Minute) // an hour after the start: a time to come is none
+		after(20 * time.Minute) // an hour after the start: a future time is ignored
 		if got := w.keys("events", ""); len(got) > 0 {
 			t.Errorf("there are %q", got)
 		}
 	})
 }
 
-// TestManyEvents: events that end at nearly the same time do not each have their
-// own timer.
+// TestManyEvents checks that events that end at nearly the same time share timers.
 func TestManyEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "event-ttl")
@@ -175,7 +174,7 @@ func issued(t *testing.T, lasts time.Duration) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// TestRequests: requests for certificates go by what came of them.
+// TestRequests checks the deletion of certificate requests by their state.
 func TestRequests(t *testing.T) {
 	const requests = "certificatesigningrequests.certificates.k8s.io"
 	for _, c := range []struct {
@@ -215,7 +214,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// answer gives a request its status, past the rules of its subresources.
+// answer sets the status of a request, bypassing the rules of its subresources.
 func (w *world) answer(collection, key string, status certificatesv1.CertificateSigningRequestStatus) {
 	w.Helper()
 	o := w.get(collection, key)
@@ -233,8 +232,8 @@ func (w *world) answer(collection, key string, status certificatesv1.Certificate
 	}
 }
 
-// TestYields: while a kube-controller-manager holds its lease, the loops that it
-// has too do nothing, and go on when it is gone.
+// TestYields checks that the loops that a kube-controller-manager has, too, pause while it holds
+// its lease, and continue when it is gone.
 func TestYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -292,8 +291,8 @@ func (w *world) paused() (names []string) {
 	return names
 }
 
-// TestYieldsAgain: the loops stop again when a lease that was over is held again, and go
-// on when it is released, and when it is deleted.
+// TestYieldsAgain checks that the loops pause again when an expired lease is held again, and
+// continue when it is released or deleted.
 func TestYieldsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -348,7 +347,7 @@ func TestYieldsAtStart(t *testing.T) {
 	})
 }
 
-// TestLogIsPlain: what is wrong with an object is logged without what is in it.
+// TestLogIsPlain checks that errors about an object are logged without its contents.
 func TestLogIsPlain(t *testing.T) { synctest.Test(t, testLogIsPlain) }
 
 func testLogIsPlain(t *testing.T) {
@@ -422,7 +421,7 @@ func TestEnabled(t *testing.T) {
 	}
 }
 
-// TestSwitchedOff: what does not run does nothing, and what others do goes on.
+// TestSwitchedOff checks that disabled loops do nothing, and that others continue.
 func TestSwitchedOff(t *testing.T) {
 	w := newWorld(t, "*", "-namespace", "-serviceaccount")
 	w.make("configmaps", "n", `{"metadata":{"name":"m"}}`)
@@ -435,8 +434,8 @@ func TestSwitchedOff(t *testing.T) {
 	w.want("configmaps", "default/garbage", false)
 }
 
-// TestSettledWaits: Settled ends with its context, and not before a loop that
-// fails has succeeded.
+// TestSettledWaits checks that Settled ends with its context, and not before a failed sync has
+// succeeded.
 func TestSettledWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -470,8 +469,7 @@ func TestSettledWaits(t *testing.T) {
 	})
 }
 
-// TestTooSlow: loops that were slower than the history is long begin again, and
-// miss nothing.
+// TestTooSlow checks that loops that fall behind the history start again, and miss nothing.
 func TestTooSlow(t *testing.T) {
 	w := newWorld(t)
 	w.settle()

@@ -199,7 +199,7 @@ func (n *namespaces) clear(ctx context.Context, s *store.State, namespace string
 	}
 	now := n.l.store.Any()
 	if now.Get(namespaceCollection, namespace) != nil {
-		return nil // what is there now is its own
+		return nil // its objects are those of another namespace
 	}
 	var left remains
 	for _, t := range types {

@@ -51,8 +51,8 @@ func (w *world) content(namespace string) []string {
 	return all
 }
 
-// TestNamespace: a namespace that is deleted goes with all that is in it, pods
-// first; the others stay.
+// TestNamespace checks that a namespace is deleted with its contents, pods first, and that other
+// namespaces are unaffected.
 func TestNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.fill("n")
@@ -97,8 +97,8 @@ func (w *world) conditions(name string) (inTheWay string, n int) {
 	return strings.Join(all, "\n"), n
 }
 
-// TestNamespaceWaits: what has finalizers stands in the way, and the conditions
-// name it. Nothing else goes before the pods have gone.
+// TestNamespaceWaits checks that objects with finalizers block the deletion, that the conditions
+// name them, and that nothing else is deleted before the pods.
 func TestNamespaceWaits(t *testing.T) { synctest.Test(t, testNamespaceWaits) }
 
 func testNamespaceWaits(t *testing.T) {
@@ -193,8 +193,8 @@ func TestStrays(t *testing.T) {
 	w.want("configmaps", "n/kube-root-ca.crt", true)
 }
 
-// onDelete has something done once, when the first object of a namespace is about
-// to be deleted; the other deletions there wait for it. It begins with a restart.
+// onDelete calls do once, before the first object of a namespace is deleted; the other deletions
+// there wait for it. It begins with a restart.
 func (w *world) onDelete(namespace string, do func()) {
 	var once sync.Once
 	w.plugins = append(w.plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
@@ -205,8 +205,8 @@ func (w *world) onDelete(namespace string, do func()) {
 	}})
 }
 
-// again makes a namespace that was there before, with objects of its own: of kinds
-// that are deleted before, with and after ConfigMaps, and a ConfigMap of an old name.
+// again creates a namespace again, with objects of its own: of kinds that are deleted before, with
+// and after ConfigMaps, and a ConfigMap with the name of an old one.
 func (w *world) again(namespace string) {
 	w.make("namespaces", "", fmt.Sprintf(`{"metadata":{"name":%q}}`, namespace))
 	w.make("pods", namespace, pod)
@@ -216,7 +216,7 @@ func (w *world) again(namespace string) {
 	w.make("events", namespace, fmt.Sprintf(`{"metadata":{"name":"precious"},"involvedObject":{"namespace":%q}}`, namespace))
 }
 
-// wantAgain: what again made is there, and nothing else of the namespace.
+// wantAgain checks that the namespace has exactly the objects that again created.
 func (w *world) wantAgain(namespace string) {
 	w.Helper()
 	want := []string{"configmaps " + namespace + "/precious", "events " + namespace + "/precious", "pods " + namespace + "/p", "secrets " + namespace + "/precious", "services " + namespace + "/precious"}
@@ -230,8 +230,8 @@ func (w *world) wantAgain(namespace string) {
 	}
 }
 
-// TestStraysRecreated: when a namespace is made again while what was left of the
-// old one is deleted, its own objects stay.
+// TestStraysRecreated checks that when a namespace is created again while leftovers of the old one
+// are deleted, its own objects stay.
 func TestStraysRecreated(t *testing.T) {
 	w := newWorld(t, "namespace", "root-ca-certificate-publisher")
 	w.settle()
@@ -300,8 +300,8 @@ func TestNamespaceKilled(t *testing.T) {
 		})
 }
 
-// TestNamespaceConditionsKeepPace: what goes one by one does not have the
-// conditions written for each.
+// TestNamespaceConditionsKeepPace checks that the conditions are not written for each of many
+// objects that are deleted one by one.
 func TestNamespaceConditionsKeepPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

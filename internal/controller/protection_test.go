@@ -76,9 +76,8 @@ func TestEphemeralClaims(t *testing.T) {
 	w.want("persistentvolumeclaims", "n/p-x", false)
 }
 
-// TestClaimsAmongPods has pods with claims come and go by chance while claims are
-// deleted: in the end, and in between, a claim that is deleted is there as long as a
-// pod uses it, and no longer.
+// TestClaimsAmongPods creates and deletes pods with claims at random while claims are deleted: at
+// any time, a deleted claim exists exactly as long as a pod uses it.
 func TestClaimsAmongPods(t *testing.T) {
 	chance := testrand.New(t)
 	w := newWorld(t, "persistentvolumeclaim-protection")
@@ -175,7 +174,7 @@ func TestVolumes(t *testing.T) {
 	w.want(classes, "class", false)
 }
 
-// TestClasses: what names a class of volume attributes, in whichever place, holds it.
+// TestClasses checks that each kind of reference to a class of volume attributes protects it.
 func TestClasses(t *testing.T) {
 	const classes, claims = "volumeattributesclasses.storage.k8s.io", "persistentvolumeclaims"
 	for place, edit := range map[string]func(c *corev1.PersistentVolumeClaim, class *string){

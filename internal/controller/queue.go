@@ -28,8 +28,8 @@ func (o object) compare(other object) int {
 	return cmp.Or(strings.Compare(o.collection, other.collection), strings.Compare(o.key, other.key))
 }
 
-// item is an object that a loop has to look at. Some loops also set the revision that the
-// object must have.
+// item is an object that a loop has to sync. Some loops also set the revision that the object must
+// have.
 type item struct {
 	object
 	revision store.Revision
@@ -81,9 +81,9 @@ type queue struct {
 	due         []item             // in the order in which they came
 	waiting     map[item]time.Time // those of due, since when
 	most        int                // how many there were
-	working     map[item]bool      // whether it has to be looked at again
+	working     map[item]bool      // whether to sync it again
 	began       map[item]time.Time // when the work on those of working began
-	fails       map[item]int       // failures in a row
+	fails       map[item]int       // consecutive failures
 	later       laterHeap
 	at          map[item]*later // those of the heap
 	counted     int             // those of the heap that hold up Settled

@@ -14,9 +14,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// quotas maintains the status of ResourceQuotas: the limits in effect, and the resources in
-// use. The transaction of a new object charges what it uses. The loop counts again when
-// objects are deleted or use less, and when limits change.
+// quotas maintains the status of ResourceQuotas: the limits in effect, and the used resources. The
+// transaction of a new object charges its use. The loop counts again when objects are deleted or
+// use less, and when limits change.
 type quotas struct {
 	l     *Loops
 	queue *queue
@@ -91,8 +91,8 @@ func (r *quotas) observeQuota(c *store.CollectionChange) {
 		return
 	}
 	if c.Before == nil || differ(c, "spec") || differ(c, "status", "hard") {
-		// After a change of the limits that hold, this counts what was stored before they held
-		// and while they were written.
+		// After a change of the limits, this counts the objects that were stored before they were
+		// in effect and while they were written.
 		r.keep(c.After)
 		r.queue.add(i)
 	}

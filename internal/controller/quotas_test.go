@@ -36,7 +36,7 @@ func (w *world) try(collection, namespace, body string) error {
 	return err
 }
 
-// status is what a quota says, as JSON.
+// status returns the status of a quota as JSON.
 func (w *world) status(key string) string {
 	w.Helper()
 	var q corev1.ResourceQuota
@@ -64,7 +64,7 @@ func (w *world) wantStatus(key, hard, used string) {
 
 const quotaOf = `{"metadata":{"name":"q"},"spec":{"hard":{%s}}}`
 
-// TestQuotaStatus: the status follows what is stored.
+// TestQuotaStatus checks that the status equals the stored usage.
 func TestQuotaStatus(t *testing.T) {
 	w := newBank(t)
 	pod := func(name, cpu string) string {
@@ -96,7 +96,7 @@ func TestQuotaStatus(t *testing.T) {
 	w.change("resourcequotas", "n/q", "", func(o metav1.Object) { delete(o.(*corev1.ResourceQuota).Spec.Hard, "pods") })
 	w.wantStatus("n/q", strings.Replace(hard, `"pods":"2",`, "", 1), `"count/configmaps":"0","count/pods":"1","requests.cpu":"0"`)
 
-	// What is charged and then not stored.
+	// An object that is charged and then not stored.
 	w.make("configmaps", "n", `{"metadata":{"name":"a"}}`)
 	if err := w.try("configmaps", "n", `{"metadata":{"name":"a"}}`); !apierrors.IsAlreadyExists(err) {
 		t.Error(err)
@@ -198,7 +198,8 @@ func countOf(collection string, changes []store.CollectionChange) (n, most int) 
 	return n, most
 }
 
-// TestQuotaIsLate: a write that began before a limit held is charged when it is stored.
+// TestQuotaIsLate checks that a write that began before a limit was in effect is charged when it is
+// stored.
 func TestQuotaIsLate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -244,7 +245,8 @@ func TestQuotaIsLate(t *testing.T) {
 	}
 }
 
-// TestQuotaKilled: wherever the server dies, the status is right after the next start.
+// TestQuotaKilled checks that the status is correct after a restart, wherever the server was
+// killed.
 func TestQuotaKilled(t *testing.T) {
 	for appends := range int64(9) { // two for each create and for the deletion, one for each count
 		w := newBank(t)

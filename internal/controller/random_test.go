@@ -56,7 +56,7 @@ func TestGarbageAmongWriters(t *testing.T) {
 	w.checkHistory(recorded())
 }
 
-// act does something by chance.
+// act makes a random change.
 func (w *crowd) act(chance *rand.Rand) {
 	w.mu.Lock()
 	var o known
@@ -95,7 +95,7 @@ func (w *crowd) allow(err error, reasons ...metav1.StatusReason) {
 	}
 }
 
-// alter edits an object, but keeps what the collector's finalizers mean.
+// alter edits an object without its finalizers of the collector.
 func (w *crowd) alter(o known, edit func(metav1.Object)) {
 	_, err := w.Edit(w.Context(), w.target(o.collection, o.key), "test", func(m metav1.Object) error {
 		if string(m.GetUID()) != o.uid {
@@ -111,7 +111,7 @@ func (w *crowd) alter(o known, edit func(metav1.Object)) {
 	w.allow(err, metav1.StatusReasonNotFound)
 }
 
-// owning are up to three owners among what was ever made, there or not.
+// owning returns up to three owners among all objects that were ever created.
 func (w *crowd) owning(chance *rand.Rand) []metav1.OwnerReference {
 	w.mu.Lock()
 	defer w.mu.Unlock()

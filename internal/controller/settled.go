@@ -10,7 +10,7 @@ import (
 // settling wakes the callers that wait for the loops.
 type settling struct {
 	mu   sync.Mutex
-	next chan struct{} // closed when there may be something new; nil while no goroutine waits
+	next chan struct{} // closed on a change; nil while no goroutine waits
 }
 
 func (s *settling) announce() {
@@ -31,10 +31,9 @@ func (s *settling) wait() <-chan struct{} {
 	return s.next
 }
 
-// Settled waits for a moment at which the loops have seen all that is stored and have
-// nothing left to do: no object in a queue, none that failed and is to be retried. What is
-// due later (the end of an event, of a certificate) does not count, nor does the work of
-// paused loops. The error is that of the context.
+// Settled waits until the loops have processed all changes and have no work left: no object in a
+// queue, and no failed sync to be retried. Work that is due later (the end of an event or a
+// certificate) does not count, nor does the work of paused loops. The error is that of the context.
 func (l *Loops) Settled(ctx context.Context) error {
 	for {
 		next := l.settling.wait()

@@ -105,7 +105,8 @@ var (
 	node       = pkix.Name{CommonName: "system:node:a", Organization: []string{"system:nodes"}}
 )
 
-// TestSigner: an approved request gets its certificate, with what the request and its usages name, and nothing else.
+// TestSigner checks that an approved request gets a certificate with the names and usages of the
+// request, and nothing else.
 func TestSigner(t *testing.T) {
 	uid := pkix.AttributeTypeAndValue{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "0"}
 	authorityOf := func(cert *x509.Certificate, a *pki.Authority, usage x509.ExtKeyUsage) error {
@@ -163,7 +164,8 @@ func TestSigner(t *testing.T) {
 	}
 }
 
-// TestSignerRefuses: a request against the rules of its signer gets the condition Failed, and no certificate.
+// TestSignerRefuses checks that a request that violates the rules of its signer gets the condition
+// Failed, and no certificate.
 func TestSignerRefuses(t *testing.T) {
 	person := pkix.Name{CommonName: "ann"}
 	link := &url.URL{Scheme: "https", Host: "a"}

@@ -60,8 +60,8 @@ func (t *tokens) sync(ctx context.Context, i item) error {
 	return t.l.edit(ctx, i.object, "", func(m metav1.Object) error { return t.fill(m.(*corev1.Secret), name, account) })
 }
 
-// fill adds what a token Secret lacks. The error is errLeave if it lacks nothing, or if it is not
-// the Secret of the ServiceAccount any more.
+// fill adds the missing fields of a token Secret. The error is errLeave if none is missing, or if
+// it is no longer the Secret of the ServiceAccount.
 func (t *tokens) fill(s *corev1.Secret, account, uid string) error {
 	if s.DeletionTimestamp != nil || s.Annotations[corev1.ServiceAccountNameKey] != account {
 		return errLeave

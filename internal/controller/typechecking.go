@@ -23,7 +23,7 @@ import (
 
 const (
 	validatingPolicies = "validatingadmissionpolicies.admissionregistration.k8s.io"
-	// typeCheckingManager is the field manager of what the loop writes.
+	// typeCheckingManager is the field manager of the loop's writes.
 	typeCheckingManager = "validatingadmissionpolicy-status"
 	// mostCheckedKinds bounds the kinds that a rule of a policy is checked against.
 	mostCheckedKinds = 10
@@ -70,7 +70,7 @@ func (c *typeChecking) sync(ctx context.Context, i item) error {
 	t.Subresource = "status"
 	force := true
 	_, err = c.l.c.Registry.Patch(ctx, t, registry.Patch{Type: types.ApplyPatchType, Bytes: body}, registry.WriteOptions{FieldManager: typeCheckingManager, Force: &force})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the policy is another one by now, or gone
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the policy was replaced or deleted
 		return nil
 	}
 	return err

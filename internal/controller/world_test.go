@@ -118,7 +118,7 @@ func (w *world) close() {
 	}
 }
 
-// restart is what a kill and a new process are to the loops.
+// restart replaces the loops, as a kill and a new process do.
 func (w *world) restart() {
 	w.Helper()
 	w.close()
@@ -304,9 +304,9 @@ func (m *mortal) Append(ctx context.Context, group []store.Entry, mark *store.Ma
 	return m.Log.Append(ctx, group, mark)
 }
 
-// killEverywhere makes a world, lets begin start something, and kills the log
-// after one append, in the next world after two, and so on, each time with a restart,
-// until all is done before the kill. Then check looks at what came of it.
+// killEverywhere makes a world, calls begin, and kills the log after one append, in the next world
+// after two, and so on, each time with a restart, until the work completes before the kill. Then it
+// calls check.
 func killEverywhere(t *testing.T, prepare, begin, check func(w *world)) {
 	for appends := int64(0); ; appends++ {
 		w := newWorld(t)

@@ -10,9 +10,9 @@
 // have been used since, and earlier if they were needed only once. A definition has no goroutine
 // and no timer.
 //
-// Definitions, compiled schemas and webhook clients belong to a Set, which a server and its forks
-// share; other servers share none of them. The package variables are constants, or pools of scratch
-// memory.
+// Definitions, compiled schemas and webhook clients belong to a Set. A fork of a server shares the
+// catalog and the compiled schemas (Set.Fork); servers that are not forks share none of them. The
+// package variables are constants, or pools of scratch memory.
 //
 // # When a definition takes effect
 //

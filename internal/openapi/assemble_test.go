@@ -105,7 +105,7 @@ func (d *documents) contentV2(all map[string]tree) tree {
 			operations[path] = o
 		}
 	}
-	// The references of the schemas are still those of version 3.
+	// The references of the schemas are those of version 3 here.
 	found := map[string]bool{}
 	reach(writerV3.paths(operations), all, found)
 	definitions := tree{}
@@ -284,8 +284,8 @@ func (c *catalogs) conversions() (n int) {
 	return n
 }
 
-// TestConvertedOnce: after a change of one definition, a document costs the conversion of that definition,
-// whatever its form, also in a fork.
+// TestConvertedOnce checks that after a change of one definition, a document costs the conversion
+// of that definition alone, in any representation, also in a fork.
 func TestConvertedOnce(t *testing.T) {
 	const group = "example.com"
 	var all []*definition

@@ -181,7 +181,7 @@ func (d *documents) make(ctx context.Context, key pageKey) (n int64, err error) 
 	return 0, nil
 }
 
-// counted counts what is written, and fails when the context ends.
+// counted counts the written bytes, and fails when the context ends.
 type counted struct {
 	ctx context.Context //nolint:containedctx // of the one page that it is made for
 	w   io.Writer

@@ -30,8 +30,8 @@ func New(catalog func() *resource.Catalog, version string, cbor bool) *Source {
 	return &Source{catalog: catalog, version: version, cbor: cbor, library: newLibrary(catalog), pace: newPace()}
 }
 
-// Fork returns a source for another catalog with the same built-in kinds. They share what the documents
-// have of these and of common custom kinds, and the limit for the work to make them.
+// Fork returns a source for another catalog with the same built-in kinds. They share the parts of
+// documents for these and for common custom kinds, and the limit for the work to make them.
 func (s *Source) Fork(catalog func() *resource.Catalog) *Source {
 	return &Source{catalog: catalog, version: s.version, cbor: s.cbor, library: s.library, pace: s.pace}
 }
@@ -203,7 +203,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, page, protobuf s
 	return nil
 }
 
-// mayBeKept lets the client keep what it has requested by its hash.
+// mayBeKept marks a page that was requested by its hash as immutable.
 func (h *handler) mayBeKept(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("hash") != "" {
 		w.Header().Set("Cache-Control", "public, immutable")

@@ -40,8 +40,8 @@ func (r rendering) writer() writer {
 	return writerV3
 }
 
-// library keeps what all documents of a server and its forks share: the parts of built-in kinds. It is
-// safe for concurrent use. Its size is bounded by the built-in kinds.
+// library holds the parts of built-in kinds, which all documents of a server and its forks share.
+// It is safe for concurrent use. Its size is bounded by the built-in kinds.
 type library struct {
 	// schemas are the models of the built-in kinds: their JSON, with descriptions.
 	schemas func() (map[string]*member, error)
@@ -62,7 +62,7 @@ type partsKey struct {
 	rendering
 }
 
-// parts are what a kind adds to documents.
+// parts are the parts of a kind in documents.
 type parts struct{ paths, models map[string]*member }
 
 func newLibrary(catalog func() *resource.Catalog) *library {
@@ -115,7 +115,7 @@ func (l *library) model(name string, r rendering) (*member, error) {
 	return m, nil
 }
 
-// partsOf returns what a kind adds to a page.
+// partsOf returns the parts of a kind for a page.
 func (d *documents) partsOf(page subject, t *resource.Type, r rendering) (*parts, error) {
 	kept, key := &d.library.parts, partsKey{t.ID, custom(page.types), d.cbor, r}
 	if t.Custom != nil {

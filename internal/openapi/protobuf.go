@@ -196,7 +196,7 @@ func (c *contents) writeMessages(w io.Writer, all map[string]*member, number pro
 	})
 }
 
-// appendHead appends what precedes a value of the size: the number of its field, and the size.
+// appendHead appends the number of the field and the size, which precede a value.
 func appendHead(b []byte, number protowire.Number, size int) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.BytesType), uint64(size))
 }

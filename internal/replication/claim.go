@@ -14,7 +14,7 @@ import (
 // The namespace kube-system is in every server, and its UID is that of the cluster.
 const clusterCollection, clusterKey = "namespaces", "kube-system"
 
-// claim describes what a copy has at its newest revision. The server compares it with its own history.
+// claim describes a copy at its newest revision. The server compares it with its own history.
 type claim struct {
 	at store.Revision
 	// change is the digest of the change that the copy ends with, and collection and key are those of its object.

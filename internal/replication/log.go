@@ -66,7 +66,7 @@ func Compare(ctx context.Context, c *serverclient.Client, copied store.Log, at s
 	return head.Copy, err
 }
 
-// Facts returns what the followers of the server must have in common with it.
+// Facts returns the settings that the followers of the server must have, too.
 func (l *Log) Facts(ctx context.Context) (map[string]string, error) {
 	var head Head
 	if err := call(ctx, l.client, answerTime, http.MethodGet, "/head?facts", nil, &head); err != nil {
@@ -82,14 +82,14 @@ type Log struct {
 	copied store.Log
 	log    *slog.Logger
 
-	opened     store.Revision // what the copy had when it was opened
+	opened     store.Revision // newest revision of the copy when it was opened
 	compacting sync.WaitGroup
 	ctx        context.Context // ends with Close
 	stop       context.CancelFunc
 	floors     chan store.Revision
 
 	mu       sync.Mutex
-	through  store.Revision // what the copy has
+	through  store.Revision // newest revision of the copy
 	head     store.Revision // the newest revision of the server that is known
 	caughtUp time.Time      // when the copy last had all that the server had
 	lost     error          // why there is no stream; nil: there is one
@@ -112,7 +112,7 @@ type Lag struct {
 	Revisions store.Revision
 	// Time is for how long the follower has not had all that the server had.
 	Time time.Duration
-	// Connected: the server sends its changes.
+	// Connected is true while the server sends its changes.
 	Connected bool
 }
 
@@ -127,7 +127,8 @@ func (l *Log) Lag() Lag {
 	return lag
 }
 
-// Load implements store.Shared. It first takes over what the server has acknowledged, if the server can be reached.
+// Load implements store.Shared. It first copies the changes that the server has acknowledged, if
+// the server can be reached.
 func (l *Log) Load(ctx context.Context, load func(string, *store.Object) error) (store.Bounds, error) {
 	newest, err := l.anyHead(ctx) // a stream begins with a comparison
 	if err != nil && !errors.As(err, new(*store.UnavailableError)) {
@@ -327,7 +328,8 @@ func (e *notDone) Unwrap() error { return e.err }
 // errNoStream is Log.lost before the first try.
 var errNoStream = errors.New("not connected yet")
 
-// errOtherRun: the server is in another run than the stream, or there was no stream yet.
+// errOtherRun means that the server is in another run than the stream, or that there was no stream
+// yet.
 var errOtherRun error = newStatus(http.StatusConflict, reasonOtherRun, "it was restarted, and does not send its changes yet")
 
 func isOtherRun(err error) bool { return err != nil && apierrors.ReasonForError(err) == reasonOtherRun }
@@ -337,7 +339,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// held is what was read and waits for the rest of its transactions.
+// held are the entries that wait for the rest of their transactions.
 type held struct {
 	entries []store.Entry
 	bytes   int
@@ -358,7 +360,7 @@ func (h *held) whole(through store.Revision) bool {
 	return len(h.entries) == 0 || h.entries[len(h.entries)-1].Revision <= through
 }
 
-// noteMessage records what the copy has now.
+// noteMessage records the revisions of a message.
 func (l *Log) noteMessage(m *message) {
 	l.mu.Lock()
 	again := l.lost != nil
@@ -398,7 +400,7 @@ func (l *Log) copy(ctx context.Context, after store.Revision, b *store.Batch) er
 		made[at] = e.Object
 	}
 	err := l.copied.Append(context.WithoutCancel(ctx), b.Entries, nil)
-	if errors.Is(err, store.ErrSeal) { // a plugin does not answer; the changes come again
+	if errors.Is(err, store.ErrSeal) { // a KMS plugin does not respond; the changes are sent again
 		return fmt.Errorf("the copy: %w", err)
 	}
 	if err != nil {
@@ -521,8 +523,9 @@ func (l *Log) newest() store.Revision {
 	return max(l.opened, store.Revision(max(time.Now().UnixMicro(), 0))) + maxAhead
 }
 
-// check returns an error unless a server can have made the decision. Had is what the copy had when the server got the
-// transaction: each write has a revision of its own behind that. Newest is the largest possible revision.
+// check returns an error unless a server can have made the decision. Had is the revision of the
+// copy when the server got the transaction: each write has a revision of its own after that. Newest
+// is the largest possible revision.
 func (d *Decision) check(t *store.Txn, had, newest store.Revision) error {
 	switch {
 	case d.Last > newest:
@@ -552,7 +555,7 @@ func (l *Log) proposeError(ctx context.Context, t *store.Txn, err error) error {
 	case s.Reason == reasonNoSpace, s.Reason == reasonQuota:
 		return fmt.Errorf("%w: the server that this one follows: %s", store.ErrNoSpace, s.Message)
 	case s.Code >= 500 && s.Reason != metav1.StatusReasonServiceUnavailable: // also 503 of a load balancer that lost the answer
-		// The server may have said so itself.
+		// The server may have reported the unknown outcome itself.
 		return fmt.Errorf("%w: %s", store.ErrUnknown, strings.TrimPrefix(s.Message, store.ErrUnknown.Error()+": "))
 	case s.Code == http.StatusTooManyRequests:
 		return store.ErrOverloaded

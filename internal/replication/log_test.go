@@ -87,7 +87,8 @@ func (l unsealedLog) Append(ctx context.Context, entries []store.Entry, mark *st
 	return l.Log.Append(ctx, entries, mark)
 }
 
-// TestNotSealed: a follower whose copy cannot be encrypted for a while goes on when it can.
+// TestNotSealed checks that a follower whose copy cannot be encrypted for a while continues when it
+// can.
 func TestNotSealed(t *testing.T) {
 	failures := 2
 	l := follow(t, handler(stored(t)), unsealedLog{emptyLog(t), &failures}, slog.New(slog.DiscardHandler))
@@ -104,8 +105,8 @@ func TestNotSealed(t *testing.T) {
 	}
 }
 
-// TestAnswers: what a follower makes of answers to a transaction that are no decisions. The outcome is unknown
-// unless it is clear that nothing was written.
+// TestAnswers checks the results of responses to a transaction that are not decisions. The outcome
+// is unknown unless it is certain that nothing was written.
 func TestAnswers(t *testing.T) {
 	var code atomic.Int64
 	l := follow(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +120,7 @@ func TestAnswers(t *testing.T) {
 			_, _ = io.WriteString(w, `{"revision":1,"run":"run"}`)
 			return
 		}
-		if own := code.Load(); own < 0 { // as the server itself answers
+		if own := code.Load(); own < 0 { // as the server itself responds
 			reason, message := metav1.StatusReasonServiceUnavailable, "m"
 			if own == -500 {
 				reason, message = metav1.StatusReasonInternalError, fmt.Sprintf("%v: m", store.ErrUnknown)

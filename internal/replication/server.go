@@ -32,7 +32,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Path is what the paths of all requests begin with. It has the version of the messages.
+// Path is the prefix of the paths of all requests. It has the version of the messages.
 const Path = "/replication/v1"
 
 const (
@@ -51,11 +51,11 @@ const (
 
 // Server answers the requests of followers. Its methods are safe for concurrent use.
 type Server struct {
-	// Check returns why a transaction is refused, apart from what the store refuses. Nil: none is. It is set before
-	// the first request.
+	// Check returns why a transaction is rejected, in addition to the store's checks. Nil rejects
+	// none. It is set before the first request.
 	Check func(*store.Txn) error
-	// Facts returns what followers must have in common with the server, by name; nil: nothing. It is set before the
-	// first request.
+	// Facts returns the settings that followers must have, too, by name; nil means none. It is set
+	// before the first request.
 	Facts func() (map[string]string, error)
 
 	store *store.Store
@@ -76,7 +76,8 @@ type Head struct {
 	Run string `json:"run"`
 	// Copy is set if the request described a copy.
 	Copy Copy `json:"copy,omitempty"`
-	// Facts are set if the request asked for them: what a follower must have in common with the server.
+	// Facts are set if the request has the parameter facts: the settings that followers must have,
+	// too.
 	Facts map[string]string `json:"facts,omitempty"`
 }
 
@@ -146,7 +147,7 @@ func (s *Server) compare(ctx context.Context, c claim) (Copy, error) {
 	}
 	switch {
 	case errors.As(err, new(*store.ExpiredError)):
-		return CopyExpired, nil // since the look at the bounds
+		return CopyExpired, nil // the history was compacted meanwhile
 	case err != nil:
 		return "", err
 	case !same:
@@ -271,12 +272,12 @@ type sender struct {
 	// through is the newest revision that the follower may show. It is the end of a transaction, unless too much
 	// would be held back otherwise.
 	through store.Revision
-	// changes and bytes are what was sent behind it.
+	// changes and bytes are the amounts sent after it.
 	changes, bytes int
 	buf            encoder
 }
 
-// stream sends what a feed has, and a heartbeat when there is nothing.
+// stream sends the changes of a feed, and a heartbeat when there are none.
 func (s *Server) stream(ctx context.Context, feed *store.Feed, w io.Writer, flush func() error) error {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -383,7 +384,7 @@ func (s *Server) ServeTransaction(w http.ResponseWriter, r *http.Request) {
 	send(w, answer)
 }
 
-// decide makes a transaction or refuses it.
+// decide makes or rejects a transaction.
 func (s *Server) decide(ctx context.Context, t *store.Txn) (Decision, error) {
 	for _, g := range t.Guards {
 		if g.Seen < s.began { // the guards of that time are gone
@@ -413,7 +414,7 @@ func (s *Server) decide(ctx context.Context, t *store.Txn) (Decision, error) {
 	return d, nil
 }
 
-// The reasons by which a follower tells errors apart.
+// The reasons by which a follower distinguishes errors.
 const (
 	reasonNoSpace = "NoSpace"
 	reasonUnfit   = "Unfit"

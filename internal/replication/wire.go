@@ -114,7 +114,7 @@ func (e *encoder) origin(o *store.Origin) {
 		e.uint(0)
 		return
 	}
-	flag := uint64(1) // earlier versions know no other one
+	flag := uint64(1) // earlier versions support no other flag
 	if o.Actor.Impersonator != "" {
 		flag = 2
 	}
@@ -232,7 +232,7 @@ func (m *message) check(newest store.Revision) error {
 	return nil
 }
 
-// end returns the error of the decoder, or that something follows.
+// end returns the error of the decoder, or an error if bytes are left.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.rest) > 0 {
 		d.err = fmt.Errorf("%d bytes follow", len(d.rest))
@@ -296,7 +296,7 @@ func decodeTxn(b []byte) (*store.Txn, error) {
 			if w.Value == nil {
 				w.Value = []byte{}
 			}
-			w.RevisionAt = int(min(at, uint64(len(w.Value)+1))) // Txn.Check refuses what is behind the end
+			w.RevisionAt = int(min(at, uint64(len(w.Value)+1))) // Txn.Check rejects an offset after the end
 		}
 		if flags&hasOrigin != 0 {
 			w.Origin = d.origin()

@@ -119,8 +119,8 @@ func TestImpossible(t *testing.T) {
 	}
 }
 
-// FuzzTxn: no body ends the process or takes more memory than a multiple of its size, and what is decoded is encoded
-// to the same transaction.
+// FuzzTxn checks that no body causes a panic or takes more memory than a multiple of its size, and
+// that a decoded transaction is encoded to the same bytes.
 func FuzzTxn(f *testing.F) {
 	f.Add(encodeTxn(someTxn()))
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0})
@@ -139,7 +139,7 @@ func FuzzTxn(f *testing.F) {
 	})
 }
 
-// FuzzMessage: no message ends the process.
+// FuzzMessage checks that no message causes a panic.
 func FuzzMessage(f *testing.F) {
 	f.Add(someMessage())
 	f.Fuzz(func(t *testing.T, b []byte) {

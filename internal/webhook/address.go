@@ -8,8 +8,8 @@ import (
 )
 
 // A webhook configuration or a definition can name any URL, and the server calls it from its own
-// network. So the server refuses addresses that only its machine should reach,
-// after it has resolved the name.
+// network. So after resolving the name, the server rejects addresses that only its own machine
+// should reach.
 
 // dialer connects to webhooks. It has no state.
 var dialer = net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {

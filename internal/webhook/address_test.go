@@ -31,7 +31,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestName: a name is refused for what it leads to.
+// TestName checks that a name is rejected for the address that it resolves to.
 func TestName(t *testing.T) {
 	resolving := dialer
 	resolving.Resolver = resolver(t, [4]byte{169, 254, 169, 254})

@@ -112,8 +112,9 @@ func (e *Endpoint) Post(ctx context.Context, limit int64, parts ...[]byte) (*Ans
 	return a, nil
 }
 
-// maxSends is how often a request is sent that the webhook does not process, because its server stops or has too many
-// requests. Such a server refuses it each time, or the next connection reaches another one.
+// maxSends is how often a request is sent that the webhook does not process because its server
+// stops or has too many requests. Either such a server rejects it each time, or the next connection
+// reaches another one.
 const maxSends = 6
 
 // send sends a request, and again if the webhook has not processed it.

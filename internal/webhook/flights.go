@@ -54,7 +54,8 @@ type flight[V any] struct {
 	began    time.Time
 	waiting  int
 	returned bool
-	// abandoned: the last request left before the call returned. It counts until then, as kept requests of the group last.
+	// abandoned is true if the last request left before the call returned. The call counts until
+	// then, as kept requests of the group last.
 	abandoned bool
 	last      string
 	kept      int
@@ -175,7 +176,7 @@ func (f *Flights[V]) end(k Key, one *flight[V]) {
 	}
 }
 
-// leave lets no further request join a call.
+// leave lets no more requests join a call.
 func (l *line[V]) leave(one *flight[V]) {
 	if l.newest == one {
 		l.newest = nil

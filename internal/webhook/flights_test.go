@@ -16,7 +16,7 @@ func TestFlights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 12
 		f := &Flights[int]{Most: most, Limit: time.Minute}
-		stuck := make(chan struct{}) // a call goes on until it is closed, whatever its context
+		stuck := make(chan struct{}) // a call continues until it is closed, whatever its context
 		var calls, ended atomic.Int64
 		ask := func(ctx context.Context, group string, key byte) chan error {
 			got := make(chan error, 1)

@@ -49,7 +49,7 @@ type plugin struct {
 	shown *tls.Certificate
 }
 
-// credentials are what a run returned.
+// credentials are the result of a run.
 type credentials struct {
 	token       string
 	certificate *tls.Certificate
@@ -91,7 +91,7 @@ func newPlugin(c *rest.Config, e *api.ExecConfig) (*plugin, error) {
 		p.env = append(p.env, v.Name+"="+v.Value)
 	}
 	p.env = append(p.env, pluginInfo+"="+string(text))
-	p.runs = Flights[*credentials]{Most: math.MaxInt, Limit: pluginTime} // what waits is bounded by the callers
+	p.runs = Flights[*credentials]{Most: math.MaxInt, Limit: pluginTime} // callers limit the number of waiting requests
 	return p, nil
 }
 
@@ -167,7 +167,7 @@ func (p *plugin) run(ctx context.Context) (*credentials, error) {
 	return next, nil
 }
 
-// read reads what the program wrote.
+// read decodes the output of the program.
 func (p *plugin) read(out []byte) (*credentials, error) {
 	var e clientauthenticationv1.ExecCredential // v1beta1 has the same fields
 	if err := json.Unmarshal(out, &e); err != nil {

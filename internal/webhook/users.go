@@ -14,10 +14,10 @@ import (
 // userAgent is that of kube-apiserver.
 const userAgent = "kube-apiserver-admission"
 
-// Users are the credentials that a kubeconfig has for webhooks. The name of each of its users is the
-// host of a webhook: "name.namespace.svc" or "name.namespace.svc:port" of a Service, the host of a URL,
+// Users are the credentials of a kubeconfig for webhooks. The name of each of its users is the host
+// of a webhook: "name.namespace.svc" or "name.namespace.svc:port" of a Service, the host of a URL,
 // "*.domain" for all hosts of a domain, or "*" for all. The user of the current context is for all
-// others. Nil: there are none.
+// others. Nil has no credentials.
 type Users struct{ file *clientcmdapi.Config }
 
 // ReadUsers reads a kubeconfig. Relative paths in it begin at its directory.

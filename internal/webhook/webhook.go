@@ -1,6 +1,6 @@
-// Package webhook has what the clients of remote services share: a kubeconfig names the service,
-// and limits keep it from harming the server. Packages authn/webhook, authz/webhook and audit
-// use it.
+// Package webhook has the parts that the clients of remote services share: a kubeconfig names the
+// service, and limits keep it from harming the server. Packages authn/webhook, authz/webhook and
+// audit use it.
 package webhook
 
 import (
@@ -61,8 +61,8 @@ func HTTPClient(c *rest.Config) (*http.Client, error) {
 	return &http.Client{Transport: with, Timeout: c.Timeout, CheckRedirect: NoRedirect}, nil
 }
 
-// NoRedirect is for http.Client.CheckRedirect. A redirect would send the request, and what is
-// secret in it, to another server.
+// NoRedirect is for http.Client.CheckRedirect. A redirect would send the request, with its secrets,
+// to another server.
 func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // boundedAnswers limits the answers of a service.
