@@ -1,11 +1,10 @@
-// Package audit records who did what: the events of requests as a policy wants them, written to
-// a log file and sent to a webhook. Formats, words and defaults are those of kube-apiserver
-// (audit.k8s.io/v1).
+// Package audit records requests: their events by a policy, written to a log file and sent to a
+// webhook. Formats, messages and defaults are those of kube-apiserver (audit.k8s.io/v1).
 //
 // A request has one Event, which the HTTP layer fills while it serves the request. At each stage
-// the Auditor encodes the event once, and gives the bytes to its back ends:
+// the Auditor encodes the event once, and passes the bytes to its back ends:
 //
-//	policy.go, rules.go     which level a request has
+//	policy.go, rules.go     the level of a request
 //	event.go, encode.go     an event as JSON; legacy.go as a line of text
 //	auditor.go              from an event to the back ends; truncation
 //	batch.go                the mode batch: a bounded buffer and one goroutine that empties it

@@ -31,7 +31,7 @@ type Mode string
 // The modes.
 const (
 	// Batch buffers events; a goroutine writes them. Events that do not fit are dropped and
-	// counted. A killed process loses what is in the buffer.
+	// counted. A killed process loses the buffer.
 	Batch Mode = "batch"
 	// Blocking writes an event before the request continues. A request waits for a webhook for ten
 	// seconds at most, and the event is sent later then. Failures are counted.
@@ -41,7 +41,7 @@ const (
 	BlockingStrict Mode = "blocking-strict"
 )
 
-// Backend is what both back ends have.
+// Backend is the configuration that both back ends share.
 type Backend struct {
 	Mode Mode
 	// Batch counts in the mode batch.
@@ -103,8 +103,8 @@ func New(c Config) (*Auditor, error) {
 // closeTimeout bounds how long Close waits for a webhook that does not answer.
 const closeTimeout = 5 * time.Second
 
-// Close writes what is buffered, and closes the back ends. Later events are lost. A webhook that
-// does not answer holds it up for closeTimeout.
+// Close writes the buffered events, and closes the back ends. Later events are lost. A webhook that
+// does not respond delays it for closeTimeout.
 func (a *Auditor) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -171,7 +171,7 @@ type sink interface {
 	// put takes an event and its line. It does not keep them. It counts its failures. Event.NoWait and
 	// Event.Done limit how long it waits.
 	put(e *Event, line []byte) error
-	// close writes what is left, until the context is done.
+	// close writes the remaining events, until the context is done.
 	close(ctx context.Context) error
 }
 

@@ -112,8 +112,9 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// TestBatchesOfStalledOutput: a webhook that does not answer holds up no put; the buffer is
-// bounded, and what does not fit is counted. Close does not wait longer than its context.
+// TestBatchesOfStalledOutput checks that a webhook that does not respond delays no put, that the
+// buffer is bounded, and that dropped events are counted. Close does not wait longer than its
+// context.
 func TestBatchesOfStalledOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fakeOutput{stalled: make(chan struct{})}
@@ -359,7 +360,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestTruncation: objects are removed from large events; what is still too large is lost.
+// TestTruncation checks that objects are removed from large events, and that events that are still
+// too large are dropped.
 func TestTruncation(t *testing.T) {
 	var out strings.Builder
 	a, err := New(Config{Policy: parse(t, "rules: [{level: Request}]"), Log: &LogConfig{Path: "-", Stdout: &out, Backend: Backend{Mode: BlockingStrict, Truncate: true, MaxEventBytes: 500, MaxBatchBytes: 1000}}})
@@ -494,7 +496,7 @@ func BenchmarkEncode(b *testing.B) {
 	b.SetBytes(int64(len(room)))
 }
 
-// hanging is an output that hangs until its context ends, or is well.
+// hanging is an output that hangs until its context ends, or until it is healthy.
 type hanging struct {
 	well         atomic.Bool
 	calls, under atomic.Int64
@@ -517,10 +519,10 @@ func (h *hanging) write(ctx context.Context, b *batch) error {
 func (*hanging) hurry()       {}
 func (*hanging) close() error { return nil }
 
-// TestHangingSink: while a blocking webhook hangs, requests wait for a limited time with all their events,
-// the later ones for a shorter time. Requests whose clients leave, and health checks, do not wait. The
-// webhook has a limited number of connections. What it does not get is counted, and what waits is sent
-// when it is well.
+// TestHangingSink checks that while a blocking webhook hangs, requests wait for a limited time for
+// all their events, and the later ones for a shorter time. Requests whose clients leave, and health
+// checks, do not wait. The webhook has a limited number of connections. Lost events are counted,
+// and waiting ones are sent when it is healthy.
 func TestHangingSink(t *testing.T) {
 	if tier.Detector {
 		t.Skip("the race detector of Go 1.26 crashes while contexts with a timeout end in this bubble; .ci/run runs the test without it")
@@ -579,8 +581,8 @@ func TestHangingSink(t *testing.T) {
 	})
 }
 
-// TestHangingLog: health checks do not wait for a blocking log, whose events are written when it is well again.
-// A limited number of them waits.
+// TestHangingLog checks that health checks do not wait for a blocking log, whose events are written
+// when it is healthy again. A limited number of them waits.
 func TestHangingLog(t *testing.T) {
 	var lost lostEvents
 	out := &fakeOutput{stalled: make(chan struct{})}

@@ -178,7 +178,7 @@ func (b *buffered) take(all bool) *batch {
 	return next
 }
 
-// run makes batches until close, and then of what is left.
+// run makes batches until close, and then of the remaining events.
 func (b *buffered) run() {
 	defer close(b.done)
 	var overdue <-chan time.Time

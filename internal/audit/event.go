@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
-// Event is what is recorded of a request. The fields are those of an Event of audit.k8s.io/v1.
-// It must not change while the Auditor processes it.
+// Event is the record of a request. The fields are those of an Event of audit.k8s.io/v1. It must
+// not change while the Auditor processes it.
 type Event struct {
 	Decision
 	AuditID string
@@ -24,7 +24,7 @@ type Event struct {
 	Constraint         string
 	SourceIPs          []string
 	UserAgent          string
-	// Object is what the request is for, nil if it is for no resource.
+	// Object is the resource of the request, nil for a non-resource request.
 	Object *ObjectRef
 	// Status is the status of the answer; nil: there is no answer yet. Only the fields Status,
 	// Message, Reason, Details and Code count.

@@ -181,7 +181,7 @@ func (l *logFile) backups() ([]backup, error) {
 	return all, nil
 }
 
-// tidy removes and compresses old files. What fails is tried again after the next rotation.
+// tidy removes and compresses old files. After a failure, the next rotation tries again.
 func (l *logFile) tidy() {
 	l.tidying.Lock()
 	defer l.tidying.Unlock()

@@ -42,7 +42,8 @@ const (
 // hundred errors has 1.6 MB of them.
 func Text(issues *cel.Issues) string { return Shorten(issues.String()) }
 
-// Shorten returns the text of errors of a compilation. A long one has the first errors, without what they quote.
+// Shorten shortens the text of compilation errors. A long one keeps the first errors, without the
+// quoted source.
 func Shorten(text string) string {
 	if len(text) <= maxText {
 		return text

@@ -15,7 +15,7 @@ import (
 // Such a value needs little memory, but reading it takes twice as long for each level. This file measures a value
 // before a function reads it.
 
-// partBytes is what each part of a value counts, in bytes of text.
+// partBytes is the size that each part of a value counts, in bytes of text.
 const partBytes = 20
 
 // Fits reports whether the size of a value is at most 10 MB: its text, and 20 bytes for each value in it. A value
@@ -26,14 +26,14 @@ func Fits(v ref.Val) bool {
 	return fits(v, &room)
 }
 
-// parts returns what a value counts, in parts, if it fits.
+// parts returns the size of a value in parts, if it fits.
 func parts(v ref.Val) uint64 {
 	room := maxMade
 	fits(v, &room)
 	return uint64(maxMade-room) / partBytes
 }
 
-// fits subtracts what a value counts from *room, and reports whether that was enough.
+// fits subtracts the size of a value from *room, and reports whether that was enough.
 func fits(v ref.Val, room *int) bool {
 	if *room -= partBytes; *room < 0 {
 		return false

@@ -17,11 +17,11 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// The cost of a call is counted after the call. If the time or the result of a call grows with the product
-// of its arguments, or with the parts of a value that can be reached in many ways, the call could exhaust
-// time or memory before its cost ends the evaluation. The functions here fail before such a call, with the
-// same error. Some also cost more than the libraries charge: those whose cost does not depend there on what
-// they read or make.
+// The cost of a call is counted after the call. If the time or the result of a call grows with the
+// product of its arguments, or with the parts of a value that can be reached in many ways, the call
+// could exhaust time or memory before its cost ends the evaluation. The functions here fail before
+// such a call, with the same error. Some also cost more than the libraries charge, because the
+// libraries ignore the size of their input or result.
 
 // maxMade bounds the text that a function returns, and the values that it reads: see Fits. An expression
 // that reads such a text exceeds its cost limit.
@@ -331,8 +331,8 @@ func costOfPairs(args []ref.Val, _ ref.Val) *uint64 {
 // costOfItems is the cost of a function that makes a list.
 func costOfItems(_ []ref.Val, result ref.Val) *uint64 { return cost(sizeOfValue(result)) }
 
-// costOfTexts is the cost of a function that makes texts from one: that of the libraries, or more for what
-// it makes.
+// costOfTexts is the cost of a function that makes strings from one: that of the libraries, or more
+// for a large result.
 func costOfTexts(args []ref.Val, result ref.Val) *uint64 {
 	made := sizeOfValue(result)
 	if _, ok := result.(types.String); ok {

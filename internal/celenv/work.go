@@ -42,7 +42,7 @@ var ErrWorkOfAll = errors.New("the expressions of the object take too long to ch
 // nodeWork is the work of an expression whose type has no parts.
 const nodeWork = 3
 
-// typed is what is known of the type of an expression.
+// typed is the known part of the type of an expression.
 type typed struct {
 	exact *types.Type // nil: unknown
 	kind  types.Kind  // of the type if all of the candidates have it; Unspecified: unknown
@@ -110,7 +110,7 @@ func newWeigher(env *cel.Env, deepest int) *weigher {
 // all adds up the work for a whole expression.
 func (w *weigher) all(root ast.Expr) {
 	w.visit(root)
-	// What an open type becomes may be larger than what is known of it.
+	// The type that is bound to an open type may be larger than the known part.
 	size := w.largest * (1 + w.adds) * math.Pow(2, w.doubles)
 	w.spend(root, w.open*substitution(size))
 }
@@ -125,7 +125,7 @@ func (w *weigher) spend(e ast.Expr, work float64) {
 	}
 }
 
-// visit returns what is known of the type of e, and spends the work to find it.
+// visit returns the known part of the type of e, and spends the work to find it.
 func (w *weigher) visit(e ast.Expr) typed {
 	if w.tooMuch != nil {
 		return dynamic

@@ -1,16 +1,15 @@
-// Package derived keeps values that are made from stored objects: the catalog of custom
-// kinds, the default StorageClass, the quotas of a namespace.
+// Package derived keeps values that are made from stored objects: the catalog of custom kinds, the
+// default StorageClass, the quotas of a namespace.
 //
 //   - A [Value] is a function of whole collections. It is made again after they changed.
 //   - An [Index] groups the objects of one collection by keys, such as their namespaces.
-//     It is updated by what changed.
+//     It is updated from the changes.
 //   - A [Tracker] keeps a value that its owner changes in place in step with collections.
-//   - A [Memo] is a function of single objects, and remembers the last results.
+//   - A [Memo] is a function of single objects, and caches the last results.
 //
-// Readers pass the state that they work with, and get a value of that state or of a newer
-// one: so a change is in effect for each request that begins after it. Reads of what has
-// not changed take no lock and do not allocate. What they return is shared: it must not be
-// changed.
+// Readers pass the state that they work with, and get a value of that state or of a newer one: so a
+// change is in effect for each request that begins after it. Reads of unchanged values take no lock
+// and do not allocate. The values are shared and must not be changed.
 package derived
 
 import (
@@ -30,7 +29,7 @@ type Value[V any] struct {
 	made atomic.Pointer[made[V]]
 }
 
-// made is a value and what it was made from.
+// made is a value and the snapshots that it was made from.
 type made[V any] struct {
 	value V
 	from  []store.Snapshot
@@ -44,9 +43,9 @@ func New[V any](make func(now []store.Snapshot) V, collections ...string) *Value
 	return &Value[V]{collections: collections, update: func(_ V, _, now []store.Snapshot) V { return make(now) }}
 }
 
-// NewIncremental returns a value that is updated by what changed in the collection: update
-// returns the value of the snapshot now, given the one of then, and leaves last as it is.
-// The first update gets the value start and an empty snapshot.
+// NewIncremental returns a value that is updated from the changes of the collection: update returns
+// the value of the snapshot now, given the value last of the snapshot then, and does not modify
+// last. The first update gets the value start and an empty snapshot.
 func NewIncremental[V any](start V, update func(last V, then, now store.Snapshot) V, collection string) *Value[V] {
 	v := &Value[V]{collections: []string{collection}}
 	v.update = func(last V, then, now []store.Snapshot) V {
@@ -83,8 +82,9 @@ func (v *Value[V]) At(s *store.State) V {
 	return next.value
 }
 
-// Share makes v begin with what other has made, if anything. It is for a value of a fork of other's
-// store, before v is used. The functions of both values must make equal results, which both use.
+// Share makes v start with the value of other, if it has one. It is for a value of a fork of
+// other's store, before v is used. The functions of both values must make equal results, which both
+// use.
 func (v *Value[V]) Share(other *Value[V]) {
 	if m := other.made.Load(); m != nil {
 		// The revisions of a fork and of its parent mean different states, so upTo stays zero.

@@ -41,7 +41,7 @@ func remove(tb testing.TB, s *store.Store, collection, key string, current store
 	}
 }
 
-// text is what put wrote.
+// text returns the text that put wrote.
 func text(o *store.Object) string {
 	text, _, _ := strings.Cut(string(o.Bytes()), "@")
 	return text
@@ -73,7 +73,7 @@ func words(o *store.Object) iter.Seq2[word, int] {
 	}
 }
 
-// all is what a collection holds, as one text.
+// all returns the objects of a collection as one text.
 func all(s store.Snapshot) string {
 	var b strings.Builder
 	for o := range s.Scan("", "") {
@@ -82,7 +82,7 @@ func all(s store.Snapshot) string {
 	return b.String()
 }
 
-// whole is a value that shows what it was made from.
+// whole is a value that contains the state that it was made from.
 type whole struct {
 	revision store.Revision
 	text     string
@@ -181,8 +181,8 @@ func wantIndex(t *testing.T, x *derived.Index[word, int], s *store.State) {
 	}
 }
 
-// TestIndex: after each of many changes, and after many at once, an index has what a new
-// one has.
+// TestIndex compares an index with a new one after each of many changes, and after many changes at
+// once.
 func TestIndex(t *testing.T) {
 	s, chance := open(t), testrand.New(t)
 	random := &writer{t: t, store: s, chance: chance, there: map[[2]string]store.Revision{}}

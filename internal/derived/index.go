@@ -32,7 +32,7 @@ func NewIndex[K Key, V any](collection string, read func(*store.Object) iter.Seq
 	return x
 }
 
-// Share makes x begin with what other has made: see Value.Share.
+// Share makes x start with the groups of other: see Value.Share.
 func (x *Index[K, V]) Share(other *Index[K, V]) { x.groups.Share(other.groups) }
 
 // View is an Index at one state.

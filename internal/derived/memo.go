@@ -9,10 +9,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Memo is a function of single objects of a collection that remembers its last results,
-// one for each object, as far as there is room: what it has forgotten it makes again. Use
-// it where requests look at few of many objects. Its methods are safe for concurrent use;
-// make one with NewMemo.
+// Memo is a function of single objects of a collection that caches its last results, one for each
+// object, as far as there is room; it makes evicted results again. Use it where requests read few
+// of many objects. Its methods are safe for concurrent use; make one with NewMemo.
 //
 // It is exact: an object of any state, published or not, gets its own result.
 type Memo[T any] struct {
@@ -34,7 +33,7 @@ func NewMemo[T any](room int, read func(*store.Object) (T, error)) *Memo[T] {
 	return &Memo[T]{read: read, seed: maphash.MakeSeed(), slots: sync.OnceValue(make)}
 }
 
-// Of returns what read returns for an object of a state.
+// Of returns the result of read for an object of a state.
 func (m *Memo[T]) Of(o *store.Object) (T, error) {
 	slots := m.slots()
 	slot := &slots[maphash.String(m.seed, o.Key)%uint64(len(slots))]
@@ -47,7 +46,7 @@ func (m *Memo[T]) Of(o *store.Object) (T, error) {
 	return r.value, r.err
 }
 
-// Each yields what read returns for each of the objects.
+// Each yields the result of read for each of the objects.
 func (m *Memo[T]) Each(objects iter.Seq[*store.Object]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for o := range objects {

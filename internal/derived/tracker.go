@@ -7,10 +7,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Tracker keeps a value that its owner changes in place, such as maps, in step with
-// collections. A change of one object costs what the owner does with it, however many objects
-// there are. Use it where a copy of the value for each change costs too much; its readers take
-// a lock. Its methods are safe for concurrent use; make one with NewTracker.
+// Tracker keeps a value that its owner changes in place, such as maps, in step with collections. A
+// change of one object costs the owner's work for it, however many objects there are. Use it where
+// a copy of the value for each change costs too much; its readers take a lock. Its methods are safe
+// for concurrent use; make one with NewTracker.
 type Tracker struct {
 	collections []string
 	change      func(collection int, key string, after *store.Object)
@@ -21,10 +21,10 @@ type Tracker struct {
 	upTo atomic.Uint64
 }
 
-// NewTracker returns a tracker. It calls change for each object that changed, with the index of
-// its collection and the object's key; after is nil for a deleted object. No reader reads
-// meanwhile. Change must set what it derives from the object, not add to it: after a panic it
-// is called again.
+// NewTracker returns a tracker. It calls change for each changed object, with the index of its
+// collection and the object's key; after is nil for a deleted object. No reader reads meanwhile.
+// Change must set the values that it derives from the object, not add to them: after a panic it is
+// called again.
 func NewTracker(change func(collection int, key string, after *store.Object), collections ...string) *Tracker {
 	return &Tracker{collections: collections, change: change, from: make([]store.Snapshot, len(collections))}
 }
@@ -40,7 +40,7 @@ func (t *Tracker) RLock(s *store.State) {
 	}
 }
 
-// RUnlock ends what RLock began.
+// RUnlock releases the lock of RLock.
 func (t *Tracker) RUnlock() { t.mu.RUnlock() }
 
 // holds reports whether the value is that of the state, or of a newer one.

@@ -22,7 +22,7 @@ type Active struct {
 	former atomic.Pointer[map[schema.GroupResource]struct{}]
 	// generation is the number of the last replacement. It is set after the two above.
 	generation atomic.Uint64
-	// exchange makes another Set the one in effect, unless it cannot read what is stored.
+	// exchange replaces the Set in effect, unless the new one cannot read a stored value.
 	exchange func(context.Context, *Set) error
 	follower *follower // nil: the file is not followed
 
@@ -120,14 +120,15 @@ func (a *Active) takeOver(next *Set) {
 
 // # Values that several servers write
 //
-// All servers must be able to read what one of them stores. They get a changed file one after the other, and write with
-// the previous one until then. So a Set takes over only if it can read
+// All servers must be able to read the values that one of them stores. They get a changed file one
+// after the other, and write with the previous one until then. So a Set takes over only if it can
+// read
 //
-//   - what the Set in effect writes, and
+//   - the values that the Set in effect writes, and
 //   - each stored value that the Set in effect can read.
 //
-// The stored values are read without a lock. Another server writes a value in the meantime with the previous
-// configuration or with the new one.
+// The stored values are read without a lock. Another server writes a value in the meantime with the
+// previous configuration or with the new one.
 
 // Value is a stored value of a collection. Place is its key in etcd.
 type Value struct {
@@ -184,7 +185,7 @@ func (r *rule) has(prefix string) bool {
 	return r != nil && slices.ContainsFunc(r.ways, func(w way) bool { return w.prefix == prefix })
 }
 
-// checkWritten returns an error if next cannot read what s writes.
+// checkWritten returns an error if next cannot read the values that s writes.
 func (s *Set) checkWritten(ctx context.Context, next *Set) error {
 	place, probe := []byte("/registry/probe"), []byte("{}")
 	for name := range rulesOf(s, next) {

@@ -17,7 +17,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/encryption/kmstest"
 )
 
-// TestFollowShared: a changed file takes effect if it can read what several servers write and have stored.
+// TestFollowShared checks that a changed file takes effect if it can read the values that several
+// servers write and have stored.
 func TestFollowShared(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,8 +135,8 @@ func stored(v Value) func(context.Context, []string) iter.Seq2[Value, error] {
 	}
 }
 
-// TestReloadWithoutPlugin: a KMS plugin that is down cannot be removed by a reload, because other servers may use it,
-// and what it has encrypted may be read later.
+// TestReloadWithoutPlugin checks that a KMS plugin that is down cannot be removed by a reload,
+// because other servers may use it, and the values that it has encrypted may be read later.
 func TestReloadWithoutPlugin(t *testing.T) {
 	p := kmstest.Start(t, "one")
 	provider := kmsProvider("p", p, "1s") // calls wait for it while the plugin is down

@@ -229,7 +229,7 @@ type dataKey interface {
 	open(ctx context.Context, sealed, place []byte) ([]byte, error)
 }
 
-// newDataKey makes a data key of what the plugin decrypted.
+// newDataKey makes a data key from the bytes that the plugin decrypted.
 func newDataKey(kind sourceKind, key []byte) (dataKey, error) {
 	if kind == gcmKey {
 		return newGCM(key)

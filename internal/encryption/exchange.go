@@ -10,16 +10,16 @@ import (
 
 // # Another configuration
 //
-// A Set that cannot open each current version must not take over: the next start would be
-// refused, and the file that had the key may be gone. So exchange opens all of them first.
+// A Set that cannot open each current version must not take over: the next start would fail, and
+// the file that had the key may be gone. So exchange opens all of them first.
 //
-//	1  without a lock: all objects at a revision R
-//	2  with Append waiting: the changes after R, written meanwhile with the old Set; take over
+// 	1  without a lock: all objects at a revision R
+// 	2  with Append waiting: the changes after R, written meanwhile with the old Set; take over
 //
-// It does not check history, nor values that could not be read when the server started. What the new Set cannot open
-// there fails when it is read.
+// It checks neither history, nor values that could not be read when the server started. Values
+// there that the new Set cannot open fail when they are read.
 
-// exchange makes a Set that in effect. If the Set cannot open what is stored, it returns an
+// exchange makes a Set that in effect. If the Set cannot open a stored value, it returns an
 // *UnreadableError and changes nothing.
 func (l *Log) exchange(ctx context.Context, s *Set) error {
 	l.set.Load().introduce(ctx, s)
@@ -84,7 +84,7 @@ func (s *Set) introduce(ctx context.Context, next *Set) {
 		}
 		for _, n := range next.kms {
 			if n.name == k.name {
-				_, _ = n.open(ctx, sealed, at) // the check of the values reports what fails
+				_, _ = n.open(ctx, sealed, at) // the check of the values reports failures
 			}
 		}
 	}

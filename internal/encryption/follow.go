@@ -20,7 +20,7 @@ const (
 	pollStart  = time.Second
 )
 
-// Reloads is what happened to a followed file.
+// Reloads counts the reloads of a file.
 type Reloads struct {
 	Succeeded, Failed        int64
 	LastSuccess, LastFailure time.Time // zero: none
@@ -148,7 +148,8 @@ func (f *follower) take(ctx context.Context, s *Set) error {
 	return f.active.exchange(ctx, s)
 }
 
-// Await waits until the KMS plugins are well, for 30 seconds at most. What needs them then fails.
+// Await waits until the KMS plugins are healthy, for at most 30 seconds. Calls of unhealthy plugins
+// then fail.
 func (s *Set) Await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, awaitStart)
 	defer cancel()

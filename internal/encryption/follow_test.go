@@ -14,7 +14,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
-// TestFollow: a changed file takes effect, one that cannot read what is stored does not.
+// TestFollow checks that a changed file takes effect, and that one that cannot read the stored
+// values does not.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

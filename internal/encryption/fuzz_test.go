@@ -35,7 +35,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// FuzzEnvelope: what is read can be written, and reads the same again.
+// FuzzEnvelope checks that a decoded envelope can be encoded, and is then decoded to the same.
 func FuzzEnvelope(f *testing.F) {
 	e := envelope{keyID: "id", source: []byte("source"), annotations: map[string][]byte{"a.example": []byte("b")}, kind: gcmSeed}
 	f.Add(append([]byte("\x0a\x03abc"), e.tail()...))

@@ -25,8 +25,8 @@ const (
 	// kube-apiserver: values that are rewritten three minutes after the plugin changed its key have
 	// the new one.
 	seedTTL = 3 * time.Minute
-	// While the plugin is well, its status is read every pollWell, so that a seed does not expire;
-	// else every pollIll.
+	// While the plugin is healthy, its status is read every pollWell, so that a seed does not
+	// expire; otherwise every pollIll.
 	pollWell = 20 * time.Second
 	pollIll  = 10 * time.Second
 	// maxDataKeys bounds the data keys that were decrypted, of 100 bytes each. There is one for each
@@ -38,7 +38,8 @@ const (
 	// patience is how long values are tried again since the first call for a data key failed: the
 	// plugin may restart. All values share it.
 	patience = 10 * time.Second
-	// streakGap is the pause after which a failed call begins a new streak, if the plugin is well.
+	// streakGap is the pause after which a failed call begins a new streak, if the plugin is
+	// healthy.
 	streakGap = time.Minute
 )
 
@@ -179,7 +180,7 @@ func (k *kms) check(ctx context.Context) error {
 }
 
 func (k *kms) checkStatus(ctx context.Context) error {
-	expires := k.now().Add(seedTTL) // of what the plugin says after this
+	expires := k.now().Add(seedTTL) // the expiry of the status that the plugin returns below
 	call, cancel := context.WithTimeout(ctx, k.timeout)
 	s, err := k.client.Status(call, &kmsapi.StatusRequest{})
 	cancel()

@@ -30,7 +30,7 @@ func kmsProvider(name string, p *kmstest.Plugin, timeout string) string {
 	return fmt.Sprintf("kms: {apiVersion: v2, name: %s, endpoint: '%s', timeout: %s}", name, p.Endpoint(), timeout)
 }
 
-// awaitWell returns a Set whose plugins are well.
+// awaitWell returns a Set whose plugins are healthy.
 func awaitWell(t testing.TB, config string) *Set {
 	t.Helper()
 	s := mustSet(t, config)
@@ -253,7 +253,7 @@ func (c *client) follow(t *testing.T) *kms {
 	return k
 }
 
-// TestFollowKMS: what the status says, over an hour.
+// TestFollowKMS checks the effects of the status over an hour.
 func TestFollowKMS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &client{keyID: "one"}
@@ -453,7 +453,7 @@ func TestKMSPatienceOfOutage(t *testing.T) {
 			t.Error("the first failure is final")
 		}
 		c.set(func() { c.keyID = "one" })
-		time.Sleep(time.Hour) // the plugin is well, and all other data keys are cached
+		time.Sleep(time.Hour) // the plugin is healthy, and all other data keys are cached
 		synctest.Wait()
 		if err := k.err(); err != nil {
 			t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/crypto/nacl/secretbox"
 )
 
-// method encrypts and decrypts values in one way with one key. What it authenticates besides the
-// value is the place where the value is stored. All methods are safe for concurrent use.
+// method encrypts and decrypts values in one way with one key. It also authenticates the place
+// where the value is stored. All methods are safe for concurrent use.
 type method interface {
 	// seal appends the encrypted value to dst. It does not wait for anything.
 	seal(dst, value, place []byte) ([]byte, error)
@@ -30,7 +30,7 @@ var (
 	errPadding = errors.New("invalid padding on input")
 )
 
-// local is what methods with a key in the configuration have in common.
+// local has the methods that all methods with a key in the configuration share.
 type local struct{}
 
 func (local) current([]byte) bool { return true }

@@ -20,8 +20,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// TestSuite runs what every log passes over wrapped ones. Its collections are encrypted in
-// different ways, and some are not.
+// TestSuite runs the suite of logs on wrapped logs. Its collections are encrypted in different
+// ways, and some are not.
 func TestSuite(t *testing.T) {
 	s := mustSet(t, rules("pods", aesgcmKeys("a"), "identity: {}")+"- resources: [nodes]\n  providers: [{"+aescbcKeys("b")+"}]\n"+
 		"- resources: [a, b]\n  providers: [{identity: {}}]\n- resources: ['*.*']\n  providers: [{"+secretboxKeys("c")+"}]\n")
@@ -158,7 +158,8 @@ func mustFind(t *testing.T, dir, text string, want bool) {
 	}
 }
 
-// TestWrongKey: a start with another key names what it cannot read, and which key it lacks.
+// TestWrongKey checks that the error of a start with another key names unreadable objects and the
+// missing key.
 func TestWrongKey(t *testing.T) {
 	log := memlog.New()
 	good := mustSet(t, rules("secrets", aescbcKeys("k"), "identity: {}"))

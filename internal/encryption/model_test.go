@@ -25,7 +25,7 @@ import (
 // modelMarker is in each encrypted value of the model, and must not be on the disk.
 const modelMarker = "marker-of-the-model"
 
-// model is what a server with encryption has to hold.
+// model is the expected content of a server with encryption.
 type model struct {
 	t   *testing.T
 	rng *rand.Rand
@@ -37,7 +37,7 @@ type model struct {
 	log  *Log
 	s    *store.Store
 
-	mu       sync.Mutex // guards what the file system's hook uses
+	mu       sync.Mutex // guards the fields that the file system's hook uses
 	chance   *rand.Rand // of the hook
 	acked    map[place]string
 	pending  map[place]string // with the write under way; nil: none
@@ -99,7 +99,7 @@ func (m *model) open(fs vfs.FS) {
 	}
 }
 
-// check compares the store with what it has to hold, and looks for the marker in all files.
+// check compares the store with the expected content, and searches for the marker in all files.
 func (m *model) check(fs vfs.FS, want ...map[place]string) map[place]string {
 	m.t.Helper()
 	got := map[place]string{}

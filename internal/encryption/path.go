@@ -32,7 +32,7 @@ var builtinGroups = map[string]bool{
 	"storage.k8s.io": true, "storagemigration.k8s.io": true,
 }
 
-// prefixOf returns what the keys of a collection begin with in kube-apiserver's storage:
+// prefixOf returns the prefix of the keys of a collection in kube-apiserver's storage, such as
 // "/registry/secrets/".
 func prefixOf(collection string) string {
 	gr := schema.ParseGroupResource(collection)

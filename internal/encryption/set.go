@@ -28,10 +28,10 @@ var anything = schema.GroupResource{Group: "*", Resource: "*"}
 type Config struct {
 	// Path is that of the file; empty: nothing is encrypted, and nothing that is can be read.
 	Path string
-	// Now is what durations are measured with, and the time of reloads; nil: time.Now, whose durations do not change when the
-	// wall clock jumps.
+	// Now measures durations, and is the time of reloads; nil: time.Now, whose durations do not
+	// change when the wall clock jumps.
 	Now func() time.Time
-	// Log receives what happens to KMS plugins and reloads; nil: nothing is logged.
+	// Log receives the events of KMS plugins and reloads; nil: nothing is logged.
 	Log *slog.Logger
 }
 
@@ -160,7 +160,7 @@ func addKeys(all []way, name, shown string, keys []apiserver.Key, make func([]by
 	return all, nil
 }
 
-// Close ends what follows the KMS plugins, and the calls under way.
+// Close stops the tracking of the KMS plugins, and ends running calls.
 func (s *Set) Close() {
 	for _, k := range s.kms {
 		k.close()
@@ -179,7 +179,7 @@ func (s *Set) rule(collection string) *rule {
 	return r
 }
 
-// lookup returns what is stored for a collection by the names of rules.
+// lookup returns the value for a collection by the names of rules.
 func lookup[V any](rules map[schema.GroupResource]V, collection string) (v V, found bool) {
 	gr := schema.ParseGroupResource(collection)
 	if v, found = rules[gr]; found {

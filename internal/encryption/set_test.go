@@ -110,7 +110,8 @@ func damage(t *testing.T, r *rule, rng *rand.Rand, sealed, at []byte) {
 	}
 }
 
-// TestRules: which providers a resource has, which of them encrypts, and what is outdated.
+// TestRules checks the providers of a resource, which of them encrypts, and which values are
+// outdated.
 func TestRules(t *testing.T) {
 	config := `apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration

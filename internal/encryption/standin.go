@@ -33,7 +33,7 @@ const (
 	AllStandIns
 )
 
-// replayed is what a replay learns about the values. It is safe for concurrent use.
+// replayed has the results of a replay about the values. It is safe for concurrent use.
 type replayed struct {
 	bad unreadable
 

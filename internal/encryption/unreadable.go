@@ -52,7 +52,7 @@ func (e *UnreadableError) Error() string {
 	return b.String()
 }
 
-// unreadable collects what cannot be opened. It is safe for concurrent use.
+// unreadable collects values that cannot be opened. It is safe for concurrent use.
 type unreadable struct {
 	mu   sync.Mutex
 	made UnreadableError
@@ -79,7 +79,7 @@ func (u *unreadable) add(err error) {
 	}
 }
 
-// err returns what was collected, nil if nothing was.
+// err returns the error about the collected values, nil if there are none.
 func (u *unreadable) err(s *Set) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

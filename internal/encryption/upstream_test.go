@@ -52,7 +52,7 @@ func TestUpstreamKMS(t *testing.T) {
 	}
 }
 
-// TestUpstream opens what kube-apiserver wrote.
+// TestUpstream opens values that kube-apiserver wrote.
 func TestUpstream(t *testing.T) {
 	for _, w := range written {
 		s := mustSet(t, rules(w.collection, w.provider))

@@ -21,9 +21,9 @@ func (s *Set) SealValue(collection string, value, place []byte) ([]byte, error) 
 	return r.seal(value, place)
 }
 
-// OpenValue decrypts what SealValue, or kube-apiserver, stored at a place. Outdated reports whether
-// SealValue would encrypt the value in another way. The error is an *OpenError. The result may
-// share memory with the argument.
+// OpenValue decrypts a value that SealValue, or kube-apiserver, stored at a place. Outdated reports
+// whether SealValue would encrypt the value in another way. The error is an *OpenError. The result
+// may share memory with the argument.
 func (s *Set) OpenValue(ctx context.Context, collection string, sealed, place []byte) (value []byte, outdated bool, err error) {
 	r := s.rule(collection)
 	if r == nil {

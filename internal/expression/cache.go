@@ -28,7 +28,7 @@ func (k *programKey) size() int { return len(k.text) + len(k.declared) + len(k.r
 type cache struct {
 	maxEntries, maxText int
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	at    map[programKey]*list.Element
 	order list.List // of *cached, the last used first
 	text  int       // sum of the sizes of the keys

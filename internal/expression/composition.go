@@ -18,8 +18,8 @@ import (
 // and safe for concurrent use. The zero value has no fields.
 type Composition struct {
 	all []compositionField
-	// shared is what longer compositions have, too: a policy with n variables has n compositions.
-	// It describes more fields than all if others were made from this one.
+	// shared is the part that longer compositions have, too: a policy with n variables has n
+	// compositions. It describes more fields than all if others were made from this one.
 	shared *sharedFields
 	sum    [sha256.Size]byte // of the names and types of the fields
 	work   int               // of the programs of the fields: see celenv.MaxWork
@@ -33,7 +33,7 @@ type compositionField struct {
 
 // sharedFields is about the fields of the longest of several compositions.
 type sharedFields struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	len   int
 	index map[string][]int // of names in Composition.all; the last one counts
 	decls map[string]*apiservercel.DeclField
@@ -90,7 +90,7 @@ func (s *sharedFields) add(name string, declared *apiservercel.DeclType) {
 	s.len++
 }
 
-// copied returns what describes the fields of this composition alone.
+// copied returns descriptions of the fields of this composition alone.
 func (c *Composition) copied() *sharedFields {
 	s := &sharedFields{index: map[string][]int{}, decls: map[string]*apiservercel.DeclField{}}
 	for i := range c.all {

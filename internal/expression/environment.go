@@ -33,8 +33,8 @@ type compiler struct {
 	deepest int // of the declared types: see celenv.Deepest
 
 	mu sync.Mutex // held while an expression is compiled
-	// variables is the type of the variable variables; nil if there is none. Its fields are
-	// those of the expression that is being compiled: programs do not look at them.
+	// variables is the type of the variable variables; nil if there is none. Its fields are those
+	// of the expression that is being compiled: programs do not use them.
 	variables *apiservercel.DeclType
 }
 

@@ -10,9 +10,9 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// Input is the values of variables. Values are nil (null), values of package cel, what encoding/json
-// decodes to with int64 for whole numbers, or a *Lazy that makes one of these. An Input must not be
-// changed while it is in use. Copies share the Lazy values.
+// Input has the values of variables. Values are nil (null), values of package cel, types that
+// encoding/json decodes to with int64 for whole numbers, or a *Lazy that makes one of these. An
+// Input must not be changed while it is in use. Copies share the Lazy values.
 type Input struct {
 	Object, OldObject, Params, Request, Namespace any
 	// Authorizer and RequestResource are the values of authorizer and

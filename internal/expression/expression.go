@@ -41,8 +41,8 @@ const (
 
 // Modes of compiling.
 const (
-	// New is for expressions that a request adds or changes: they must not use what an older
-	// version of Kubernetes lacks.
+	// New is for expressions that a request adds or changes: they must not use features that an
+	// older version of Kubernetes lacks.
 	New = environment.NewExpressions
 	// Stored is for all others.
 	Stored = environment.StoredExpressions

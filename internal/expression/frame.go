@@ -30,7 +30,7 @@ type frame struct {
 
 	checks uint // of the context
 	stack  []stepValue
-	// count is how often an ID is in the stack. So the stack is searched only for what it has:
+	// count is how often an ID is in the stack. So the stack is searched only for IDs that it has:
 	// each value is found or passed once.
 	count []int32
 	top   int // the highest length of the stack

@@ -67,7 +67,7 @@ type observed struct {
 	call  *call   // nil: the step is no call
 }
 
-// complete finds what a step takes off the stack.
+// complete finds the values that a step takes off the stack.
 func (o *observer) complete(s *observed) error {
 	s.id = s.Interpretable.ID()
 	o.see(s.id)
@@ -169,7 +169,7 @@ type observedAttribute struct {
 	cost  uint64
 }
 
-// complete finds the cost of the attribute, and what it takes off the stack.
+// complete finds the cost of the attribute, and the values that it takes off the stack.
 func (s *observedAttribute) complete() error {
 	s.id = s.InterpretableAttribute.ID()
 	drops, cost, err := s.observer.attribute(s.InterpretableAttribute)
@@ -179,7 +179,7 @@ func (s *observedAttribute) complete() error {
 	return err
 }
 
-// attribute returns what an attribute takes off the stack, and its cost.
+// attribute returns the values that an attribute takes off the stack, and its cost.
 func (o *observer) attribute(a interpreter.InterpretableAttribute) ([]int64, uint64, error) {
 	of := a.Attr()
 	drops, cost := []int64{of.ID()}, uint64(common.SelectAndIdentCost)

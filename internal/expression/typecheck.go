@@ -93,7 +93,7 @@ func (t *TypeChecker) Variable(name, text string) (work int) {
 	return work
 }
 
-// Check returns what is wrong with an expression, empty if nothing is, and the work of the check.
+// Check returns the errors of an expression, empty if there are none, and the work of the check.
 func (t *TypeChecker) Check(text string) (wrong string, work int) {
 	_, work, issues := celenv.Compile(t.env, text, t.deepest)
 	if issues != nil {

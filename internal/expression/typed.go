@@ -16,12 +16,12 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Typed returns the value of an object: a pointer to a struct of a Kubernetes API. It is the value of
-// the object's JSON, but only what an expression looks at is converted, and once. The object must not
-// change while the value is in use. The value is not safe for concurrent use.
+// Typed returns the value of an object: a pointer to a struct of a Kubernetes API. It is the value
+// of the object's JSON, but only the parts that an expression uses are converted, and once. The
+// object must not change while the value is in use. The value is not safe for concurrent use.
 //
-// complete adds the managed fields to the object. It is called before an expression looks at them;
-// nil: they are there.
+// complete adds the managed fields to the object. It is called before an expression uses them; nil
+// means that they are set.
 func Typed(object any, complete func() error) ref.Val {
 	v := reflect.ValueOf(object)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {

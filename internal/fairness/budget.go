@@ -19,7 +19,7 @@ type budget struct {
 	limit int64
 	used  atomic.Int64 // written under mu
 
-	mu     sync.Mutex // guards what follows, and the amounts of users and levels; taken last
+	mu     sync.Mutex // guards the fields below, and the amounts of users and levels; taken last
 	shared int64      // beyond the levels' reserves
 	levels int64
 }
@@ -37,15 +37,16 @@ func (b *budget) countLevels(n int64) {
 	b.levels += n
 }
 
-// reserve is what a level has for itself.
+// reserve is the amount that is reserved for a level.
 func (b *budget) reserve() int64 { return b.limit / 64 }
 
-// open is what levels share. The caller holds mu.
+// open is the amount that levels share. The caller holds mu.
 func (b *budget) open() int64 {
 	return b.limit - b.limit/8 - min(b.levels, reservingLevels)*b.reserve()
 }
 
-// holder is what an amount is charged to: a user, who may be nil, and a level.
+// holder has the counters that an amount is charged to: of a user, which may be nil, and of a
+// level.
 type holder struct {
 	user, level *int64 // guarded by the mu of the budget
 	privileged  bool
@@ -94,7 +95,7 @@ func (b *budget) count(h holder, n int64) {
 // beyond returns how much a level holds beyond its reserve.
 func (b *budget) beyond(atLevel int64) int64 { return max(0, atLevel-b.reserve()) }
 
-// user counts what a user holds.
+// user counts the amounts of a user.
 type user struct {
 	name           string
 	bytes, watches int64 // guarded by the mu of the budgets

@@ -17,7 +17,7 @@ func TestBytes(t *testing.T) {
 	const limit, part = 1 << 20, 1 << 14 // a 64th
 	g := fairness.New(fairness.Config{Bytes: limit})
 	g.Configure([]fairness.Level{{Name: "a", Shares: 1}, {Name: "b", Shares: 1}, {Name: "c", Shares: 1}}, 1000)
-	// What levels share: all but an eighth, and a 64th for each of the three.
+	// The amount that levels share: all but an eighth, and a 64th for each of the three.
 	const open = limit - limit/8 - 3*part
 	most := func(s *fairness.Seat) (n int64) {
 		for s.Hold(part / 16) {
@@ -124,7 +124,7 @@ func TestNotAccommodated(t *testing.T) {
 	})
 }
 
-// TestTally counts what a request of a flow schema goes through.
+// TestTally counts the stages of a request of a flow schema.
 func TestTally(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := one(2, fairness.Level{Queues: 1, HandSize: 1, QueueLength: 1})

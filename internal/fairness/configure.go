@@ -87,12 +87,12 @@ func (g *Gate) Adjust() {
 	g.adjust()
 }
 
-// adjust lends the seats that levels do not need to those that do; mu is held.
+// adjust moves seats from levels that do not need them to those that do; mu is held.
 //
-// An exempt level takes what it needs. Each other level gets at least its lower limit, and at
-// least what it needed at most since the last time, up to its nominal limit. The rest is
-// shared in proportion to the smoothed demands. If too little is left for that, levels get
-// their lower limits and the same fraction of what they need above those.
+// An exempt level takes the seats that it needs. Each other level gets at least its lower limit,
+// and at least its maximum demand since the last time, up to its nominal limit. The rest is shared
+// in proportion to the smoothed demands. If too little is left for that, levels get their lower
+// limits and the same fraction of their demand above those.
 func (g *Gate) adjust() {
 	var limited []*level
 	var parts []part
@@ -131,7 +131,7 @@ func (g *Gate) adjust() {
 	}
 }
 
-// part is what one level gets of a sum, which is divided in proportion to the targets.
+// part is the part of one level in a sum that is divided in proportion to the targets.
 type part struct{ least, target, most float64 }
 
 // at returns the part for a fraction of the target.
@@ -139,7 +139,7 @@ func (p part) at(fraction float64) float64 {
 	return max(p.least, min(p.most, fraction*p.weight()))
 }
 
-// weight is the target, but not zero, so that each level takes part.
+// weight is the target, but not zero, so that each level gets a part.
 func (p part) weight() float64 { return max(p.target, 0.001) }
 
 // divide returns the fraction of the targets at which the parts add up to the sum, or come as

@@ -132,8 +132,8 @@ func TestExemptDemand(t *testing.T) {
 	})
 }
 
-// TestRandomBorrowing: whatever the demand, limits keep their bounds, and the current ones are
-// together what there is.
+// TestRandomBorrowing checks that for any demand, limits keep their bounds, and the sum of the
+// current ones is the number of seats.
 func TestRandomBorrowing(t *testing.T) {
 	r := testrand.New(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/fairness"
 )
 
-// recorded is a request of testdata/decisions.txt, and what became of it: times are in nanoseconds
-// since the first one could come.
+// recorded is a request of testdata/decisions.txt and its outcome: times are in nanoseconds since
+// the earliest possible arrival.
 type recorded struct {
 	at      time.Duration
 	flow    uint64

@@ -219,7 +219,7 @@ func randomly(t *testing.T, seed uint64) {
 	}
 }
 
-// model is what the gate should count.
+// model has the expected counts of the gate.
 type model struct {
 	g   *fairness.Gate
 	all sync.WaitGroup
@@ -238,7 +238,7 @@ func (m *model) add(requests, executing, seats int, held int64) {
 	m.held += held
 }
 
-// request does what a request can do.
+// request makes a random request.
 func (m *model) request(r *rand.Rand, level string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+r.IntN(3000))*time.Millisecond)
 	defer cancel()

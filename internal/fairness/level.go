@@ -13,19 +13,19 @@ type level struct {
 	name   string
 	exempt bool
 
-	bytes, watches int64 // what its requests hold of the budgets; guarded by their mu
+	bytes, watches int64 // amounts of its requests in the budgets; guarded by their mu
 
 	// Gate.mu guards these fields. Changes of c, lower, upper and nominal also take mu.
 	c                     Level
 	nominal, lower, upper int
 	replaced              bool // another level has its name
 
-	ex exempt // what an exempt level counts
+	ex exempt // counts of an exempt level
 
 	draining atomic.Bool
 
 	mu       sync.Mutex
-	limit    int  // of seats; of an exempt level: what is set aside for it
+	limit    int  // of seats; of an exempt level: the seats that are set aside for it
 	gone     bool // no request may enter any more
 	requests int  // that have entered and not left, those without a seat included
 
@@ -215,10 +215,11 @@ func (l *level) wait(s *Seat) error {
 // activate prepares a queue for a request, and returns the virtual time of the arrival; mu is held.
 // A queue without waiting requests has saved nothing up.
 //
-// What executes is charged when it ends. So queues with long requests lag behind R, and a queue that
-// began at R would wait until they have caught up. It begins right behind the one that is next, but not
-// before the work that it has done itself: otherwise flows whose requests come one by one would all
-// begin there, and a flow that always has requests in its queue would hardly get a seat.
+// An executing request is charged when it ends. So queues with long requests lag behind R, and a
+// queue that began at R would wait until they have caught up. It begins right behind the one that
+// is next, but not before the work that it has done itself: otherwise flows whose requests come one
+// by one would all begin there, and a flow that always has requests in its queue would hardly get a
+// seat.
 func (l *level) activate(q *queue) float64 {
 	switch {
 	case q.pos >= 0:
@@ -333,7 +334,7 @@ func (l *level) end(s *Seat, over bool) {
 		q.inUse -= s.seats()
 	}
 	if !over {
-		s.work = float64(s.width) * guess // of what follows; the final work has been counted
+		s.work = float64(s.width) * guess // of the rest; the final work has been counted
 	}
 	l.settle(q)
 	l.dispatch()

@@ -227,7 +227,7 @@ func (s *Seat) account() *user {
 	return s.user
 }
 
-// forget gives back what the request holds.
+// forget returns the amounts that the request holds.
 func (s *Seat) forget() {
 	g := s.l.g
 	if bytes := s.holds + s.waits; bytes != 0 {
@@ -316,12 +316,12 @@ func (s *Seat) giveBack(over bool) {
 	}
 }
 
-// Leave gives the seats back for good: the request does not execute any more, and waits for its
+// Leave returns the seats permanently: the request does not execute any more, and waits for its
 // client only. The time Request.Extra begins. The bytes count until Release. If they do not fit
 // into the budget, Leave returns false and the request keeps its seats.
 //
-// A watch calls Leave when it has been initialized. From then on, it is one of Config.Watches,
-// and counts no bytes unless it calls Suspend or Hold.
+// A watch calls Leave when it has been initialized. From then on, it is one of Config.Watches, and
+// counts no bytes unless it calls Suspend or Hold.
 func (s *Seat) Leave(bytes int64) bool {
 	if s.over {
 		return true

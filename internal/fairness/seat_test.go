@@ -286,7 +286,8 @@ func TestWatches(t *testing.T) {
 	})
 }
 
-// TestWait: what has no seat just runs; what finds no room does not.
+// TestWait checks that a call without a seat just runs, and that one for which there is no room
+// does not.
 func TestWait(t *testing.T) {
 	if err := fairness.Wait(t.Context(), 1<<40, func() error { return nil }); err != nil {
 		t.Error(err)

@@ -14,7 +14,7 @@ type Demand struct {
 	// Smoothed is the average and the deviation together. It rises at once, and falls by
 	// half in five minutes.
 	Smoothed float64
-	// Target is what the level would get if there were enough for all.
+	// Target is the number of seats that the level would get if there were enough for all.
 	Target float64
 }
 

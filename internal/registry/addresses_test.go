@@ -47,7 +47,7 @@ func newBed(t *testing.T, c addresses.Config) *bed {
 	return b
 }
 
-// restart begins with what is stored alone.
+// restart makes an allocator that knows only the stored objects.
 func (b *bed) restart(c addresses.Config) {
 	c.Store, c.Type = b.Store, builtin.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")
 	a, err := addresses.New(c)
@@ -59,7 +59,7 @@ func (b *bed) restart(c addresses.Config) {
 	b.Registry = &registry.Registry{Store: b.Store, Plugins: a.Plugins()}
 }
 
-// put creates or replaces a Service, and fills in what is stored.
+// put creates or replaces a Service, and sets s to the stored one.
 func (b *bed) put(s, old *corev1.Service) error { return b.write(s, old, registry.WriteOptions{}) }
 
 func (b *bed) write(s, old *corev1.Service, o registry.WriteOptions) error {
@@ -122,7 +122,7 @@ func TestAddressesConcurrent(t *testing.T) {
 		t.Fatalf("%d made, %d addresses, %d ports, want %d of each", made, len(ips), len(ports), all)
 	}
 
-	// What is removed can be had again, and a restart knows no more and no less.
+	// Released addresses and ports can be allocated again, and a restarted allocator agrees.
 	var name string
 	for o := range b.Store.Any().Snapshot("services").Scan("", "") {
 		_, name, _ = strings.Cut(o.Key, "/")
@@ -138,8 +138,8 @@ func TestAddressesConcurrent(t *testing.T) {
 	}
 }
 
-// TestAddressesSmallCIDRs: of a ServiceCIDR of any size, what it holds is given out and nothing
-// else, once the server's own range is full.
+// TestAddressesSmallCIDRs checks that exactly the usable addresses of a ServiceCIDR of any size are
+// allocated, once the server's own range is full.
 func TestAddressesSmallCIDRs(t *testing.T) {
 	for cidr, want := range map[string]int{
 		"10.9.0.8/29": 6, "10.9.0.8/30": 2, "10.9.0.8/31": 0, "10.9.0.8/32": 0,
@@ -180,7 +180,8 @@ func TestAddressesSmallCIDRs(t *testing.T) {
 	}
 }
 
-// given are the addresses and node ports of what is stored, each once.
+// given returns the allocated addresses and node ports of the stored Services, and checks that they
+// are unique.
 func (b *bed) given() (ips, ports []string) {
 	for o := range b.Store.Any().Snapshot("services").Scan("", "") {
 		var s corev1.Service
@@ -199,7 +200,7 @@ func (b *bed) given() (ips, ports []string) {
 	return slices.Compact(ips), slices.Compact(ports)
 }
 
-// TestAddressesNothingIsHeld: neither a dry-run nor a write that fails keeps an address.
+// TestAddressesNothingIsHeld checks that neither a dry-run nor a failed write keeps an address.
 func TestAddressesNothingIsHeld(t *testing.T) {
 	b := newBed(t, small)
 	want := func() *corev1.Service {
@@ -234,8 +235,8 @@ func TestAddressesNothingIsHeld(t *testing.T) {
 	}
 }
 
-// TestAddressesTakenMeanwhile: of Services that want the same address, or the same node port, one gets it,
-// however many are decided by the same state.
+// TestAddressesTakenMeanwhile checks that of Services with the same address or node port, one is
+// stored, however many are decided by the same state.
 func TestAddressesTakenMeanwhile(t *testing.T) {
 	for what, set := range map[string]func(s *corev1.Service){
 		"address":   func(s *corev1.Service) { s.Spec.ClusterIP = "10.1.2.7" },
@@ -277,8 +278,8 @@ func TestAddressesTakenMeanwhile(t *testing.T) {
 	}
 }
 
-// TestAddressesGeneratedNameTaken: an IPAddress names the Service that is stored, when another Service
-// takes the generated name first.
+// TestAddressesGeneratedNameTaken checks that an IPAddress names the stored Service when another
+// Service takes the generated name first.
 func TestAddressesGeneratedNameTaken(t *testing.T) {
 	b := newBed(t, small)
 	names := []string{"taken", "late", "late", "free"} // the first one is stored, the second one meanwhile
@@ -310,7 +311,7 @@ func TestAddressesGeneratedNameTaken(t *testing.T) {
 	}
 }
 
-// TestAddressesUpdate keeps what an update leaves out, and lets go of what it does not want.
+// TestAddressesUpdate checks that an update keeps omitted addresses and releases removed ones.
 func TestAddressesUpdate(t *testing.T) {
 	b := newBed(t, small)
 	old := service("s", corev1.ServiceTypeLoadBalancer)
@@ -403,7 +404,8 @@ func TestAddressesConfig(t *testing.T) {
 	}
 }
 
-// TestAddressesFinalizer: a Service keeps its IPAddress until it is removed, by whichever update.
+// TestAddressesFinalizer checks that a Service keeps its IPAddress until it is removed, by an
+// update of any subresource.
 func TestAddressesFinalizer(t *testing.T) {
 	for _, subresource := range []string{"", "status"} {
 		b := newBed(t, small)

@@ -32,7 +32,7 @@ import (
 // that each plugin decides by the newer state. No plugin keeps anything between Mutate and the
 // commit.
 
-// Operation is what a request does to an object, as in an AdmissionReview.
+// Operation is the operation of a request, as in an AdmissionReview.
 type Operation = admissionv1.Operation
 
 // Attributes describe a request to admission plugins, like the admission attributes of Kubernetes.
@@ -49,10 +49,10 @@ type Attributes struct {
 	User *authn.User
 	// DryRun reports whether the request is a dry-run: nothing is stored.
 	DryRun bool
-	// Object is the object to store, nil for a DELETE. Old is the stored object, nil for a
-	// CREATE. Both are the whole object, also at a subresource. Mutate sees what the client sent,
-	// with defaults; what the request cannot change is restored later. Only Mutate may change
-	// Object; Old must not be changed.
+	// Object is the object to store, nil for a DELETE. Old is the stored object, nil for a CREATE.
+	// Both are the whole object, also at a subresource. In Mutate, Object is as the client sent it,
+	// with defaults; fields that the request cannot change are restored later. Only Mutate may
+	// change Object; Old must not be changed.
 	Object, Old runtime.Object
 	// NameGenerated reports whether the server made the name of a new object, from its
 	// generateName.
@@ -79,7 +79,7 @@ type Attributes struct {
 	// sentVersion is the resource version that the client gave a new object. Only the answer of a
 	// dry-run has it.
 	sentVersion store.Revision
-	// body is what the client sent to a subresource with its own type, in the mutating phase.
+	// body is the body of a subresource with its own type, in the mutating phase.
 	body runtime.Object
 	// managed are the managed fields that plugins see, if managedShown is true. A plugin may
 	// replace them.

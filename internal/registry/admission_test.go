@@ -108,7 +108,7 @@ func TestAttributes(t *testing.T) {
 }
 
 // TestMutate checks that the changes of plugins are validated and owned by no manager, and that
-// what the request cannot change is restored.
+// fields that the request cannot change are restored.
 func TestMutate(t *testing.T) {
 	s := newServer(t, store.Options{})
 	s.Plugins = []registry.Plugin{{Mutate: func(_ context.Context, a *registry.Attributes) error {
@@ -249,7 +249,8 @@ func TestTerminatingNamespace(t *testing.T) {
 	}
 }
 
-// TestBusyNamespace: a request does not start again when its namespace changes and stays.
+// TestBusyNamespace checks that a request does not start again when its namespace is changed and
+// still exists.
 func TestBusyNamespace(t *testing.T) {
 	s := newServer(t, store.Options{})
 	seen := 0
@@ -267,7 +268,8 @@ func TestBusyNamespace(t *testing.T) {
 	}
 }
 
-// TestStartsAgainUntilTheDeadline: a request that cannot be decided in time is a timeout.
+// TestStartsAgainUntilTheDeadline checks that a request that cannot be decided in time is a
+// timeout.
 func TestStartsAgainUntilTheDeadline(t *testing.T) {
 	s := newServer(t, store.Options{})
 	s.create("secrets", "default", `{"metadata":{"name":"s"}}`)
@@ -292,8 +294,8 @@ func TestStartsAgainUntilTheDeadline(t *testing.T) {
 	}
 }
 
-// TestAdmissionTimeout: the time of a request ends while a plugin waits that ignores failures. A client
-// that asks for a short time must not get past it.
+// TestAdmissionTimeout checks that a request fails if its time ends in a plugin that ignores
+// failures. Otherwise a client could bypass the plugin with a short timeout.
 func TestAdmissionTimeout(t *testing.T) {
 	s := newServer(t, store.Options{})
 	s.create("configmaps", "default", `{"metadata":{"name":"a"}}`)

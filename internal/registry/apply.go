@@ -148,8 +148,9 @@ func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, c
 	return r.create(ctx, w, sent)
 }
 
-// applied merges a configuration into what the target shows. If changed is false, the configuration
-// is applied already. If changed is true and the object is nil, only the managed fields change.
+// applied merges a configuration into the object or the part of it that the target has. If changed
+// is false, the configuration is applied already. If changed is true and the object is nil, only
+// the managed fields change.
 func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []byte) (o runtime.Object, changed bool, err error) {
 	s, err := r.schema(ctx, w.Exchanged())
 	if err != nil {

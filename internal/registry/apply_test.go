@@ -23,7 +23,7 @@ func (s *server) applyAs(manager, config string, force bool) (registry.Object, e
 	return s.Patch(context.Background(), s.target("configmaps", "default", "a"), registry.Patch{Type: types.ApplyPatchType, Bytes: []byte(config)}, o)
 }
 
-// owners are who owns what of an object, in the order of its entries.
+// owners formats the managed fields in the order of the entries.
 func owners(m metav1.ObjectMeta) string {
 	var all []string
 	for _, e := range m.ManagedFields {
@@ -183,7 +183,7 @@ func TestManagedVersions(t *testing.T) {
 	}
 }
 
-// TestServerSets checks that no manager owns what the server sets in a new object.
+// TestServerSets checks that no manager owns the fields that the server sets in a new object.
 func TestServerSets(t *testing.T) {
 	s := newServer(t, store.Options{})
 	o, err := s.Create(context.Background(), s.target("namespaces", "", ""), body(`{"metadata":{"name":"n"}}`), registry.WriteOptions{FieldManager: "m"})

@@ -50,7 +50,8 @@ func (b *bed) wantBit(p int32, want uint) {
 	}
 }
 
-// TestAddressesBitmap: where a kube-apiserver has its allocation of node ports, Services keep to it and change it.
+// TestAddressesBitmap checks that Services respect and update the allocation of node ports of a
+// kube-apiserver.
 func TestAddressesBitmap(t *testing.T) {
 	b := newBed(t, small)
 	early := service("early", corev1.ServiceTypeNodePort)

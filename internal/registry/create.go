@@ -167,8 +167,8 @@ func wipeSystemFields(meta metav1.Object) {
 	meta.SetSelfLink("")
 }
 
-// mutateCreate calls the mutating plugins for a new object, and gives it its name. The client's
-// manager owns what the client sent, and nothing that plugins or the server set.
+// mutateCreate calls the mutating plugins for a new object, and sets its name. The client's manager
+// owns the fields that the client sent, not those that plugins or the server set.
 func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (err error) {
 	s := &w.stored().Strategy
 	plugins := a.any(changesObjects)
@@ -205,7 +205,7 @@ func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (e
 	return nil
 }
 
-// complete sets what only the server may set in a new object.
+// complete sets the fields of a new object that only the server sets.
 func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) error {
 	next, meta, st := a.Object, a.Object.(metav1.Object), w.stored()
 	s := &st.Strategy
@@ -254,8 +254,8 @@ func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorLi
 	return append(errs, of...)
 }
 
-// exists returns the error for a name that is taken. The message says if that object is being
-// deleted.
+// exists returns the error for a name that is taken. Its message mentions it if that object is
+// being deleted.
 func (r *Registry) exists(t Target, generated bool) error {
 	return &takenError{r.existsStatus(t, generated)}
 }

@@ -19,9 +19,10 @@ import (
 // deletions share a sync: 10,000 objects take 160 syncs.
 const deletersPerCollection = 256
 
-// DeleteCollection deletes what a list with the same parameters returns, and returns that list as
-// it was before. Each object is deleted as Delete does it; one that is gone already is no error.
-// After another error the remaining objects stay, and the list has nothing but Annotations.
+// DeleteCollection deletes the objects that a list with the same parameters returns, and returns
+// that list as it was before. Each object is deleted as Delete does it; an object that is gone
+// already is no error. After another error the remaining objects stay, and the list has nothing but
+// Annotations.
 func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.DeleteOptions, lo *metainternal.ListOptions, by *authn.User) (*List, error) {
 	w, err := newDeletion(t, o, by)
 	if err != nil {

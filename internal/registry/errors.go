@@ -28,7 +28,7 @@ func status(err error) error {
 	var quota *store.QuotaError
 	var down *store.UnavailableError
 	switch {
-	case errors.Is(err, store.ErrUnknown): // before what it wraps: no Retry-After
+	case errors.Is(err, store.ErrUnknown): // before the errors that it wraps: it has no Retry-After
 		return apierrors.NewTimeoutError("the write may have been made, or may still be: "+err.Error(), 0)
 	case errors.As(err, &down):
 		s := apierrors.NewServiceUnavailable(err.Error() + "; nothing was written")
@@ -141,7 +141,7 @@ func uidConflict(t Target, sent, have string) error {
 	return conflict(t, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s", storageKey(t), sent, have))
 }
 
-// preconditionFailed says which precondition of a request does not hold.
+// preconditionFailed returns the error for a precondition that does not hold.
 func preconditionFailed(what, sent, have string) error {
 	return fmt.Errorf("%s: %s in precondition: %s, %[2]s in object meta: %[4]s", "Precondition failed", what, sent, have)
 }
@@ -173,8 +173,8 @@ func conflictStatus(t Target, err error) error {
 	return err
 }
 
-// unstorable is the answer to a write that the store cannot keep. Earlier checks refuse such
-// objects with better messages; this covers what they miss.
+// unstorable returns the response to a write that the store cannot keep. Earlier checks reject most
+// such objects with better messages.
 func unstorable(t Target, err error) error {
 	var refused *store.UnfitError
 	switch {

@@ -61,7 +61,7 @@ func formOf(t *resource.Type, subresource string) Form {
 	return f
 }
 
-// Versioned is what webhooks and policies see of a request in one form. It is read-only.
+// Versioned is the view of webhooks and policies of a request in one form. It is read-only.
 type Versioned struct {
 	Form
 	// Object and Old are whole objects with their managed fields, or the bodies of a subresource:
@@ -179,9 +179,9 @@ func (v *versions) changed() {
 	v.made = v.made[:0]
 }
 
-// In returns what webhooks and policies see of the request in a form, which is one of Forms. It is
-// remembered until the object changes. A webhook of the kind may convert the object. It must not be
-// called by several goroutines at once.
+// In returns the view of webhooks and policies of the request in a form, which is one of Forms. It
+// is cached until the object changes. A conversion webhook of the kind may convert the object. In
+// must not be called concurrently.
 func (a *Attributes) In(ctx context.Context, f Form) (*Versioned, error) {
 	v, err := a.Lean(ctx, f)
 	if err != nil {
@@ -417,9 +417,10 @@ func (a *Attributes) Set(ctx context.Context, f Form, next runtime.Object) error
 	return nil
 }
 
-// Widen takes as many seats as for a body like object, the JSON that a plugin has made, before it is decoded. Otherwise a
-// small body that plugins make large would not wait for other large requests. The error is a Status, which refuses the
-// request whatever a failure policy says. Only Mutate may call it.
+// Widen takes as many seats as for a body like object, the JSON that a plugin has made, before it
+// is decoded. Otherwise a small body that plugins make large would not wait for other large
+// requests. The error is a Status, which rejects the request whatever the failure policy. Only
+// Mutate may call it.
 func (a *Attributes) Widen(ctx context.Context, object []byte) error {
 	err := fairness.Widen(ctx, wire.Work(a.Exchanged(), wire.JSON, object))
 	switch {
@@ -585,7 +586,7 @@ func (a *Attributes) takeManaged() error {
 	return nil
 }
 
-// shallow copies a struct, and not what it points to.
+// shallow copies a struct, but not the values that it points to.
 func shallow(o runtime.Object) runtime.Object {
 	if c, ok := o.(interface{ Shallow() runtime.Object }); ok {
 		return c.Shallow()

@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// viewer records what webhooks see, and replaces text in the object of the mutating phase.
+// viewer records the views of webhooks, and replaces text in the object of the mutating phase.
 type viewer struct {
 	seen     []string
 	from, to string
@@ -60,7 +60,7 @@ func (v *viewer) plugin() registry.Plugin {
 	}
 }
 
-// take returns what was seen since the last call.
+// take returns the records since the last call.
 func (v *viewer) take() []string { defer func() { v.seen = nil }(); return v.seen }
 
 // contains checks that each text contains, in this order, the parts of want that " ... " separates.
@@ -90,8 +90,8 @@ func contains(t *testing.T, seen []string, want ...string) {
 
 const podBody = `{"metadata":{"name":"p","labels":{"a":"1"}},"spec":{"containers":[{"name":"c","image":"i"}]},"status":{"phase":"Running"}}`
 
-// TestCreateShown checks what plugins see of a create: as the client sent it in the mutating phase,
-// with its managed fields; completed in the validating phase.
+// TestCreateShown checks the view of plugins of a create: in the mutating phase the object as the
+// client sent it, with its managed fields; in the validating phase the completed one.
 func TestCreateShown(t *testing.T) {
 	s, v := newServer(t, store.Options{}), &viewer{}
 	s.Plugins = []registry.Plugin{v.plugin()}
@@ -106,7 +106,8 @@ func TestCreateShown(t *testing.T) {
 		`validate CREATE "p-made" {"kind":"Pod","apiVersion":"v1","metadata":{"name":"p-made","generateName":"p-","namespace":"default","uid":" ... "generation":1 ... creationTimestamp ... "managedFields":[{"manager":"m" ... "phase":"Pending"`)
 }
 
-// TestReplacedObjects: a request keeps the object as it is after the last change, and not as it was between changes.
+// TestReplacedObjects checks that a request keeps the object after the last change only, not those
+// in between.
 func TestReplacedObjects(t *testing.T) {
 	s := newServer(t, store.Options{})
 	var seen []weak.Pointer[registry.Versioned]
@@ -144,7 +145,7 @@ func TestReplacedObjects(t *testing.T) {
 	contains(t, []string{string(made.Stored.Bytes())}, `"k":"20"`)
 }
 
-// TestReplaceCreate checks that what a plugin makes of a new object gets defaults and is validated,
+// TestReplaceCreate checks that an object that a plugin replaced gets defaults and is validated,
 // that no manager owns the change, and that the plugin may name the object.
 func TestReplaceCreate(t *testing.T) {
 	s, v := newServer(t, store.Options{}), &viewer{}
@@ -183,8 +184,8 @@ func TestReplaceCreate(t *testing.T) {
 	}
 }
 
-// TestUpdateShown checks that the mutating phase sees what the client sent, and the validating one
-// what is stored.
+// TestUpdateShown checks that the mutating phase has the object that the client sent, and the
+// validating phase the one that is stored.
 func TestUpdateShown(t *testing.T) {
 	s, v := newServer(t, store.Options{}), &viewer{}
 	if _, err := s.Create(t.Context(), s.target("pods", "default", ""), body(podBody), registry.WriteOptions{FieldManager: "m"}); err != nil {
@@ -255,7 +256,8 @@ func TestScaleShown(t *testing.T) {
 	contains(t, v.take(), `mutate ... "replicas":2`, `validate ... "replicas":3`)
 }
 
-// TestReplaceApply checks that no manager owns what a plugin adds to an applied configuration.
+// TestReplaceApply checks that no manager owns the fields that a plugin adds to an applied
+// configuration.
 func TestReplaceApply(t *testing.T) {
 	s, v := newServer(t, store.Options{}), &viewer{from: `"data":{`, to: `"data":{"added":"1",`}
 	s.Plugins = []registry.Plugin{v.plugin()}

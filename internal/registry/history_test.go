@@ -24,8 +24,8 @@ func (d onDisk) Replay(ctx context.Context, load func(string, *store.Object) err
 	return b, err
 }
 
-// TestListFromLogIsCharged: what a list of old objects holds while its client reads is charged to the user, before a
-// chunk has collected it.
+// TestListFromLogIsCharged checks that the memory of a list of old objects is charged to the user
+// while the client reads, before a chunk is collected.
 func TestListFromLogIsCharged(t *testing.T) {
 	s := newServer(t, store.Options{Log: onDisk{memlog.New()}, MaxMemory: 1})
 	large := strings.Repeat("x", 500<<10)

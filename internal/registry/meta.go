@@ -71,8 +71,8 @@ func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
 // its object with 17 characters more, so 253 would be too short.
 const maxName = 1024
 
-// nameRules returns the check for the name of a new object, or for its generateName: the rules of
-// the kind, and what the store and URLs can hold.
+// nameRules returns the validation of the name of a new object, or of its generateName: the rules
+// of the kind, and the limits of the store and of URLs.
 func nameRules(t *resource.Type) validation.ValidateNameFunc {
 	return func(name string, prefix bool) []string {
 		wrong := t.Strategy.Metadata.ValidateName(name, prefix)
@@ -94,7 +94,7 @@ func validateNewMeta(t *resource.Type, meta metav1.Object) field.ErrorList {
 	return append(validateMeta(t, meta, nameRules(t)), validateFinalizers(t, meta)...)
 }
 
-// validateMeta validates what the metadata of all kinds has in common.
+// validateMeta validates the metadata that all kinds share.
 func validateMeta(t *resource.Type, meta metav1.Object, name validation.ValidateNameFunc) field.ErrorList {
 	return validation.ValidateObjectMetaAccessor(withoutValidLabels(meta), t.Namespaced, name, field.NewPath("metadata"))
 }
@@ -115,7 +115,7 @@ func validateFinalizers(t *resource.Type, meta metav1.Object) (errs field.ErrorL
 
 // validateMetaUpdate validates the metadata of an update: that it is valid, and that it neither
 // changes the name or the UID, nor begins or delays a deletion. Other system fields are restored
-// before, so they cannot be wrong. Some kinds report the same errors twice on the wire.
+// before, so they cannot be wrong. As in kube-apiserver, some kinds report the same errors twice.
 func validateMetaUpdate(t *resource.Type, subresource string, meta, old metav1.Object) field.ErrorList {
 	// The name is checked only by the rules of the kind, since it cannot change.
 	errs := validateMeta(t, meta, t.Strategy.Metadata.ValidateName)

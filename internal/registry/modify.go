@@ -18,9 +18,9 @@ import (
 
 // objectChange is how a request changes an object.
 type objectChange struct {
-	// next returns what the client wants the object to be, in the stored version, or the body of
-	// a subresource with its own type; nil if nothing changes. What the request cannot change is
-	// restored later. It is called again after a conflict.
+	// next returns the object that the client wants, in the stored version, or the body of a
+	// subresource with its own type; nil if nothing changes. Fields that the request cannot change
+	// are restored later. It is called again after a conflict.
 	next func(v currentObject) (runtime.Object, error)
 	// absent answers the request if there is no object; nil: NotFound.
 	absent func() (*store.Object, error)
@@ -131,9 +131,9 @@ func (r *Registry) unchangedWrite(ctx context.Context, a *Attributes, current *s
 	return r.commit(ctx, a, store.Write{Collection: a.Type.Collection, Key: current.Key, Value: current.Unversioned(), RevisionAt: int(current.RevisionAt), If: current.Modified})
 }
 
-// mutateUpdate calls the mutating plugins for an update, which see what the client sent, and makes
-// the next version from what they return. The client's manager owns what the client sent, and
-// nothing that plugins set.
+// mutateUpdate calls the mutating plugins for an update with the object that the client sent, and
+// makes the next version from the result. The client's manager owns the fields that the client
+// sent, not those that plugins set.
 func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, sent runtime.Object) (err error) {
 	w.owners.forget()
 	w.mutated = false
@@ -198,8 +198,8 @@ func (w *write) checkMutated(a *Attributes) error {
 	return err
 }
 
-// altered reports whether the object to store can differ from what the client sent in fields that
-// its manager can own, although no plugin changes it.
+// altered reports whether the object to store can differ from the sent one in fields that its
+// manager can own, although no plugin changes it.
 func (w *write) altered(sent, next runtime.Object) bool {
 	if s := w.subresource(); s == nil || s.Set == nil {
 		if s == nil && next != sent || wire.HasEmpty(sent) || wire.HasEmptyWithin(sent) {
@@ -243,9 +243,9 @@ func sameOwned(sent, next runtime.Object, statusAlone bool) bool {
 	return true
 }
 
-// setClient remembers what the client sent, and the managed fields that were in it. As in kube-apiserver, a manager
-// owns the fields that it sent and that differ from the current object, whatever the request stores
-// of them.
+// setClient stores the object that the client sent, and its managed fields. As in kube-apiserver, a
+// manager owns the fields that it sent and that differ from the current object, even if the request
+// does not store them.
 func (r *Registry) setClient(ctx context.Context, w *write, old, sent runtime.Object, managed []metav1.ManagedFieldsEntry) (err error) {
 	if w.exchanges() { // its fields are those of another kind
 		if sent, err = w.merge(old, sent); err != nil {
@@ -318,7 +318,7 @@ func (w *write) take(ctx context.Context, sent runtime.Object) (runtime.Object, 
 	return toStored(ctx, w.Type, sent)
 }
 
-// unchanged returns what objectChange.next returns for a body that changes nothing.
+// unchanged returns the result of objectChange.next for a body that changes nothing.
 func (w *write) unchanged(v currentObject) (runtime.Object, error) {
 	o := v.object.DeepCopyObject()
 	if s := w.subresource(); w.exchanges() {
@@ -327,8 +327,8 @@ func (w *write) unchanged(v currentObject) (runtime.Object, error) {
 	return o, nil
 }
 
-// merge makes the next version from the current one and from what next returned: all of it, or what
-// the subresource can change. It may use up what was sent.
+// merge makes the next version from the current one and from the result of next: all of it, or the
+// part that the subresource can change. It may reuse the memory of sent.
 func (w *write) merge(old, sent runtime.Object) (runtime.Object, error) {
 	st, s := w.stored(), w.subresource()
 	switch {

@@ -13,8 +13,8 @@ import (
 // NamespaceRules are the rules for the namespaces of new objects. With the zero value a namespace
 // must exist and not be terminating.
 type NamespaceRules struct {
-	// Unchecked: objects are created in absent and terminating namespaces, too, and every
-	// namespace can be deleted.
+	// Unchecked disables the rules: objects are created in absent and terminating namespaces, too,
+	// and every namespace can be deleted.
 	Unchecked bool
 	// Provision creates a namespace that is absent before an object is created in it. It is not
 	// called for a dry-run. Nil: nothing does.

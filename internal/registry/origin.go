@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Request is what a context knows of the request of a client, for the origin of its changes.
+// Request is the part of the request of a client that a context has, for the origin of its changes.
 type Request struct {
 	UserAgent string
 	// Impersonator is the name of the user who sent the request as another one; empty: the user sent it.
@@ -56,7 +56,7 @@ func WithLoop(ctx context.Context, name string) context.Context {
 // serverUser is the user of writes of the server itself that have no other, as in kube-apiserver.
 const serverUser = "system:apiserver"
 
-// origin returns the origin of what a write changes.
+// origin returns the origin of the changes of a write.
 func (w *write) origin(ctx context.Context) *store.Origin {
 	made := &struct { // one allocation
 		store.Origin

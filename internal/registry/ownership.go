@@ -6,7 +6,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// ownership is what a write knows about the managed fields of its object.
+// ownership has the managed fields of the object of a write.
 type ownership struct {
 	// sent are the managed fields of the body. They replace the stored ones.
 	sent []metav1.ManagedFieldsEntry
@@ -30,7 +30,7 @@ type ownership struct {
 	byPlugin bool
 }
 
-// forget forgets what the previous attempt has found out.
+// forget discards the results of the previous attempt.
 func (o *ownership) forget() {
 	if o.byPlugin {
 		o.setDecided(nil)

@@ -28,8 +28,8 @@ type Patch struct {
 	Bytes []byte
 }
 
-// Patch changes an object, or what a subresource shows of it. After a conflict it is applied again
-// to the newer version, unless the patch contains a resourceVersion.
+// Patch changes an object, or the part of it that a subresource has. After a conflict it is applied
+// again to the newer version, unless the patch contains a resourceVersion.
 func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions) (Object, error) {
 	return r.confirmed(ctx, func() (Object, error) { return r.patchOnce(ctx, t, p, o) })
 }
@@ -77,9 +77,9 @@ type patchedObject struct {
 	version *resource.Type
 }
 
-// patched applies a patch to what the target shows. A patch without managed fields is applied to the
-// object without them, which is faster. If that fails, it is applied to the whole object for the
-// right error message.
+// patched applies a patch to the object or the part of it that the target has. A patch without
+// managed fields is applied to the object without them, which is faster. If that fails, it is
+// applied to the whole object for the right error message.
 func (w *write) patched(ctx context.Context, v currentObject, p *Patch) (patchedObject, error) {
 	document, err := w.show(v, resource.ForPatch)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// peer returns a server on a log, and what it writes to its own log.
+// peer returns a server on a log, its log output, and its store.
 func peer(t *testing.T, log *sharedmem.Log, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
 	t.Helper()
 	return peerAhead(t, log, 0, name, address, facts)

@@ -25,13 +25,13 @@ type Plugin struct {
 	// Users reports whether the plugin handles the writes of a user, who is nil for the server
 	// itself. Nil: it handles those of all.
 	Users func(u *authn.User) bool
-	// Clients: the plugin handles the writes of clients and controllers only (Attributes.Client),
-	// and not those of the server itself.
+	// Clients restricts the plugin to the writes of clients and controllers (Attributes.Client),
+	// and excludes those of the server itself.
 	Clients bool
 	// Mutate changes a.Object before validation, or refuses the request with an error. No field
 	// manager owns the fields that it sets.
 	Mutate func(ctx context.Context, a *Attributes) error
-	// Replaces: Mutate changes the object by Attributes.Replace alone, and not a.Object.
+	// Replaces is set if Mutate changes the object by Attributes.Replace alone, and not a.Object.
 	Replaces bool
 	// Complete changes a.Object after the last mutating plugin and before validation. It does what
 	// the strategy of a kind cannot do, and is called once for a request. No field manager owns the
@@ -83,8 +83,8 @@ type pluginSet [maxPlugins / 64]uint64
 
 func (s *pluginSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
 
-// handling returns the plugins that handle a request. The mutating and validating ones do not handle
-// what is a part of another request.
+// handling returns the plugins that handle a request. The mutating and validating ones do not
+// handle a write that is a part of another request.
 func (r *Registry) handling(a *Attributes) (s pluginSet) {
 	if len(r.Plugins) > maxPlugins {
 		panic("too many admission plugins")

@@ -275,8 +275,8 @@ func TestQuotaStoppingPods(t *testing.T) {
 	b.used("q", `"pods":"0"`)
 }
 
-// TestQuotaTogether: whatever writers do at once, a quota is never exceeded, and its status is at each
-// revision what the objects of that revision use.
+// TestQuotaTogether checks that concurrent writers never exceed a quota, and that its status at
+// each revision is the usage of the objects of that revision.
 func TestQuotaTogether(t *testing.T) {
 	chance := testrand.New(t)
 	b := newBank(t)
@@ -388,8 +388,8 @@ func TestQuotaChargedOnce(t *testing.T) {
 	}
 }
 
-// TestQuotaWaitsInVain: a write whose client gives up is charged or it is not, as the object is stored
-// or not, and does not hold up the others.
+// TestQuotaWaitsInVain checks that a write whose client gives up is charged exactly if its object
+// is stored, and does not delay others.
 func TestQuotaWaitsInVain(t *testing.T) {
 	b := newBank(t)
 	b.quota("q", `"secrets":"1000"`, "")
@@ -405,7 +405,7 @@ func TestQuotaWaitsInVain(t *testing.T) {
 	b.used("q", fmt.Sprintf(`"secrets":"%d"`, b.Store.Any().Snapshot("secrets").Count("", "")))
 }
 
-// TestQuotaFailedLog: of writes that the log has no space for nothing is charged.
+// TestQuotaFailedLog checks that writes for which the log has no space are not charged.
 func TestQuotaFailedLog(t *testing.T) {
 	full := &fullLog{Log: memlog.New()}
 	b := newBankOver(t, full)

@@ -97,7 +97,7 @@ func configMap(name, label, value string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"l":%q}},"data":{"v":%q}}`, name, label, value)
 }
 
-// statusOf is the Status of an error; the test ends when it is none.
+// statusOf returns the Status of an error. The test ends if the error has none.
 func statusOf(t testing.TB, err error) metav1.Status {
 	t.Helper()
 	var s apierrors.APIStatus

@@ -175,7 +175,8 @@ func (s *selector) matches(o *store.Object) bool {
 	return s.labels == nil || s.labels.Matches(a.labels)
 }
 
-// selectable is what selectors look at in an object. It is cached with the version of the object.
+// selectable is the part of an object that selectors match. It is cached with the version of the
+// object.
 type selectable struct {
 	typ    *resource.Type
 	labels labels.Set
@@ -202,8 +203,8 @@ func fieldsNeedConversion(t *resource.Type) bool {
 	return t.ConvertsPerRequest() && len(t.Display.Fields) > 0
 }
 
-// selectableOf returns what selectors look at in an object, from the object's cache if that is of
-// the same type. If fields is false, fields that need a conversion are left out.
+// selectableOf returns the part of an object that selectors match, from the object's cache if that
+// is of the same type. If fields is false, fields that need a conversion are left out.
 func selectableOf(ctx context.Context, t *resource.Type, o *store.Object, fields bool) (*selectable, error) {
 	shown := fieldsNeedConversion(t)
 	if a, ok := o.Memo().(*selectable); ok && a.typ == t && (!fields || !shown || a.values != nil) {

@@ -237,7 +237,7 @@ func TestStartupUnchanged(t *testing.T) {
 	}
 }
 
-// TestStartupReconciled checks that a start adds what is missing, and keeps what was added.
+// TestStartupReconciled checks that a start adds missing rules, and keeps added ones.
 func TestStartupReconciled(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
@@ -319,8 +319,8 @@ func TestStartupFlows(t *testing.T) {
 	}
 }
 
-// TestStartupMandatory checks the mandatory flow schemas and levels: the shares of the exempt level can be
-// configured, and the annotation says that they are updated.
+// TestStartupMandatory checks the mandatory flow schemas and levels: the shares of the exempt level
+// can be configured, and the annotation enables updates.
 func TestStartupMandatory(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
@@ -372,8 +372,8 @@ func TestStartupService(t *testing.T) {
 	}
 }
 
-// TestStartupEndpointsOfPeers: a server whose write of the endpoints meets that of another server writes what the other one has
-// seen, too.
+// TestStartupEndpointsOfPeers checks that a server whose write of the endpoints conflicts with that
+// of another server also writes the addresses of the other one.
 func TestStartupEndpointsOfPeers(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()

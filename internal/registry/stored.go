@@ -55,7 +55,7 @@ func (w *write) readCurrent(ctx context.Context, current *store.Object, managed 
 	return v, err
 }
 
-// show returns what a patch or an apply of the target changes.
+// show returns the JSON that a patch or an apply of the target changes.
 func (w *write) show(v currentObject, of resource.Purpose) ([]byte, error) {
 	if s := w.subresource(); s != nil && s.View != nil {
 		return wire.View(s, v.object.DeepCopyObject(), of)
@@ -63,7 +63,7 @@ func (w *write) show(v currentObject, of resource.Purpose) ([]byte, error) {
 	return v.value, nil
 }
 
-// Show returns what a GET or a write of the target returns for a stored object, as JSON. It is the
+// Show returns the JSON that a GET or a write of the target returns for a stored object. It is the
 // stored bytes themselves if they need no conversion.
 func (t Target) Show(ctx context.Context, o *store.Object, of resource.Purpose) ([]byte, error) {
 	if s := t.subresource(); s != nil && s.View != nil {

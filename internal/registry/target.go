@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Target is what a request addresses: a collection, an object or a subresource.
+// Target is the collection, object or subresource of a request.
 type Target struct {
 	Type *resource.Type
 	// Subresource is empty for the object itself.
@@ -21,7 +21,7 @@ type Target struct {
 	// Namespace is empty for a kind without namespaces, and for a list of all namespaces. Name
 	// is empty for a collection.
 	Namespace, Name string
-	// Replica is what reads that may be old go to; nil: the store itself. Writes ignore it.
+	// Replica serves reads that may be old; nil: the store does. Writes ignore it.
 	Replica *store.Replica
 }
 

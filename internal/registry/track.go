@@ -63,8 +63,8 @@ func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, 
 }
 
 // ownersUnchanged reports whether managed fields are the same as before. Those of an apply may have
-// other times: what an apply removes can come back at once as a default, as in the references of
-// environment variables.
+// other times: a field that an apply removes can return at once as a default, as in the references
+// of environment variables.
 func ownersUnchanged(w *write, managed, live []byte) bool {
 	return bytes.Equal(managed, live) || w.owners.hasDecided && apply.SameButTimes(managed, live)
 }
@@ -170,8 +170,8 @@ func (w *write) timesChecked() int {
 	return 4
 }
 
-// checkSize refuses an object that is larger than a request body can be, so that each client that
-// reads it can write it back. An apply, for example, adds to what is stored. An object that is
+// checkSize rejects an object that is larger than a request body can be, so that each client that
+// reads it can write it back. An apply, for example, adds to the stored object. An object that is
 // larger already may become smaller.
 func checkSize(e wire.Encoded, current *store.Object) error {
 	if len(e.Bytes) <= patch.MaxBytes || current != nil && len(e.Bytes) < current.Len() || patch.Size(e.Bytes) <= patch.MaxBytes {

@@ -21,7 +21,7 @@ type Transaction struct {
 	own      int // the index of the request's own write
 	registry *Registry
 	held     []func() // see Hold
-	// needsNamespace: the first need is about the namespace of a new object.
+	// needsNamespace is set if the first need is about the namespace of a new object.
 	needsNamespace bool
 
 	// Buffers for the parts of most transactions.
@@ -106,8 +106,8 @@ func (t *Transaction) renewNamespace(err error) bool {
 	return true
 }
 
-// Hold calls a function when the transaction was made or refused: a plugin releases there what it keeps from
-// others until then.
+// Hold calls a function when the transaction was committed or rejected, which releases resources of
+// a plugin.
 func (t *Transaction) Hold(release func()) { t.held = append(t.held, release) }
 
 func (t *Transaction) release() {

@@ -50,8 +50,8 @@ func establish(d *apiextensionsv1.CustomResourceDefinition) {
 	})
 }
 
-// lastOf stores the bodies one after the other, and edits each version; nil: the version
-// that follows it does. It returns what is stored at the end.
+// lastOf stores the bodies one after the other, and edits each version; a nil edit leaves that to
+// the next version. It returns the object that is stored at the end.
 func lastOf(t *testing.T, bodies []string, edit func(s *server, at registry.Target)) string {
 	t.Helper()
 	s := newServer(t, store.Options{})

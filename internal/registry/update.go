@@ -9,8 +9,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Update replaces an object, or what a subresource shows of it. See docs/compatibility.md#a3 for
-// the kinds that Update creates.
+// Update replaces an object, or the part of it that a subresource has. See docs/compatibility.md#a3
+// for the kinds that Update creates.
 func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
 	return r.confirmed(ctx, func() (Object, error) { return r.updateOnce(ctx, t, b, o) })
 }

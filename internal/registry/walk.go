@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 )
 
-// The functions of this file find members in stored JSON without decoding it. encoding/json wrote
-// what is stored, so it is valid. In other text they find nothing, and never read beyond the end.
+// The functions of this file find members in stored JSON without decoding it. Stored JSON was
+// written by encoding/json, so it is valid. In other text they find nothing, and never read beyond
+// the end.
 
 // member returns the value of a member of an object, nil if there is none.
 func member(object []byte, name string) []byte {
@@ -35,8 +36,7 @@ func (s span) in(object []byte) []byte {
 	return object[s.from:s.to]
 }
 
-// locate returns the position of the value at a path of members. It does not read what follows the
-// value.
+// locate returns the position of the value at a path of members. It does not read beyond the value.
 func locate(object []byte, path ...string) span {
 	i := space(object, 0)
 	for _, name := range path {

@@ -21,12 +21,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Event is what a watch sends. Object is nil for BOOKMARK and ERROR.
+// Event is an event of a watch. Object is nil for BOOKMARK and ERROR.
 type Event struct {
 	Type   EventType
 	Object *store.Object
-	// Revision is the revision of a BOOKMARK. InitialEventsEnd reports whether it ends the
-	// initial events, which an annotation says.
+	// Revision is the revision of a BOOKMARK. InitialEventsEnd reports whether it ends the initial
+	// events, for which it has an annotation.
 	Revision         store.Revision
 	InitialEventsEnd bool
 	// Status is the Status of an ERROR, after which the watch ends.

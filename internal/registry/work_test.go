@@ -15,8 +15,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// TestManyValues: a write of an object with many values waits for other large requests, however short its body
-// is, and whatever brings the values. Each of them can be an error with a long text.
+// TestManyValues checks that a write of an object with many values waits for other large requests,
+// however short its body is, and wherever the values come from. Each of them can be an error with a
+// long text.
 func TestManyValues(t *testing.T) {
 	const values = 5000
 	dense := strings.TrimSuffix(strings.Repeat(`"a/b",`, values), ",")

@@ -54,13 +54,13 @@ type write struct {
 	as *authn.User
 	// dryRun reports whether the request is a dry-run: it is not committed.
 	dryRun bool
-	// virtual: the body is not a stored object, and is admitted as it is.
+	// virtual is set if the body is not a stored object, and is admitted as it is.
 	virtual bool
-	// collection: the deletion is part of a deletecollection.
+	// collection is set if the deletion is part of a deletecollection.
 	collection bool
-	// mutated: the mutating plugins have been called.
+	// mutated is set once the mutating plugins have been called.
 	mutated bool
-	// committed: the request has stored something, or removed it.
+	// committed is set once the request has stored or removed something.
 	committed bool
 	owners    ownership
 	// final is the encoding of the object finalOf, which a webhook has seen; nil: there is none.

@@ -238,7 +238,7 @@ func open(value []byte) (source, error) {
 	return openText(text)
 }
 
-// unmarshal decodes JSON into an empty value. The faster decoder refuses some of what
+// unmarshal decodes JSON into an empty value. The faster decoder rejects some inputs that
 // Kubernetes' decoder accepts.
 func unmarshal(text []byte, into any) error {
 	if fastjson.Unmarshal(text, into) == nil {

@@ -33,7 +33,8 @@ func storedTypes() map[schema.GroupVersionKind]*resource.Type {
 	return all
 }
 
-// TestTemplates: what the store holds comes back from etcd's form as the same bytes.
+// TestTemplates checks that stored objects are the same bytes after a conversion to etcd's form and
+// back.
 func TestTemplates(t *testing.T) {
 	var c stored.Codec
 	types := storedTypes()
@@ -93,7 +94,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// sameButNormalized compares the bytes. What is completed when it is read may differ.
+// sameButNormalized compares the bytes. Parts that are completed on reading may differ.
 func sameButNormalized(t *testing.T, typ *resource.Type, got, want []byte) bool {
 	switch typ.Kind {
 	case "Service", "PersistentVolumeClaim":

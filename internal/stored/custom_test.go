@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestRandomCustom: a custom resource is stored as encoding/json writes the decoded members,
-// which is what kube-apiserver does, and decoded again to the same object.
+// TestRandomCustom checks that a custom resource is stored as encoding/json writes the decoded
+// members, as in kube-apiserver, and decoded again to the same object.
 func TestRandomCustom(t *testing.T) {
 	r := testrand.New(t)
 	var c stored.Codec
@@ -34,7 +34,7 @@ func TestRandomCustom(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", d.JSON, err)
 		}
-		// Numbers that JSON cannot tell apart become what a decoder makes of them.
+		// Numbers that JSON cannot distinguish become those of a decoder.
 		if !bytes.Equal(got, want) && !bytes.Equal(got, recoded(t, want)) {
 			t.Fatalf("got  %s\nwant %s", got, want)
 		}

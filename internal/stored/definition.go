@@ -11,7 +11,7 @@ import (
 )
 
 // encodeDefinition returns a CustomResourceDefinition as kube-apiserver stores it: in v1beta1,
-// which has what all versions share at the top.
+// which has the parts that all versions share at the top.
 func encodeDefinition(object []byte) ([]byte, error) {
 	o, err := wire.Unmarshal(object, func() runtime.Object { return new(apiextensionsv1.CustomResourceDefinition) })
 	if err != nil {

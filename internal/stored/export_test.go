@@ -5,7 +5,7 @@ import "k8s.io/apimachinery/pkg/runtime/schema"
 // Storage describes how a built-in collection is stored.
 type Storage struct {
 	Collection string
-	// Path is what its keys begin with, below the root: "services/specs".
+	// Path is the prefix of its keys, below the root: "services/specs".
 	Path       string
 	Namespaced bool
 	// Kind is that of the values; Protobuf: not JSON.

@@ -50,8 +50,8 @@ func decode(t *testing.T, collection string, value []byte) stored.Decoded {
 	return d
 }
 
-// TestForms: kube-apiserver may have been told to store built-in kinds in other forms. They are
-// read, and outdated.
+// TestForms checks that values of built-in kinds in other forms, in which a kube-apiserver can be
+// configured to store them, are read, and outdated.
 func TestForms(t *testing.T) {
 	o := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},

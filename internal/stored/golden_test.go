@@ -20,11 +20,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// golden is a value in etcd and what kube-apiserver v1.36.3 returned for it. The tool that
+// golden is a value in etcd and the response of kube-apiserver v1.36.3 for it. The tool that
 // records them is in test/stored.
 type golden struct {
-	// Case is "written" for what kube-apiserver wrote, "sparse" for a value that lacks fields,
-	// "version" for a value that claims to be of another version.
+	// Case is "written" for a value that kube-apiserver wrote, "sparse" for a value that lacks
+	// fields, "version" for a value with another apiVersion.
 	Case, Collection, Key, Path string
 	Value                       []byte
 	Version                     string
@@ -67,8 +67,8 @@ func goldensOf(t testing.TB, file string) (all []golden) {
 	return all
 }
 
-// TestGolden: what kube-apiserver wrote is decoded to what it shows, and encoded to the same
-// bytes. Its key is found in both directions.
+// TestGolden checks that a value that kube-apiserver wrote is decoded to its response, and encoded
+// to the same bytes. Its key is found in both directions.
 func TestGolden(t *testing.T) {
 	var c stored.Codec
 	seen := map[string]bool{}
@@ -103,7 +103,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// compareGet compares a decoded object with what a GET returned: byte for byte, apart from the
+// compareGet compares a decoded object with the response to a GET: byte for byte, apart from the
 // order of the members of a custom resource.
 func compareGet(t *testing.T, g golden, d stored.Decoded) {
 	t.Helper()

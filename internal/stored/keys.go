@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// DefaultPrefix is what the keys of kube-apiserver begin with unless --etcd-prefix says otherwise.
+// DefaultPrefix is the prefix of the keys of kube-apiserver without --etcd-prefix.
 const DefaultPrefix = "/registry"
 
 // guards is the path of keys that are no objects but guards: servers write them together with
@@ -31,7 +31,7 @@ func NewKeys(prefix string) Keys {
 	return Keys{root}
 }
 
-// Root returns what all keys begin with: "/registry/".
+// Root returns the prefix of all keys: "/registry/".
 func (k Keys) Root() string {
 	if k.root == "" {
 		return DefaultPrefix + "/"
@@ -43,7 +43,7 @@ func (k Keys) Root() string {
 // "/registry/services/specs/default/web".
 func (k Keys) Of(collection, key string) string { return k.Prefix(collection) + key }
 
-// Prefix returns what the keys of a collection begin with: "/registry/services/specs/".
+// Prefix returns the prefix of the keys of a collection: "/registry/services/specs/".
 func (k Keys) Prefix(collection string) string { return k.Root() + pathOf(collection) + "/" }
 
 // Guard returns the key of a guard. Find reports it as Internal.
@@ -57,7 +57,7 @@ func pathOf(collection string) string {
 	return gr.Group + "/" + gr.Resource
 }
 
-// Class is what a key of etcd stands for.
+// Class is the meaning of a key of etcd.
 type Class int
 
 const (
@@ -70,7 +70,7 @@ const (
 	Internal
 )
 
-// Place is what a key of etcd says.
+// Place is the meaning of a key of etcd, with its parts.
 type Place struct {
 	Class Class
 	// Collection and Key are those of an Object in the store.
@@ -84,7 +84,7 @@ type Place struct {
 // internal has the first parts of keys that are no objects: the addresses for proxying between servers.
 var internal = map[string]bool{"peerserverleases": true}
 
-// Find returns what a key stands for. A key outside of the root is Internal.
+// Find returns the meaning of a key. A key outside of the root is Internal.
 func (k Keys) Find(at string) Place {
 	rest, found := strings.CutPrefix(at, k.Root())
 	if !found {

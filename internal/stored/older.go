@@ -25,7 +25,8 @@ type older struct {
 	inText bool
 	// changed are the messages of protobuf that are replaced before.
 	changed []changed
-	// complete adds what the version implies, to which the defaults of the store's version apply; nil: nothing.
+	// complete adds the values that the version implies, to which the defaults of the store's
+	// version apply; nil: nothing.
 	complete func(runtime.Object)
 }
 
@@ -40,8 +41,9 @@ func at(replace func([]byte) ([]byte, error), path ...protowire.Number) changed 
 	return changed{replace, path}
 }
 
-// olderVersions differ from the version of the store in fields or in defaults. Those that differ in fields are read in
-// protobuf alone, which is what kube-apiserver writes: their API packages would add 0.4 MB to the program.
+// olderVersions differ from the version of the store in fields or in defaults. Those that differ in
+// fields are read in protobuf alone, in which kube-apiserver writes them: their API packages would
+// add 0.4 MB to the program.
 var olderVersions = map[schema.GroupVersionKind]older{
 	{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "MutatingAdmissionPolicyBinding"}: {inText: true, complete: func(o runtime.Object) {
 		denyWithoutParams(o.(*admissionregistrationv1.MutatingAdmissionPolicyBinding).Spec.ParamRef)
@@ -150,7 +152,7 @@ func selectTemplate(o *metav1.ObjectMeta, selector **metav1.LabelSelector, templ
 	}
 }
 
-// denyWithoutParams sets what a binding of a policy does if the object is missing that it refers to.
+// denyWithoutParams sets the default action of a binding whose params are missing.
 func denyWithoutParams(r *admissionregistrationv1.ParamRef) {
 	if r != nil {
 		setDefault(&r.ParameterNotFoundAction, admissionregistrationv1.DenyAction)

@@ -19,8 +19,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// TestRandom: of a random message of each kind, the first decoding adds what is missing. From then
-// on, decoding and encoding change nothing, as kube-apiserver expects of a no-op update.
+// TestRandom checks that the first decoding of a random message of each kind adds missing fields.
+// From then on, decoding and encoding change nothing, as kube-apiserver expects of a no-op update.
 func TestRandom(t *testing.T) {
 	r := testrand.New(t)
 	fill := filler(r)

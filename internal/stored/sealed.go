@@ -16,9 +16,9 @@ func (c *Codec) Use(a *encryption.Active) { c.active = a }
 
 func (c *Codec) encryption() *encryption.Active { return cmp.Or(c.active, plain) }
 
-// Seal returns what etcd holds for an object, given its collection, its key in the store and what
-// Encode takes: the encoded object, encrypted if the configuration says so. The error says why it
-// cannot be encrypted at present.
+// Seal returns the value in etcd of an object, given its collection, its key in the store and the
+// arguments of Encode: the encoded object, encrypted if the configuration requires it. The error is
+// the reason why it cannot be encrypted at present.
 func (c *Codec) Seal(collection, key string, object []byte, revisionAt int) ([]byte, error) {
 	value, err := c.Encode(collection, object, revisionAt)
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *Codec) Seal(collection, key string, object []byte, revisionAt int) ([]b
 	return c.encryption().SealValue(collection, value, []byte(c.Keys.Of(collection, key)))
 }
 
-// Open reads what etcd holds for an object, given its collection and its key in the store. If it
+// Open decodes the value in etcd of an object, given its collection and its key in the store. If it
 // cannot be decrypted, the error is an *encryption.OpenError.
 func (c *Codec) Open(ctx context.Context, collection, key string, value []byte) (Decoded, error) {
 	opened, outdated, err := c.encryption().OpenValue(ctx, collection, value, []byte(c.Keys.Of(collection, key)))

@@ -28,7 +28,7 @@ const (
 type kind struct {
 	// collection is its name in the store.
 	collection string
-	// path is what its keys begin with, below the root: "services/specs".
+	// path is the prefix of its keys, below the root: "services/specs".
 	path string
 	// typ is the version that the store holds. It has no Conversion.
 	typ *resource.Type
@@ -40,7 +40,7 @@ type kind struct {
 	alike []string
 }
 
-// row is what a collection has that others do not.
+// row has the fields in which a collection differs from others.
 type row struct {
 	path    string // empty: the name of the resource
 	version string // empty: that of the store
@@ -60,7 +60,7 @@ var rows = map[string]row{
 	"apiservices.apiregistration.k8s.io":             {path: "apiregistration.k8s.io/apiservices", form: inJSON, alike: []string{"v1beta1"}},
 	"customresourcedefinitions.apiextensions.k8s.io": {path: "apiextensions.k8s.io/customresourcedefinitions", version: "v1beta1", form: inDefinition},
 
-	// v1 is new in 1.36: kube-apiserver stores what 1.35 can read.
+	// v1 is new in 1.36: kube-apiserver stores a version that 1.35 can read.
 	"mutatingadmissionpolicies.admissionregistration.k8s.io":       {version: "v1beta1", alike: []string{"v1", "v1alpha1"}},
 	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": {version: "v1beta1", alike: []string{"v1"}},
 
@@ -102,7 +102,7 @@ var rows = map[string]row{
 // not served.
 const masterLeases = "masterleases"
 
-// ranges is the collection of kube-apiserver's bitmaps of what it has allocated. They are not served.
+// ranges is the collection of kube-apiserver's allocation bitmaps. They are not served.
 const ranges = "ranges"
 
 var rangeAllocation = &resource.Type{

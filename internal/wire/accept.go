@@ -54,7 +54,7 @@ var forms = map[string]Form{
 // Offer is a class of endpoints, by the representations that they have.
 type Offer uint8
 
-// The classes differ in what they offer, and in the text of a refusal.
+// The classes differ in the offered media types, and in the text of a rejection.
 const (
 	// Objects are responses with one object.
 	Objects Offer = iota
@@ -122,7 +122,7 @@ var offers = [...]struct {
 type serialization struct {
 	media  MediaType
 	minor  string // after application/
-	stream string // what a watch in it is called; empty: there are none
+	stream string // media type of a watch; empty: there is none
 	tables bool   // there are tables in it
 	// apply is the type of a patch that is an applied configuration in this media type;
 	// empty: there is none.
@@ -293,7 +293,7 @@ func (s Served) known(header string, offer Offer) bool {
 // clause is a part of an Accept header between commas.
 type clause struct {
 	major, minor string
-	params       string // what follows the first semicolon
+	params       string // the text after the first semicolon
 	q            float64
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// TestAliases: what aliases make large is refused before it is large.
+// TestAliases checks that text that aliases would make large is rejected before it is large.
 func TestAliases(t *testing.T) {
 	body := func(n int) []byte {
 		return []byte("metadata: {name: a}\ndata:\n  a: &a " + strings.Repeat("x", 50_000) + strings.Repeat("\n  b: *a", 1) +
@@ -105,8 +105,8 @@ func repeated(n int, tag byte, below ...byte) []byte {
 	return b
 }
 
-// TestBombs: what is small and would become large is refused in little time and memory,
-// whatever it is written in; the largest bodies that there are, are not.
+// TestBombs checks that small bodies that would become large are rejected in little time and
+// memory, in each format, and that the largest valid bodies are not.
 func TestBombs(t *testing.T) {
 	const megabyte = 1 << 20
 	inYAML := megabyte / 4

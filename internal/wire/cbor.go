@@ -185,7 +185,7 @@ func readCBOR(body []byte, s single) (o runtime.Object, kind *schema.GroupVersio
 		complaints, err = strict.Errors(), nil
 	}
 	if err == nil && late != nil {
-		// The error may be about an unknown field. What is stored has to be JSON.
+		// The error may be about an unknown field. A stored object must have a JSON form.
 		if _, unwritten := fastjson.Marshal(o); unwritten != nil {
 			err = late
 		}
@@ -228,8 +228,8 @@ func decodeCBOR(t *resource.Type, body []byte) (d Decoded, err error) {
 	return d, nil
 }
 
-// ReadOptions reads options of a verb in CBOR: their kind, which is the given one where
-// they say nothing, and what they say. Unknown fields do not matter.
+// ReadOptions decodes the options of a verb in CBOR, and returns their kind, which is the given one
+// if they have none. It ignores unknown fields.
 func ReadOptions(body []byte, kind schema.GroupVersionKind, into runtime.Object) (*schema.GroupVersionKind, error) {
 	_, said, _, err := readCBOR(body, single{kind, func() runtime.Object { return into }})
 	var tooLarge *cborSizeError

@@ -131,8 +131,7 @@ func TestConfigurationCBOR(t *testing.T) {
 	}
 }
 
-// TestCBORForms: objects, lists, events and documents are what the field's library
-// writes of them.
+// TestCBORForms compares objects, lists, events and documents with those of the library.
 func TestCBORForms(t *testing.T) {
 	r := testrand.New(t)
 	b := inCBOR.Binary()
@@ -177,7 +176,7 @@ func TestCBORForms(t *testing.T) {
 	same(t, status, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Details: &metav1.StatusDetails{RetryAfterSeconds: 3}, Code: 404})
 }
 
-// same compares what stands in CBOR with an object as the field's library writes it.
+// same compares CBOR with the library's encoding of an object.
 func same(t *testing.T, got []byte, o kruntime.Object) {
 	t.Helper()
 	var want bytes.Buffer
@@ -281,7 +280,7 @@ func TestCBORBombs(t *testing.T) {
 			var err error
 			took, bytes := cost(func() { err = f() })
 			var status apierrors.APIStatus
-			code := int32(http.StatusBadRequest) // what is no Status yet becomes one
+			code := int32(http.StatusBadRequest) // another error becomes a Status
 			if errors.As(err, &status) {
 				code = status.Status().Code
 			}
@@ -296,7 +295,7 @@ func TestCBORBombs(t *testing.T) {
 	}
 }
 
-// TestCBORLimits: what is large and meant so is read.
+// TestCBORLimits checks that large valid bodies are accepted.
 func TestCBORLimits(t *testing.T) {
 	data := map[string]any{}
 	for i := range 50_000 {
@@ -355,8 +354,8 @@ func FuzzFieldsCBOR(f *testing.F) {
 	})
 }
 
-// FuzzCBOR: no body costs more than its length allows; what is read is written, and read
-// again the same.
+// FuzzCBOR checks that no body costs more than its length allows, and that a decoded object is
+// encoded and decoded again to the same.
 func FuzzCBOR(f *testing.F) {
 	for _, bomb := range cborBombs() {
 		if len(bomb.body) < 1<<12 {

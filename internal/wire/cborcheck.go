@@ -75,7 +75,7 @@ func (c *cborCheck) all() error {
 			c.close()
 		}
 		if len(c.open) == 0 {
-			return nil // the decoder reports what follows
+			return nil // the decoder reports the rest
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func (c *cborCheck) item() (ok bool, err error) {
 		return false, nil
 	}
 	c.rest = c.rest[length:]
-	c.size += 2 // at least a digit and what separates it from the next
+	c.size += 2 // at least a digit and a separator
 	switch major {
 	case cborBytes, cborText:
 		if indefinite {

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	goyaml "go.yaml.in/yaml/v2" // what sigs.k8s.io/yaml reads with
+	goyaml "go.yaml.in/yaml/v2" // the decoder of sigs.k8s.io/yaml
 	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

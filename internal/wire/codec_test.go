@@ -125,7 +125,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestAs: what is stored in one version is read in another.
+// TestAs checks that an object stored in one version is read in another.
 func TestAs(t *testing.T) {
 	stored := autoscalers1.StoredVersion()
 	min := int32(2)

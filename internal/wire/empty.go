@@ -16,7 +16,7 @@ import (
 // type has such members.
 type empties struct {
 	fields []emptyField // of a struct
-	items  *empties     // of what a pointer, list or map holds
+	items  *empties     // of the elements of a pointer, list or map
 	bytes  bool         // a list or map of bytes
 }
 

@@ -123,8 +123,8 @@ func TestMessageList(t *testing.T) {
 	}
 }
 
-// FuzzNegotiate: a hostile header costs no more than a second, and what is chosen is
-// one of the offers.
+// FuzzNegotiate checks that a hostile header costs at most a second, and that the result is one of
+// the offers.
 func FuzzNegotiate(f *testing.F) {
 	f.Add("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", uint8(1))
 	f.Add("*/*;stream=watch;q=0.1;;=;as", uint8(2))

@@ -41,7 +41,7 @@ func Message(o runtime.Object) ([]byte, error) { return marshal(o) }
 // envelope.
 func MessageOf(t *resource.Type, value []byte) ([]byte, error) { return AppendMessageOf(nil, t, value) }
 
-// AppendMessageOf appends what MessageOf returns.
+// AppendMessageOf appends the result of MessageOf.
 func AppendMessageOf(to []byte, t *resource.Type, value []byte) ([]byte, error) {
 	if t.Conversion == nil {
 		if p := planOf(t); p != nil {
@@ -62,7 +62,7 @@ func AppendMessageOf(to []byte, t *resource.Type, value []byte) ([]byte, error) 
 // its metadata as JSON.
 func PartialMessage(meta []byte) ([]byte, error) { return AppendPartialMessage(nil, meta) }
 
-// AppendPartialMessage appends what PartialMessage returns.
+// AppendPartialMessage appends the result of PartialMessage.
 func AppendPartialMessage(to, meta []byte) ([]byte, error) {
 	if p := metadataPlan(); p != nil {
 		if b, ok := p.transcode(to, meta, tag1); ok {

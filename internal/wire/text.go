@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	goyaml "go.yaml.in/yaml/v2" // what sigs.k8s.io/yaml reads with
+	goyaml "go.yaml.in/yaml/v2" // the decoder of sigs.k8s.io/yaml
 	"sigs.k8s.io/yaml"
 )
 
@@ -36,7 +36,7 @@ type ListText struct {
 	Frame Frame
 
 	some bool   // an item was written
-	tail []byte // what stands after the items in YAML
+	tail []byte // the text after the items in YAML
 }
 
 // Head appends the part before the items.
@@ -125,8 +125,9 @@ func FromYAML(text []byte) ([]byte, error) {
 	return yaml.YAMLToJSON(text)
 }
 
-// maxAliases is the maximum number of aliases in a YAML text. The parser takes a microsecond for each, and an
-// alias can have three bytes. What only looks like an alias counts too, such as *this* in a block of text.
+// maxAliases is the maximum number of aliases in a YAML text. The parser takes a microsecond for
+// each, and an alias can have three bytes. Text that looks like an alias counts too, such as *this*
+// in a block of text.
 const maxAliases = 20_000
 
 // countAliases returns an upper bound of the number of aliases.
@@ -231,7 +232,7 @@ func Configuration(m MediaType, body []byte) (config []byte, complaint string, e
 // in kube-apiserver. It returns the text itself if it has no such number.
 func plainNumbers(text []byte) []byte {
 	var plain []byte
-	done := 0 // what plain has of text
+	done := 0 // length of the text that plain has
 	for i := 0; i < len(text); {
 		switch c := text[i]; {
 		case c == '"':

@@ -93,7 +93,7 @@ func (c *transcoder) null() bool {
 	return true
 }
 
-// text consumes a string, and returns what is between its quotes.
+// text consumes a string, and returns the bytes between its quotes.
 func (c *transcoder) text() (text []byte, escaped, ok bool) {
 	if !c.is('"') {
 		return nil, false, false

@@ -72,7 +72,7 @@ func sameMessage(t *testing.T, typ *resource.Type, value []byte) {
 	}
 }
 
-// TestTranscodeUnexpected: what is not written as objects are stored is decoded.
+// TestTranscodeUnexpected checks that a value that is not in the form of stored objects is decoded.
 func TestTranscodeUnexpected(t *testing.T) {
 	const head = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","creationTimestamp":null},`
 	for _, value := range []string{
@@ -92,8 +92,8 @@ func TestTranscodeUnexpected(t *testing.T) {
 	}
 }
 
-// FuzzTranscode: whatever is taken for a stored object does no harm, and what is one
-// becomes the message that it is.
+// FuzzTranscode checks that a value in the form of stored objects becomes the message of its
+// object, and that others do no harm.
 func FuzzTranscode(f *testing.F) {
 	f.Add([]byte(runningPod))
 	f.Add([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"\ud800\\"},"spec":{"containers":[{"args":["\"]"]}]}}`))

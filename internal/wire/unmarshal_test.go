@@ -44,7 +44,7 @@ func sameDecoding(t testing.TB, typ *resource.Type, body []byte) {
 // field's decoder reads it, and the same when it is a stored value.
 func TestDecodeRandom(t *testing.T) {
 	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})                                                                           // for what RawExtensions hold
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})                                                                           // for the objects of RawExtensions
 	filler := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(int64(testrand.New(t).Uint64())), serializer.NewCodecFactory(scheme)).MaxDepth(14) // schemas hold schemas
 	for typ := range builtin.Catalog().Types() {
 		for range 20 {
@@ -67,7 +67,7 @@ func TestDecodeRandom(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshal: both decoders read alike what both take.
+// FuzzUnmarshal checks that both decoders have the same result for text that both accept.
 func FuzzUnmarshal(f *testing.F) {
 	for _, seed := range []string{
 		`{"metadata":{"name":"a","labels":null,"creationTimestamp":null,"generation":1.0,"ownerReferences":[null]},"data":{"a":"YQ==","b":null}}`,

@@ -76,9 +76,9 @@ func fillText(v reflect.Value, depth int) {
 	}
 }
 
-// TestProtobufText puts bytes that are no UTF-8 into each field of each kind, one after
-// the other: where they would be shown as text the body is refused, and fields of bytes
-// may hold them. What is taken is shown as it was sent.
+// TestProtobufText puts bytes that are not UTF-8 into each field of each kind, one after the other:
+// a body with such a string is rejected, and fields of bytes accept them. An accepted value is
+// returned as it was sent.
 func TestProtobufText(t *testing.T) {
 	fields, taken, most, least := 0, 0, 100, 3000
 	if tier.IsFull(t) {
@@ -160,7 +160,7 @@ func TestProtobufJSON(t *testing.T) {
 	}
 }
 
-// BenchmarkDecodeProtobuf reads what a client with typed objects sends.
+// BenchmarkDecodeProtobuf decodes an object as a client with typed objects sends it.
 func BenchmarkDecodeProtobuf(b *testing.B) {
 	pod, err := wire.Read(b.Context(), pods, []byte(runningPod))
 	if err != nil {

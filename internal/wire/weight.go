@@ -128,7 +128,7 @@ type weight struct {
 	name    string  // of the field; empty: it has none, as the key of a map
 	size    int     // of each value, beside its bytes
 	inner   weights // of those of a message
-	content content // of the bytes of what is no message
+	content content // of the bytes of a field that is not a message
 }
 
 // content is the required content of a field's bytes. The generated decoders accept any
@@ -173,7 +173,7 @@ func (c content) check(value []byte) error {
 
 // weighing is the state of one pass over a message.
 type weighing struct {
-	left   int // what is left of maxWeight
+	left   int // rest of maxWeight
 	values int // the number of fields so far, with those of inner messages
 	// err is the first error about the content of a field; nil: none yet.
 	err error
@@ -267,7 +267,7 @@ func weightOf(t reflect.Type) weight {
 		const entry = 48
 		return weight{size: entry + int(t.Key().Size()) + int(t.Elem().Size()), inner: weights{1: weightOf(t.Key()), 2: weightOf(t.Elem())}}
 	case reflect.Struct:
-		return weight{inner: makeWeights(t)} // a part of what holds it
+		return weight{inner: makeWeights(t)} // a part of the enclosing type
 	case reflect.String:
 		return weight{content: textBytes}
 	}

@@ -101,7 +101,9 @@ func ValidateResize(p, old *corev1.Pod) field.ErrorList {
 	return r.List()
 }
 
-func hasAmounts(q *corev1.ResourceRequirements) bool { return q != nil && len(q.Requests)+len(q.Limits) > 0 }
+func hasAmounts(q *corev1.ResourceRequirements) bool {
+	return q != nil && len(q.Requests)+len(q.Limits) > 0
+}
 
 // nodeResizes reports whether the node supports resizing, which the status of a running container
 // shows. It is true for a Pod without one.

@@ -28,7 +28,7 @@ type Plugin struct {
 	keyID   string
 	healthz string
 	lost    map[string]bool // IDs of keys
-	garble  bool            // Encrypt gives what cannot be decrypted
+	garble  bool            // Encrypt returns ciphertext that Decrypt rejects
 	hang    chan struct{}   // not nil: calls wait until it is closed
 	calls   map[string]int
 }
@@ -82,7 +82,7 @@ func (p *Plugin) Lose(keyID string) {
 	p.lost[keyID] = true
 }
 
-// Garble makes Encrypt give what Decrypt refuses.
+// Garble makes Encrypt return ciphertext that Decrypt rejects.
 func (p *Plugin) Garble(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,7 @@ func (p *Plugin) Calls(method string) int {
 	return p.calls[method]
 }
 
-// begin counts a call and waits while the plugin hangs. It returns what Set has set.
+// begin counts a call and waits while the plugin hangs. It returns the values of Set.
 func (p *Plugin) begin(ctx context.Context, method string) (keyID, healthz string, err error) {
 	p.mu.Lock()
 	p.calls[method]++
@@ -125,7 +125,7 @@ func (p *Plugin) begin(ctx context.Context, method string) (keyID, healthz strin
 	return keyID, healthz, nil
 }
 
-// annotation is what the plugin adds to each data key, and expects back.
+// annotation is an annotation that the plugin adds to each data key, and expects back.
 const annotation = "kmstest.example"
 
 func aead(keyID string) cipher.AEAD {
