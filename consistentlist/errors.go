@@ -37,13 +37,13 @@ type Error struct {
 	Guarantee Guarantee
 	// Got is the version that the server sent; empty if it sent none.
 	Got string
-	// Detail is what went wrong in words; empty where Err says it.
+	// Detail describes the error; empty if Err does.
 	Detail string
-	// Err is what the server answered, or nil.
+	// Err is the error of the server, or nil.
 	Err error
 }
 
-// Error names the guarantee, what came, and what went wrong.
+// Error has the guarantee, the response and the error.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: asked for %s", e.Kind, e.Guarantee)
@@ -59,7 +59,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns what the server answered.
+// Unwrap returns the error of the server.
 func (e *Error) Unwrap() error { return e.Err }
 
 // typed gives the answers about versions their kind, and leaves the others alone.
@@ -106,7 +106,7 @@ func restToken(err error) string {
 	return ""
 }
 
-// code is the HTTP status that an error stands for; 0 if it is none of the server's.
+// code returns the HTTP status of an error of the server, or 0.
 func code(err error) int32 {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

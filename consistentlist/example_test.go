@@ -51,7 +51,7 @@ func ExampleList() {
 	// kube-system
 }
 
-// What cannot be kept is an error with a kind, and never an older list.
+// A guarantee that cannot be kept is an error with a kind, never an older list.
 func ExampleError() {
 	ctx := context.Background()
 	client, stop := namespaces(ctx)

@@ -184,7 +184,7 @@ func (f *follower[L]) run(ctx context.Context) error {
 	}
 }
 
-// forget gives up the place. What comes instead must not be older.
+// forget discards the place. The next state must not be older.
 func (f *follower[L]) forget() {
 	f.guarantee = MostRecent
 	if resourceversion.Valid(f.place) {

@@ -83,9 +83,8 @@ var follows = map[string]func(context.Context, clients, consistentlist.Options) 
 	},
 }
 
-// TestFollow writes at random, cuts watches, forgets history and refuses requests.
-// After each event the caller's state is the server's at that event's version: no
-// gap, and nothing told twice in a way that shows.
+// TestFollow writes at random, cuts watches, drops history and rejects requests. After each event
+// the caller's state is the server's at that event's version: no gap, and no visible repetition.
 func TestFollow(t *testing.T) {
 	r := testrand.New(t)
 	for _, a := range ages {
@@ -163,7 +162,7 @@ func TestFollowState(t *testing.T) {
 	for _, c := range []struct {
 		age   age
 		wait  time.Duration
-		asked []string // what the requests hold, one by one
+		asked []string // the requests, one by one
 	}{
 		{ages[0], 11 * time.Second, []string{"sendInitialEvents=true", "limit=500", "resourceVersion=100&"}},
 		{ages[1], time.Second, []string{"sendInitialEvents=true", "limit=500", "resourceVersion=100&"}},

@@ -21,8 +21,8 @@ type Client[L Collection] interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// Collection is what a client's List returns, such as *corev1.PodList,
-// *unstructured.UnstructuredList or *metav1.PartialObjectMetadataList.
+// Collection is a list type of a client, such as *corev1.PodList, *unstructured.UnstructuredList or
+// *metav1.PartialObjectMetadataList.
 type Collection interface {
 	metav1.ListInterface
 	runtime.Object
@@ -109,7 +109,7 @@ type Page[L Collection] struct {
 	version string
 }
 
-// query is what a list was asked with.
+// query has the arguments of a list.
 type query[L Collection] struct {
 	client    Client[L]
 	guarantee Guarantee

@@ -330,8 +330,7 @@ func forgetsVersions(m *model) {
 
 func opaque(m *model) { m.opaque = true }
 
-// TestOpaqueVersions is a list whose versions are no integers: what needs no order
-// works.
+// TestOpaqueVersions lists with versions that are not integers: guarantees that need no order work.
 func TestOpaqueVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel(ages[3])
@@ -491,7 +490,7 @@ func TestListStops(t *testing.T) {
 	})
 }
 
-// TestSent looks at what goes over the wire.
+// TestSent checks the requests.
 func TestSent(t *testing.T) {
 	for _, c := range []struct {
 		guarantee consistentlist.Guarantee
@@ -519,8 +518,8 @@ func TestSent(t *testing.T) {
 	}
 }
 
-// TestAllocations lists a hundred pages of few and of many objects: what a page
-// costs does not depend on how many it holds.
+// TestAllocations lists a hundred pages of few and of many objects: the cost of a page does not
+// depend on the number of its objects.
 func TestAllocations(t *testing.T) {
 	perPage := func(objects int) float64 {
 		const pages = 100

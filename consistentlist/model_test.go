@@ -31,7 +31,7 @@ type age struct {
 	streams stream
 }
 
-// stream is what a server does with sendInitialEvents.
+// stream is how a server handles sendInitialEvents.
 type stream int
 
 const (
@@ -262,7 +262,7 @@ func (m *model) object(name string, version int, r *http.Request) map[string]any
 	return map[string]any{"kind": kind, "apiVersion": group, "metadata": meta}
 }
 
-// watch sends synthetic events where they are asked for, and then what changes.
+// watch sends synthetic events if requested, and then the changes.
 func (m *model) watch(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	asked, initial := q.Get("resourceVersion"), q.Get("sendInitialEvents") == "true"
@@ -413,8 +413,8 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// configMaps does what the typed client does: that one would bring many modules; the
-// suites of real clients have it.
+// configMaps is a small typed client: the real one would bring many modules, and the suites of real
+// clients use it.
 type configMaps struct{ client rest.Interface }
 
 func (c configMaps) List(ctx context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {

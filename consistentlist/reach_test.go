@@ -59,7 +59,7 @@ func TestNeverReached(t *testing.T) {
 					if took := time.Since(began); took > 2*most { // a streaming list may come before a list
 						t.Errorf("to follow took %v", took)
 					}
-					time.Sleep(waitsFor) // what was given up has ended, too
+					time.Sleep(waitsFor) // abandoned requests have ended, too
 				})
 			})
 		}

@@ -17,9 +17,9 @@ const (
 	maxBackoff   = 30 * time.Second
 )
 
-// repeat calls until it succeeds, fails for good, has failed too often, or
-// Options.Timeout is over. That also bounds what the client waits for by itself:
-// client-go sleeps as long as a server's Retry-After says, up to ten times.
+// repeat calls until it succeeds, fails permanently, has failed too often, or Options.Timeout is
+// over. That also limits the client's own pauses: client-go sleeps as long as a server's
+// Retry-After, up to ten times.
 func (o Options) repeat(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout(), errTimeout)
 	defer cancel()
@@ -48,8 +48,8 @@ func (o Options) repeat(ctx context.Context, call func(context.Context) error) e
 
 var errTimeout = errors.New("timeout")
 
-// late is the error once a context is done: what the server has last answered is
-// worth more than that the time is over.
+// late returns the error once a context is done: the last error of the server is more useful than
+// the timeout.
 func (o Options) late(ctx context.Context, err, last error) error {
 	switch {
 	case context.Cause(ctx) != errTimeout:
@@ -61,9 +61,9 @@ func (o Options) late(ctx context.Context, err, last error) error {
 	}
 }
 
-// delay says whether a request that failed so many times in a row may succeed later,
-// and when to try: after what the server asks for, or else after twice the time
-// before. A server that asks for more than Options.MaxRetryAfter is not asked again.
+// delay reports whether a request that failed that many times consecutively may succeed later, and
+// the pause before the next attempt: that of the server, or else twice the previous one. A server
+// that requests more than Options.MaxRetryAfter is not called again.
 func (o Options) delay(err error, failures int) (time.Duration, bool) {
 	if seconds, told := apierrors.SuggestsClientDelay(err); told && seconds > 0 {
 		limit := o.maxRetryAfter()

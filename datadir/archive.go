@@ -30,7 +30,7 @@ const (
 	maxEntries = 1 << 20
 )
 
-// Contents describes what a data directory or a backup has.
+// Contents describes a data directory or a backup.
 type Contents struct {
 	// Format is the format of the backup; zero for a directory.
 	Format int `json:"format,omitempty"`
@@ -44,7 +44,7 @@ type Contents struct {
 	Skipped map[string]string `json:"skippedForks,omitempty"`
 }
 
-// LogContents describes what a log has.
+// LogContents describes a log.
 type LogContents struct {
 	// ResourceVersion is the newest one, OldestResourceVersion the oldest one that can be read back.
 	ResourceVersion       uint64 `json:"resourceVersion"`

@@ -37,10 +37,10 @@ type backup struct {
 	small    map[string][]byte
 }
 
-// Backup makes a copy of the directory within it, while it is in use: between OpenLog and the Close of its log. It
-// implements store.BackupSource. A copy takes little space and time, because the files of a log are linked where the file system
-// can, but the space of what the log drops later is free only after Close. Kept forks that cannot be opened are left
-// out.
+// Backup makes a copy of the directory within it, while it is in use: between OpenLog and the Close
+// of its log. It implements store.BackupSource. A copy takes little space and time if the file
+// system supports hard links, but space that the log drops later is free only after Close. Kept
+// forks that cannot be opened are left out.
 func (d *Dir) Backup(ctx context.Context) (store.Backup, error) {
 	if d.opened == nil {
 		return nil, fmt.Errorf("data directory %s is not open", d.Path)
@@ -196,7 +196,7 @@ func (s *backup) readSmall() error {
 	}
 	for _, name := range names {
 		b, err := readSmallFile(filepath.Join(s.d.Path, filepath.FromSlash(name)))
-		if errors.Is(err, fs.ErrNotExist) { // it was replaced, or there is none
+		if errors.Is(err, fs.ErrNotExist) { // it was replaced or does not exist
 			continue
 		}
 		if err != nil {

@@ -196,8 +196,8 @@ func (l looking) Err() error {
 	return l.Context.Err()
 }
 
-// TestRestoreKilled: wherever a restore is killed, no server starts on what it leaves: it may be damaged, and its
-// resource versions may be those that clients have seen for other changes.
+// TestRestoreKilled checks that no server starts on the remains of a killed restore: it may be
+// damaged, and its resource versions may be those that clients have seen for other changes.
 func TestRestoreKilled(t *testing.T) {
 	archive := backedUp(t, written(t))
 	for _, keep := range []bool{true, false} {

@@ -114,7 +114,8 @@ func (d *Dir) isCopy() (copied, whole bool, err error) {
 	return copied, copied && (exists(formatFile) || exists(filepath.Join(newCopyDir, formatFile))), err
 }
 
-// settleCopy finishes what was interrupted, and checks again what must be a copy. The caller has the lock.
+// settleCopy completes an interrupted operation, and checks again that the directory is a copy
+// where it must be. The caller has the lock.
 func (d *Dir) settleCopy() error {
 	copied, _, err := d.isCopy()
 	switch {

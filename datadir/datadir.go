@@ -80,7 +80,7 @@ type Dir struct {
 	opened *opened // set by OpenLog
 }
 
-// opened is what OpenLog opened.
+// opened is the result of OpenLog.
 type opened struct {
 	log   *pebblelog.Log
 	held  func() error // pebblelog.Options.Held

@@ -199,7 +199,7 @@ func TestCannotBeMade(t *testing.T) {
 	}
 }
 
-// TestInterrupted opens what a first start left that did not get far.
+// TestInterrupted opens the remains of an interrupted first start.
 func TestInterrupted(t *testing.T) {
 	path := t.TempDir()
 	if err := os.Chmod(path, 0o700); err != nil {

@@ -135,7 +135,7 @@ func (f *forks) Create(ctx context.Context, name string, facts []byte, begin sto
 	if f.exists(name) { // although List did not return it, because of an error
 		return fmt.Errorf("%s: a fork with this name exists", path)
 	}
-	if err := os.RemoveAll(path); err != nil { // what a deletion left
+	if err := os.RemoveAll(path); err != nil { // remains of a deletion
 		return err
 	}
 	defer func() {

@@ -32,7 +32,7 @@ type Import struct {
 	Verify func(store.Log) error
 }
 
-// Amendment is what leads to a later state.
+// Amendment is the changes that lead to a later state.
 type Amendment struct {
 	Revision store.Revision
 	// Entries are the changes since the state before, as the log stores their objects. Several of one object may

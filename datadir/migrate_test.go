@@ -23,7 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// source is a log with a history, and what it was made of.
+// source is a log with a history, and the writes that made it.
 type source struct {
 	t       *testing.T
 	log     store.Log
@@ -217,7 +217,8 @@ func hasVersions(t *testing.T, path string, want []store.Entry) {
 	}
 }
 
-// TestMigrateProblems: what etcd cannot have is named, and there is no file.
+// TestMigrateProblems checks that objects that etcd cannot hold are named, and that there is no
+// file.
 func TestMigrateProblems(t *testing.T) {
 	for _, row := range []struct {
 		what, collection, key, kind, rest, says string
@@ -355,7 +356,8 @@ func (s *source) clone(i int) *source {
 	return c
 }
 
-// TestMigrateLive: the file has what the source had in the end, although it was begun from a copy.
+// TestMigrateLive checks that the file has the final state of the source, although it was begun
+// from a copy.
 func TestMigrateLive(t *testing.T) {
 	s := newSource(t)
 	s.random(200)

@@ -34,8 +34,8 @@ func TestOwner(t *testing.T) {
 	mustClose(t, log)
 }
 
-// TestVolumeModes opens what kubelet makes of a volume with an fsGroup: where the mode is
-// too wide for others, the owner narrows it and keeps setgid.
+// TestVolumeModes opens a volume with an fsGroup as kubelet creates it: if the mode is too wide,
+// the owner narrows it and keeps setgid.
 func TestVolumeModes(t *testing.T) {
 	for _, mode := range []os.FileMode{0o770, 0o775, 0o777, 0o700} {
 		path := t.TempDir()
@@ -57,8 +57,8 @@ func TestVolumeModes(t *testing.T) {
 	}
 }
 
-// TestVolumeOfAnother runs as a user who may write to such a volume but not change its
-// mode: the error says what to do, and that works. Only root can become another user.
+// TestVolumeOfAnother runs as a user who may write to such a volume but not change its mode: the
+// error has a remedy that works. Only root can become another user.
 func TestVolumeOfAnother(t *testing.T) {
 	if path := os.Getenv("TIDEMARK_TEST_VOLUME"); path != "" {
 		_, err := (&datadir.Dir{Path: path, GroupAccess: true}).OpenLog(t.Context())

@@ -22,7 +22,7 @@ func VerifyBackup(ctx context.Context, r io.Reader) (Contents, error) {
 	return readArchive(ctx, r, func(string, io.Reader) error { return nil })
 }
 
-// RestoreOptions change what Restore does.
+// RestoreOptions change the effects of Restore.
 type RestoreOptions struct {
 	// KeepHistory leaves the logs as they are in the backup. Otherwise the history is forgotten, and resource versions
 	// continue at the time of the restore, in microseconds since 1970: clients that have seen a change which the backup lacks get 410 Gone for its
@@ -152,7 +152,7 @@ func restoredHead(head store.Revision, now time.Time) store.Revision {
 // parts are the files and directories of a backup but FORMAT.
 var parts = []string{logDir, forksDir, pkiDir, KubeconfigFile}
 
-// removeParts removes what a backup has, FORMAT first.
+// removeParts removes the parts of a backup, FORMAT first.
 func removeParts(dir string) error {
 	errs := []error{atomicfile.Remove(filepath.Join(dir, formatFile))}
 	for _, name := range parts {
@@ -161,7 +161,7 @@ func removeParts(dir string) error {
 	return errors.Join(errs...)
 }
 
-// clear removes what a failed restore wrote.
+// clear removes the remains of a failed restore.
 func clear(dir string) error {
 	if err := removeParts(dir); err != nil {
 		return err

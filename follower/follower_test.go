@@ -49,7 +49,7 @@ func primary(t *testing.T, dir string) *tidemark.Server {
 	return s
 }
 
-// settle waits until the controllers have made what they make.
+// settle waits until the controllers have settled.
 func settle(t *testing.T, s *tidemark.Server) {
 	t.Helper()
 	_, err := s.Root().Settle(t.Context())
@@ -83,7 +83,8 @@ func state(t *testing.T, s *tidemark.Server) string {
 	return b.String()
 }
 
-// TestFollow writes to a server and to its follower. Each reads what the other one has acknowledged.
+// TestFollow writes to a server and to its follower, and checks that each reads the acknowledged
+// writes of the other one.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	p := primary(t, t.TempDir())

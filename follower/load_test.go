@@ -155,7 +155,8 @@ func TestDefinition(t *testing.T) {
 	})
 }
 
-// TestInformer: an informer of a follower ends with what the server has, under writes through both.
+// TestInformer checks that an informer of a follower ends with the state of the server, under
+// writes through both.
 func TestInformer(t *testing.T) {
 	t.Parallel()
 	all := pair(t)

@@ -128,7 +128,8 @@ func TestCopyStays(t *testing.T) {
 	}
 }
 
-// TestLost503: a load balancer loses the answer to a write, and answers 503. The client is not told to try again.
+// TestLost503 simulates a load balancer that loses the response to a write and sends 503. The
+// client must not get Retry-After.
 func TestLost503(t *testing.T) {
 	t.Parallel()
 	p := primary(t, t.TempDir())

@@ -83,8 +83,8 @@ func (w slowWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// TestRightsTaken takes away at the server what a request to its follower needs, while the follower gets no changes. The follower
-// decides requests that come after that by the state that the server has acknowledged.
+// TestRightsTaken removes rights at the server while its follower gets no changes. The follower
+// must decide later requests by the state that the server has acknowledged.
 func TestRightsTaken(t *testing.T) {
 	t.Parallel()
 	p := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}, Controllers: []string{"-*"}})

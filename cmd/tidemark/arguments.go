@@ -55,7 +55,7 @@ func shells(root *cobra.Command) {
 	}
 }
 
-// help makes the command for help refuse what is no command, with a suggestion.
+// help makes the help command reject unknown commands, with a suggestion.
 func help(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	c, _, err := root.Find([]string{"help"})
@@ -89,8 +89,8 @@ func flagError(c *cobra.Command, err error) error {
 	return err
 }
 
-// similarFlags returns the flags whose names differ little from a name that is none, in their order: those that are
-// written with other dashes, otherwise those with the fewest other letters.
+// similarFlags returns the flags whose names are similar to an unknown one, in their order: those
+// that differ only in dashes, otherwise those with the fewest other letters.
 func similarFlags(flags *pflag.FlagSet, name string) (names []string) {
 	plain := strings.NewReplacer("-", "", "_", "")
 	name, least := strings.ToLower(plain.Replace(name)), len(name)/4+1 // of letters that differ

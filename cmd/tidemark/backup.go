@@ -137,7 +137,7 @@ func (b *byteProgress) Write(p []byte) (int, error) {
 // end removes the line.
 func (b *byteProgress) end() { b.p.Step("") }
 
-// describeContents prints what a backup or a data directory has.
+// describeContents prints the contents of a backup or a data directory.
 func describeContents(w io.Writer, c datadir.Contents) {
 	line := func(what string, l datadir.LogContents) {
 		changed := ""
@@ -248,8 +248,8 @@ It prints what the directory has, or the first fault with the file and the place
 	return c
 }
 
-// untilInterrupted returns a context that ends with Ctrl-C or SIGTERM, so that the command removes what it began. A
-// second one ends the process.
+// untilInterrupted returns a context that ends with Ctrl-C or SIGTERM, so that the command removes
+// unfinished output. A second signal ends the process.
 func untilInterrupted(c *cobra.Command) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

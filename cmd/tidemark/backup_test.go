@@ -41,7 +41,7 @@ func TestBackup(t *testing.T) {
 		t.Errorf("the backup: %v, %v", info, err)
 	}
 	want(exitFailed, []string{"backup", kubeconfig, file("b.tar")}, "exists: name another one")
-	// A file that somebody else has put in its way gets nothing of a backup.
+	// A symbolic link in place of the temporary file gets nothing of a backup.
 	if err := os.WriteFile(file("trap"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

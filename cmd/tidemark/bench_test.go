@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// TestBench measures a server, and compares what was written.
+// TestBench measures a server, and compares the report that was written.
 func TestBench(t *testing.T) {
 	s := &tidemark.Server{}
 	if err := s.Start(t.Context()); err != nil {

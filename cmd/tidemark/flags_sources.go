@@ -106,8 +106,8 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 	return errors.Join(errs...)
 }
 
-// misspelt returns a message for each variable of the environment that is nearly that of a flag, and is none. Other
-// variables that begin with TIDEMARK_ may be there for good: Kubernetes sets some for a Service tidemark.
+// misspelt returns a message for each environment variable that resembles that of a flag. Other
+// variables that begin with TIDEMARK_ are valid: Kubernetes sets some for a Service tidemark.
 func misspelt(flags *pflag.FlagSet, environ []string) (all []string) {
 	names := map[string]bool{}
 	flags.VisitAll(func(f *pflag.Flag) { names[variable(f.Name)] = true })
@@ -172,8 +172,8 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 	return errors.Join(errs...)
 }
 
-// plainYAMLError leaves out of an error what the reader of a file has no use for: that the YAML becomes JSON, and the
-// heading of a list.
+// plainYAMLError removes parts of an error that do not help the reader of a file: that the YAML
+// becomes JSON, and the heading of a list.
 func plainYAMLError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(text, "yaml: unmarshal errors:\n")
@@ -238,7 +238,7 @@ func scalar(value any) (string, error) {
 	return "", errors.New("want a string, a number or a boolean")
 }
 
-// similar suggests a flag for a key of the file that is none.
+// similar suggests a flag for an unknown key of the file.
 func similar(flags *pflag.FlagSet, name string) string {
 	if names := similarFlags(flags, name); len(names) > 0 {
 		return ": did you mean " + names[0] + "?"

@@ -291,7 +291,7 @@ func TestMisspelt(t *testing.T) {
 	}
 }
 
-// TestDurations: each source of flags names what a duration looks like.
+// TestDurations checks that each source of flags describes the form of a duration.
 func TestDurations(t *testing.T) {
 	const want = "want a duration, such as 90s, 10m or 24h: how long old resource versions"
 	if code, _, errs := command("serve", "--history-retention=1day"); code != exitUsage || !strings.Contains(errs, "--history-retention=1day: "+want) {

@@ -25,7 +25,7 @@ func (f *serveFlags) registerTLS(flags *pflag.FlagSet) {
 		strings.Join(cipherNames(tls.CipherSuites()), ", ")+". Insecure: "+strings.Join(cipherNames(tls.InsecureCipherSuites()), ", "))
 }
 
-// checkTLS checks what a single flag of serving certificates cannot check.
+// checkTLS makes the checks of several flags of serving certificates.
 func (f *serveFlags) checkTLS() error {
 	if s := &f.server; (s.TLSCertFile == "") != (s.TLSPrivateKeyFile == "") {
 		return errors.New("--tls-cert-file and --tls-private-key-file belong together: give both")

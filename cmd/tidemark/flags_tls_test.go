@@ -48,7 +48,8 @@ func TestTLSFlags(t *testing.T) {
 	}
 }
 
-// FuzzSNICertificates: what is accepted has two files, and its text means the same again.
+// FuzzSNICertificates checks that an accepted value has two files, and is parsed from its text
+// again.
 func FuzzSNICertificates(f *testing.F) {
 	for _, text := range []string{"a,b", "a,b:c", "a,b:*.c,d", "a", ":", ",", "a,b:c:d", " a , b : c "} {
 		f.Add(text)

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
 
-// tracingFlags has the flag of traces, and what it names.
+// tracingFlags has the flag of traces, and the configuration that it names.
 type tracingFlags struct {
 	file   string
 	config *collector.Config // nil: there are no traces

@@ -57,7 +57,8 @@ func groupedUsage(c *cobra.Command) error {
 	return nil
 }
 
-// suggestion is what cobra puts before the commands that it suggests for an unknown one. flagError does so for flags.
+// suggestion is the text of cobra before the commands that it suggests for an unknown one.
+// flagError uses it for flags.
 const suggestion = "\n\nDid you mean this?\n"
 
 // printError prints an error on one line, and the commands or flags that are suggested for an unknown one on lines of their own.

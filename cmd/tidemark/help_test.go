@@ -81,7 +81,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestHelpUnknown: help for what is no command fails, and suggests one.
+// TestHelpUnknown checks that help for an unknown command fails, and suggests one.
 func TestHelpUnknown(t *testing.T) {
 	for args, want := range map[string]string{
 		"help serv":      "Did you mean this?\n  serve\n",

@@ -163,7 +163,7 @@ func (a *apiServer) run(flags *pflag.FlagSet, getenv func(string) string, stderr
 	return a.serveUntil(ctx)
 }
 
-// complete adds what kube-apiserver does by default, and serve does not.
+// complete adds the defaults of kube-apiserver that serve does not have.
 func (a *apiServer) complete(flags *pflag.FlagSet, getenv func(string) string) {
 	f, s := &a.serve, &a.serve.server
 	f.gates = a.gates.known
@@ -268,8 +268,8 @@ func (a *apiServer) findEtcd(ctx context.Context) (real bool, err error) {
 	return false, err
 }
 
-// useEtcd keeps the objects in etcd. What each server would make for itself has to be given, as for
-// kube-apiserver: the servers must agree.
+// useEtcd keeps the objects in etcd. Keys that a server would otherwise generate for itself are
+// required, as for kube-apiserver: the servers must agree.
 func (a *apiServer) useEtcd(changed func(string) bool) error {
 	f := &a.serve
 	switch {

@@ -36,7 +36,8 @@ func apiServerFlags() []apiServerFlag {
 	return rows
 }
 
-// ignoredFlag is the value of a flag without effect. It accepts what kube-apiserver does, by type.
+// ignoredFlag is the value of a flag without effect. It accepts the values of kube-apiserver, by
+// type.
 type ignoredFlag struct {
 	row  apiServerFlag
 	last string

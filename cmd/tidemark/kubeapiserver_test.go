@@ -186,7 +186,7 @@ func write(t *testing.T, path string, data []byte) string {
 	return path
 }
 
-// plane is what a harness starts.
+// plane is a control plane as a test harness starts it.
 type plane struct {
 	etcd, server *background
 	url          string
@@ -496,7 +496,8 @@ func TestHelpOfOthers(t *testing.T) {
 	}
 }
 
-// TestRefusedAsAPIServer: what cannot start ends at once, with 1 and one line.
+// TestRefusedAsAPIServer checks that a server that cannot start exits at once, with code 1 and one
+// line.
 func TestRefusedAsAPIServer(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

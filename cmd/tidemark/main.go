@@ -72,7 +72,8 @@ func oneLine(err error) string {
 	return strings.Join(slices.Compact(strings.Split(strings.TrimSpace(err.Error()), "\n")), "; ")
 }
 
-// valueError says what a flag accepts that got a value which is no number, no duration, or no boolean.
+// valueError returns the error for an invalid number, duration or boolean of a flag, with the
+// accepted values.
 func valueError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -85,7 +86,8 @@ func valueError(err error) error {
 	return err
 }
 
-// wants says what a flag accepts that got a value which is no number, no duration, or no boolean; empty: err has it.
+// wants describes the accepted values of a flag with an invalid number, duration or boolean; empty
+// if err does.
 func wants(flag *pflag.Flag, value string, err error) (want string) {
 	if flag.Value.Type() == "duration" {
 		return "a duration, such as 90s, 10m or 24h"

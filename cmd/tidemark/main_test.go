@@ -269,7 +269,7 @@ var wrongLines = map[string]string{
 	"version --nonsense": "--nonsense",
 }
 
-// TestUsage: what cannot be understood is 2, with one line that says why.
+// TestUsage checks that an invalid command line exits with code 2, and one line with the reason.
 func TestUsage(t *testing.T) {
 	for line, want := range wrongLines {
 		refused(t, line, want)
@@ -338,7 +338,7 @@ func refused(t *testing.T, line, want string) {
 	}
 }
 
-// TestFailedStart: what cannot start is 1, with one line.
+// TestFailedStart checks that a server that cannot start exits with code 1, and one line.
 func TestFailedStart(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -135,7 +135,7 @@ func parseEndpoint(flag, value string) (e endpoint, err error) {
 	return e, nil
 }
 
-// run checks the command line, and calls what it asks for.
+// run checks the command line, and runs the migration.
 func (f *migrateFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
 	from, err := parseEndpoint("from", f.from)
 	if err != nil {
@@ -363,7 +363,7 @@ const (
 	etcdMostQuota = 8 << 30
 )
 
-// describeSnapshot prints the report, and what comes next.
+// describeSnapshot prints the report, and the next steps.
 func (m *migration) describeSnapshot(r *migrate.Report, file string, size int64) error {
 	fmt.Fprintf(m.stdout, "The snapshot %s is complete (%.1f MiB), and every version in it was compared with %s:\n\n", file, float64(size)/(1<<20), m.dir.Path)
 	if err := r.Print(m.stdout); err != nil {

@@ -21,8 +21,8 @@ import (
 // lockPoll is the pause between two looks whether the server has ended.
 const lockPoll = 50 * time.Millisecond
 
-// toSnapshotLive writes a snapshot file of a backup of the server, and adds what the server has changed since when it
-// has ended.
+// toSnapshotLive writes a snapshot file of a backup of the server, and adds the later changes when
+// the server has ended.
 func (m *migration) toSnapshotLive(ctx context.Context, file string) (err error) {
 	// Beside the file, with a name like that of the files under way.
 	temporary, err := etcdsnapshot.MakePart(file)

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// TestMigrateArguments: what does not go together is refused, with the command to use.
+// TestMigrateArguments checks that conflicting arguments are rejected, with the command to use.
 func TestMigrateArguments(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.db")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -77,7 +77,7 @@ func contentsOf(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestServeAt shows a state of then, and changes nothing in the directory.
+// TestServeAt serves a historical state, and checks that the directory does not change.
 func TestServeAt(t *testing.T) {
 	t.Parallel()
 	const maps, seen = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/configmaps/seen"

@@ -28,7 +28,7 @@ import (
 type serveFlags struct {
 	server        tidemark.Server
 	dataDir       string
-	isDump        bool   // dataDir is what a failed test has kept
+	isDump        bool   // dataDir is the dump of a failed test
 	permissions   string // of dataDir
 	inMemory      bool
 	acceptLoss    bool
@@ -232,7 +232,7 @@ func (f *serveFlags) registerPlace(flags *pflag.FlagSet) {
 	})
 }
 
-// registerObjects registers the flags of what the server does with objects.
+// registerObjects registers the flags of admission and of the handling of objects.
 func (f *serveFlags) registerObjects(flags *pflag.FlagSet) {
 	s := &f.server
 	inGroup(flags, "Admission", func() {
@@ -464,7 +464,7 @@ func (f *serveFlags) takeDir(args []string, flags *pflag.FlagSet) error {
 	return nil
 }
 
-// past reports whether the server begins with a state of then, and keeps changes in memory.
+// past reports whether the server starts with a historical state, and keeps changes in memory.
 func (f *serveFlags) past() bool { return f.server.At != 0 || f.isDump }
 
 // storage returns where the objects are; nil: in memory alone.
@@ -528,7 +528,7 @@ func (f *serveFlags) writeKubeconfig() (path string, remove func(), err error) {
 		}
 	case f.inMemory || f.past():
 		dir, err := temporaryDir()
-		if err != nil { // in an image from scratch there is none: the server needs no file
+		if err != nil { // an image from scratch has none, and the server needs no file
 			f.server.Logger.Warn("there is no kubeconfig: no temporary directory can be made; name a file with --kubeconfig-out, or set TMPDIR", "err", err)
 			return "", remove, nil
 		}

@@ -177,8 +177,8 @@ func TestTerminateTwice(t *testing.T) {
 	}
 }
 
-// TestDataDirectory: what was stored is there after a restart, and the same
-// kubeconfig leads to it.
+// TestDataDirectory checks that stored objects exist after a restart, and that the same kubeconfig
+// works.
 func TestDataDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -237,8 +237,8 @@ func TestReplacedDirectory(t *testing.T) {
 	}
 }
 
-// TestNoPlaceForFiles: a server in memory needs neither a home nor a place for
-// temporary files, and says what it could not write.
+// TestNoPlaceForFiles checks that a server in memory needs neither a home nor a directory for
+// temporary files, and reports the files that it could not write.
 func TestNoPlaceForFiles(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -305,8 +305,8 @@ func auditedIDs(t *testing.T, path, stage string) map[string]bool {
 	return ids
 }
 
-// TestAuditSurvivesTheEnd: what was answered is in the audit log, after SIGTERM in each mode, and
-// after SIGKILL in the blocking ones.
+// TestAuditSurvivesTheEnd checks that the events of acknowledged requests are in the audit log,
+// after SIGTERM in each mode, and after SIGKILL in the blocking ones.
 func TestAuditSurvivesTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark"
 )
 
-// versionInfo is what "version -o json" prints.
+// versionInfo is the output of "version -o json".
 type versionInfo struct {
 	Version    string `json:"version"`
 	Kubernetes string `json:"kubernetes"`

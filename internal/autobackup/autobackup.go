@@ -51,7 +51,7 @@ const (
 	listTime = time.Minute
 )
 
-// Status is what a Loop has done. Times that are zero have not come.
+// Status is the state of a Loop. A zero time has not occurred.
 type Status struct {
 	Running bool
 	Next    time.Time
@@ -81,7 +81,7 @@ type Loop struct {
 // New returns a Loop for a place that is open.
 func New(c Config) *Loop { return &Loop{c: c} }
 
-// Status returns what the loop has done.
+// Status returns the state of the loop.
 func (l *Loop) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -212,7 +212,7 @@ func TestAge(t *testing.T) {
 	})
 }
 
-// TestBusy: while somebody else makes a backup, the loop waits, and reports no failure.
+// TestBusy checks that while another backup runs, the loop waits, and reports no failure.
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "@hourly")

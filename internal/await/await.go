@@ -1,5 +1,6 @@
-// Package await waits in tests for what no event announces, such as a line in the log of another process. A test that can
-// receive from a channel, or run in a testing/synctest bubble, does that instead.
+// Package await waits in tests for conditions that no event announces, such as a line in the log of
+// another process. A test that can receive from a channel, or run in a testing/synctest bubble,
+// does that instead.
 package await
 
 import (

@@ -35,8 +35,9 @@ type applied struct {
 	Result string `json:"result"`
 }
 
-// apply creates or updates the objects of manifests: definitions first, and what uses them after
-// they are established. It stops at the first error; what was written until then stays.
+// apply creates or updates the objects of manifests: first definitions, and after they are
+// established the objects that use them. It stops at the first error and keeps the objects written
+// so far.
 func (h *handler) apply(w http.ResponseWriter, r *http.Request) error {
 	world, err := h.world(r)
 	if err != nil {
@@ -171,8 +172,9 @@ func (c *client) send(ctx context.Context, method, path, accept string, body any
 // maxTries limits how often an update is repeated because another writer was faster.
 const maxTries = 10
 
-// apply creates the object, or changes the one that is there: by server-side apply, so that what others have set stays.
-// Definitions and webhook configurations are replaced, and what has no name or cannot be applied is created.
+// apply creates the object, or changes the existing one by server-side apply, so that fields of
+// other managers stay. Definitions and webhook configurations are replaced; an object without a
+// name, or whose kind does not support apply, is created.
 func (c *client) apply(ctx context.Context, o *object) (applied, error) {
 	at, err := c.endpoint(ctx, o)
 	if err != nil {

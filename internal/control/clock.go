@@ -8,7 +8,7 @@ import (
 // maxAdvance limits how far one request moves a clock.
 const maxAdvance = 10 * 365 * 24 * time.Hour
 
-// clock is what the clock of a world shows.
+// clock is the time of a world.
 type clock struct {
 	Now time.Time `json:"now"`
 }

@@ -1,8 +1,8 @@
-// Package control serves the control API, for what a test harness does to a server and the Kubernetes
-// API does not offer. It creates and deletes worlds, applies manifests, adds users, and reads whole
-// states and histories. docs/formats/control-api.md has the requests and answers.
+// Package control serves the control API, for operations of a test harness that the Kubernetes API
+// does not have. It creates and deletes worlds, applies manifests, adds users, and reads whole
+// states and histories. docs/formats/control-api.md has the requests and responses.
 //
-// The package knows worlds by the interfaces [Worlds] and [World] only. It does not authenticate:
+// The package uses worlds by the interfaces [Worlds] and [World] only. It does not authenticate:
 // the socket of the listener does, or [RequireToken].
 package control
 

@@ -23,7 +23,7 @@ type Leases struct {
 }
 
 // Idle returns a channel that is closed when there has been no lease for the grace period, which
-// begins now if there is none. From then on new leases are refused. Only the grace period of the
+// begins now if there is none. After that, new leases are rejected. Only the grace period of the
 // first call counts.
 func (l *Leases) Idle(grace time.Duration) <-chan struct{} {
 	l.mu.Lock()

@@ -65,8 +65,8 @@ func (o *object) isWebhook() bool {
 		strings.HasPrefix(o.text("apiVersion"), "admissionregistration.k8s.io/")
 }
 
-// encodeSecret moves the stringData of a Secret to its data. It is never stored, so what a manager owns in it would stay
-// when the manifest lacks it.
+// encodeSecret moves the stringData of a Secret to its data. stringData is never stored, so a
+// manager's ownership of it would stay when the manifest no longer has it.
 func (o *object) encodeSecret() {
 	text, ok := o.fields["stringData"].(map[string]any)
 	if !ok || o.text("kind") != "Secret" || o.text("apiVersion") != "v1" {
@@ -79,7 +79,7 @@ func (o *object) encodeSecret() {
 	for key, value := range text {
 		s, ok := value.(string)
 		if !ok {
-			return // the server says what is wrong
+			return // the server reports the error
 		}
 		data[key] = base64.StdEncoding.EncodeToString([]byte(s))
 	}
@@ -87,8 +87,8 @@ func (o *object) encodeSecret() {
 	delete(o.fields, "stringData")
 }
 
-// step is the place of the object in the order in which manifests are applied: what others need
-// comes first, and webhooks last, so that they see none of the objects before them.
+// step is the position of the object in the order of apply: an object follows those that it needs,
+// and webhooks are last, so that they do not apply to the objects before them.
 func (o *object) step() int {
 	switch {
 	case o.isDefinition():
@@ -177,7 +177,7 @@ func documentObjects(from string, document []byte) (all []*object, err error) {
 		return nil, nil // only comments
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber() // integers beyond 2^53 stay what they are
+	decoder.UseNumber() // keeps integers beyond 2^53 exact
 	o := &object{from: from}
 	if err := decoder.Decode(&o.fields); err != nil {
 		return nil, badRequest("%s: the document is no object", from)

@@ -25,8 +25,8 @@ func (d *Documents) aggregate(keep func(*resource.Group) bool) Document {
 		items = append(items, g.whole()...)
 	}
 	items = append(items, ']')
-	// As in kube-apiserver, the tag is the hash of the list without its kind, so that clients
-	// can use what they have cached of another server.
+	// As in kube-apiserver, the tag is the hash of the list without its kind, so that clients can
+	// use documents that they have cached of another server.
 	list := append(append([]byte(`{"metadata":{},"items":`), items...), '}')
 	const head = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2",`
 	return Document{

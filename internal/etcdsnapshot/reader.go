@@ -19,7 +19,8 @@ type Reader struct {
 	size int64
 }
 
-// sectorBytes divides the size of a database: what a file has beyond it is the checksum. Restores rely on it.
+// sectorBytes divides the size of a database: a remainder of the file is the checksum. Restores
+// rely on it.
 const sectorBytes = 512
 
 // Open opens a file, and compares it with its checksum. A damaged database whose checksum is right can end the

@@ -210,9 +210,10 @@ func (w *Writer) flush() error {
 	return err
 }
 
-// Sort writes what was put so far in the order of the revisions, with the oldest revision that can be read; zero: there
-// are no older versions. It returns a Reader of that, which is closed before the next call. Versions that are put
-// later have higher revisions. Sort is called once, or not at all.
+// Sort writes the versions that were put so far in the order of the revisions, with the oldest
+// revision that can be read; zero means that there are no older versions. It returns a Reader of
+// them, which is closed before the next call. Versions that are put later have higher revisions.
+// Sort is called once, or not at all.
 func (w *Writer) Sort(floor int64) (*Reader, error) {
 	if err := w.sort(floor); err != nil {
 		return nil, err
@@ -304,7 +305,7 @@ func (w *Writer) Commit() error {
 	return atomicfile.Rename(w.finished(), w.path)
 }
 
-// Close removes what is not needed. It may be called twice.
+// Close removes temporary files. It may be called twice.
 func (w *Writer) Close() error {
 	if w.closed {
 		return nil

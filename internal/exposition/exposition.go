@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ContentType is the media type of what a Writer writes.
+// ContentType is the media type of the output of a Writer.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // flushBytes is how much a Writer gathers before it writes.
@@ -154,7 +154,7 @@ func (w *Writer) flush() {
 	w.buf = w.buf[:0]
 }
 
-// Close writes what is left. It does not close what the Writer writes to.
+// Close writes the buffered output. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	w.flush()
 	return w.err

@@ -12,7 +12,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/exposition"
 )
 
-// TestFormat compares the text with what Prometheus' own library writes for the same observations.
+// TestFormat compares the text with the output of Prometheus' own library for the same
+// observations.
 func TestFormat(t *testing.T) {
 	const help, label = "Time\nto \\wait.", "a\"b\\c\nd"
 	bounds := []float64{0.005, 0.1, 1.25, 60}

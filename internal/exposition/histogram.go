@@ -38,7 +38,7 @@ func newBuckets(per float64, bounds []float64) *Buckets {
 // Histogram counts observations in buckets. All methods are safe for concurrent use, and allocate nothing.
 type Histogram struct {
 	buckets *Buckets
-	counts  []atomic.Uint64 // of each bucket alone; the last one is for what is above all bounds
+	counts  []atomic.Uint64 // of each bucket alone; the last one counts values above all bounds
 	sum     atomic.Int64    // in units
 }
 

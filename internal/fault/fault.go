@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Kind is what happens to a request.
+// Kind is the effect on a request.
 type Kind string
 
 const (
@@ -52,7 +52,7 @@ var (
 	allVerbs = append([]string{"get", "list", "watch"}, writes...)
 )
 
-// Rule selects requests for resources, and says what happens to them. An empty field selects all.
+// Rule selects requests for resources, and the fault for them. An empty field selects all.
 type Rule struct {
 	Fault Kind `json:"fault"`
 

@@ -39,7 +39,7 @@ type rule struct {
 	random      *rand.Rand
 }
 
-// State is a rule, and what has happened.
+// State is a rule and its counts.
 type State struct {
 	ID string `json:"id"`
 	Rule
@@ -79,8 +79,8 @@ func (s *Set) List() []State {
 	return all
 }
 
-// Remove removes a rule. The error wraps ErrNotFound. What has begun goes on: a delay, a watch that is
-// to be dropped.
+// Remove removes a rule. The error wraps ErrNotFound. Faults in progress continue: a delay, a watch
+// that is to be dropped.
 func (s *Set) Remove(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +104,8 @@ func (s *Set) Clear() {
 // Active reports whether Pick must be called. It costs one atomic load. A nil set is not active.
 func (s *Set) Active() bool { return s != nil && s.active.Load() }
 
-// Pick counts a request, and returns what happens to it: a delay, and then the first other fault that
-// fires; nil: none.
+// Pick counts a request, and returns the faults for it: a delay, and then the first other fault
+// that fires; nil: none.
 func (s *Set) Pick(q *Request) (delay time.Duration, fault *Rule) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,7 +49,7 @@ type Schema struct {
 	// Metrics count its requests.
 	Metrics *fairness.FlowMetrics
 
-	// distinguisher is what separates the flows of the schema; empty: it has one flow.
+	// distinguisher separates the flows of the schema; empty: it has one flow.
 	distinguisher flowcontrolv1.FlowDistinguisherMethodType
 	seed          uint64
 	// UIDHeader and LevelUIDHeader are values of headers. They must not be changed.

@@ -106,7 +106,7 @@ func first(list []entry, best *entry, a *authz.Attributes) *entry {
 	return best
 }
 
-// rule is what a rule of a schema matches besides its subjects.
+// rule is the part of a rule of a schema besides its subjects.
 type rule struct {
 	resources []resourceRule
 	paths     []pathRule

@@ -41,7 +41,8 @@ type Fork struct {
 	// ResourceVersion is the newest one; empty: it is not known, because the fork is kept and no request has opened
 	// it yet.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// Bytes is about the memory that the fork takes in addition to what it shares with its parent.
+	// Bytes is the approximate memory of the fork in addition to the part that it shares with its
+	// parent.
 	Bytes int64 `json:"bytes"`
 	// Kept: the fork is kept in the data directory of the server.
 	Kept bool `json:"kept,omitempty"`

@@ -234,8 +234,8 @@ func (w *response) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline is for http.ResponseController. An answer that has not ended by then is
-// broken off.
+// SetWriteDeadline is for http.ResponseController. A response that has not ended by then is broken
+// off.
 func (w *response) SetWriteDeadline(at time.Time) error {
 	s := (*stream)(w)
 	s.c.mu.Lock()

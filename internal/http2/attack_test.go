@@ -215,7 +215,8 @@ var floods = []struct {
 	{name: "windows", free: true, do: func(p *client, i int) { p.WriteWindowUpdate(0, 100) }},
 }
 
-// TestFloods: a client that sends what costs it little has to go, or costs little itself.
+// TestFloods checks that a client that sends cheap frames without end is disconnected, or costs
+// little.
 func TestFloods(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	for _, flood := range floods {
@@ -406,8 +407,8 @@ func TestConnectionCloseOfMany(t *testing.T) {
 	}
 }
 
-// TestIdleMemory: a connection that has nothing to do does not keep what large headers,
-// frames and bodies needed.
+// TestIdleMemory checks that an idle connection does not keep the memory of large headers, frames
+// and bodies.
 func TestIdleMemory(t *testing.T) {
 	tier.Full(t)
 	const connections = 40
@@ -439,7 +440,7 @@ func TestIdleMemory(t *testing.T) {
 			ts := start(t, s, newHold())
 			heap := func() int {
 				runtime.GC()
-				runtime.GC() // what pools have kept for one more
+				runtime.GC() // memory that pools keep for one more cycle
 				var m runtime.MemStats
 				runtime.ReadMemStats(&m)
 				return int(m.HeapAlloc)

@@ -347,8 +347,8 @@ func (l *pool) end() {
 	l.s.Shutdown()
 }
 
-// TestStrangers: a client that has not authenticated has less room: for what it asks for
-// and does not read, for bodies, for headers. And it is gone in time after a GOAWAY.
+// TestStrangers checks that a client that has not authenticated has less room, for unread
+// responses, for bodies, and for headers, and that it is disconnected in time after a GOAWAY.
 func TestStrangers(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	t.Run("answers", func(t *testing.T) {
@@ -533,8 +533,8 @@ func TestSlowHeaders(t *testing.T) {
 	})
 }
 
-// TestLeft: what a handler leaves for the stream to send comes whole, in order and with its
-// end, however the windows open.
+// TestLeft checks that data that a handler leaves for the stream to send arrives whole, in order
+// and with its end, for any order of window updates.
 func TestLeft(t *testing.T) {
 	rnd := testrand.New(t)
 	s := server(t.Output())

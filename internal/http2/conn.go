@@ -59,7 +59,7 @@ type conn struct {
 	flying  int // bytes of the write under way, with their encrypted form
 	kept    int // other bytes that are kept for the client, see keep
 	rests   int // of kept: the ends of answers
-	charged int // of all: what the server's budget has counted
+	charged int // bytes of all charged to the server's budget
 
 	sender
 }
@@ -180,8 +180,8 @@ func (c *conn) survives(err error) bool {
 	return false
 }
 
-// drain sends the rest of the buffer, and reads what the client sends meanwhile: if a
-// connection is closed with unread bytes, the client loses bytes that it has not read.
+// drain sends the rest of the buffer, and reads meanwhile: if a connection is closed with unread
+// bytes, the client loses bytes that it has not read.
 func (c *conn) drain() {
 	c.mu.Lock()
 	c.flushLater()

@@ -21,7 +21,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// client is a client that says what tests want it to say.
+// client is a client whose frames the tests choose.
 type client struct {
 	*h2.Framer
 	t     testing.TB
@@ -116,7 +116,7 @@ func ended(id uint32) func(h2.Frame) bool {
 // /flood (writes until it fails) and /read (the body, to its end).
 type hold struct {
 	running atomic.Int64
-	ended   chan error // gets what ended a /hold, a /flood or a /read
+	ended   chan error // gets the error that ended a /hold, a /flood or a /read
 }
 
 func newHold() *hold { return &hold{ended: make(chan error, 1000)} }
@@ -145,7 +145,7 @@ func (h *hold) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestErrors: what a client does wrong costs it the stream or the connection.
+// TestErrors checks that an error of a client ends the stream or the connection.
 func TestErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		do     func(p *client)
@@ -389,7 +389,7 @@ func TestUploadWithoutReading(t *testing.T) {
 	ts := start(t, server(t.Output()), h)
 	p := dial(t, ts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1<<31 - 1})
 	p.WriteWindowUpdate(0, 1<<30)
-	p.ask(1, true, "GET", "/flood") // fills what there is between the two
+	p.ask(1, true, "GET", "/flood") // fills all buffers between the two
 	p.ask(3, false, "POST", "/read", "content-length", "200000")
 	for left := 200_000; left > 0; left -= 10_000 {
 		p.WriteData(3, left == 10_000, big(10_000))
@@ -455,8 +455,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestRandomBodies sends bodies of random length both ways, over many streams at
-// once, with random windows and frame sizes: what arrives is what was sent.
+// TestRandomBodies sends bodies of random length both ways, over many streams at once, with random
+// windows and frame sizes, and compares them.
 func TestRandomBodies(t *testing.T) {
 	const minIncrement = 32 // smaller window updates count as control frames
 	rnd := testrand.New(t)

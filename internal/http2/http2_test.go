@@ -49,7 +49,7 @@ func start(t testing.TB, s *http2.Server, h http.Handler) *httptest.Server {
 	return ts
 }
 
-// exchange is a request, and what its handler does.
+// exchange is a request and its handler.
 type exchange struct {
 	name    string
 	unsized bool // the handler does not say how much it writes
@@ -210,7 +210,7 @@ func (e *exchange) run(t *testing.T, s *http2.Server) []string {
 	if _, dated := resp.Header["Date"]; dated {
 		resp.Header.Set("Date", "some")
 	}
-	if e.unsized { // net/http counts what fits into its buffer
+	if e.unsized { // net/http sets the length if the body fits into its buffer
 		resp.Header.Del("Content-Length")
 	}
 	seen = append(seen, fmt.Sprintln(resp.Status, resp.Proto, resp.Header, len(all), bytes.Equal(all, big(len(all))), errorText(err)))
@@ -220,7 +220,7 @@ func (e *exchange) run(t *testing.T, s *http2.Server) []string {
 	return seen
 }
 
-// errorText leaves out what differs from run to run.
+// errorText removes the parts that differ from run to run.
 func errorText(err error) string {
 	if err == nil {
 		return ""
@@ -259,7 +259,7 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// TestAsNetHTTP: handlers and clients see what they see with net/http.
+// TestAsNetHTTP checks that handlers and clients get the same results as with net/http.
 func TestAsNetHTTP(t *testing.T) {
 	for _, e := range exchanges {
 		t.Run(e.name, func(t *testing.T) {

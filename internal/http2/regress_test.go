@@ -223,7 +223,7 @@ func TestUnreadWindow(t *testing.T) {
 	}
 }
 
-// TestDeclared: what a client says that it will send takes no memory.
+// TestDeclared checks that sizes that a client declares take no memory.
 func TestDeclared(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	synctest.Test(t, func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestEarlyAnswer(t *testing.T) {
 		if code := p.reset(1); code != h2.ErrCodeNo || time.Since(at) == 0 {
 			t.Errorf("reset with %v after %v", code, time.Since(at))
 		}
-		p.ask(3, false, "POST", "/") // one that has said all by then is not reset
+		p.ask(3, false, "POST", "/") // a stream that is complete by then is not reset
 		p.until("the answer", ended(3))
 		p.WriteData(3, true, []byte("x"))
 		time.Sleep(time.Second)

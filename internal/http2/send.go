@@ -20,8 +20,8 @@ type sender struct {
 	sending bool      // a goroutine is sending; it also sends bytes that are appended meanwhile
 	queue   []*stream // streams that wait to append, in order
 
-	window      int64 // what may be sent of bodies
-	firstWindow int64 // what a new stream may send
+	window      int64 // of the connection, for bodies
+	firstWindow int64 // of a new stream
 	maxFrame    int
 
 	encoder *hpack.Encoder

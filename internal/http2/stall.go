@@ -16,7 +16,7 @@ type stallTimer struct {
 	running bool
 }
 
-// operation is what a stallTimer watches.
+// operation is guarded by a stallTimer.
 type operation interface {
 	// stalled is called with the lock held.
 	stalled()

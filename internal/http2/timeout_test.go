@@ -127,8 +127,8 @@ func (c *counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestEventsTogether: what many handlers flush while the connection is busy leaves
-// in one go, in full TLS records.
+// TestEventsTogether checks that data that many handlers flush while the connection is busy is sent
+// with one write, in full TLS records.
 func TestEventsTogether(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS.Clone()
 	config.DynamicRecordSizingDisabled = true
@@ -158,7 +158,7 @@ func TestEventsTogether(t *testing.T) {
 		for range streams {
 			p.until("an event", func(f h2.Frame) bool { _, ok := f.(*h2.DataFrame); return ok })
 		}
-		// One write for what the first sender took, and the records of the rest.
+		// One write for the data of the first sender, and the records of the rest.
 		if got, most := there.writes.Load()-before, int64(1+1+streams*size>>14); got > most+1 {
 			t.Errorf("%d events left in %d writes", streams, got)
 		}

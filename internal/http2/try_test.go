@@ -8,7 +8,7 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// shared is what handlers that share a connection know of their answers.
+// shared is the interface of responses that share a connection.
 type shared interface {
 	http.ResponseWriter
 	http.Flusher
@@ -16,7 +16,7 @@ type shared interface {
 	TryWrite(p []byte) (ok, full bool)
 }
 
-// TestTryWrite: what would have to wait for the client is declined as a whole.
+// TestTryWrite checks that data that would have to wait for the client is declined as a whole.
 func TestTryWrite(t *testing.T) {
 	rows := []struct {
 		name, method string

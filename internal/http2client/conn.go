@@ -33,14 +33,15 @@ const (
 	tableBytes = 4096       // of header compression: the protocol's default
 	firstGrant = 64<<10 - 1 // the protocol's first window
 	maxWindow  = 1<<31 - 1  // of flow control
-	// connWindow is what the server may send of all bodies. Streams limit it: each holds up to firstGrant bytes.
+	// connWindow is the window of the connection for all bodies. Streams limit it: each holds up to
+	// firstGrant bytes.
 	connWindow = 1 << 30
 	// maxFrame bounds the frames that are sent, and that are read: the protocol's first size.
 	maxFrame = 16 << 10
 	// sendBytes is how much the writer appends before it writes.
 	sendBytes = 64 << 10
-	// controlBytes bounds what waits to be sent. A server that exceeds it sends frames that require answers, and
-	// does not read.
+	// controlBytes limits the unsent control frames. A server that exceeds it sends frames that
+	// require responses, and does not read.
 	controlBytes = 1 << 20
 	// firstStreams is how many requests may run until the server sends its limit.
 	firstStreams = 100
@@ -99,8 +100,8 @@ type Conn struct {
 
 	out         []byte    // frames that wait to be sent
 	queue       []*stream // streams whose body waits to be sent, in order
-	window      int64     // what may be sent of bodies
-	firstWindow int64     // what a new stream may send
+	window      int64     // of the connection, for bodies
+	firstWindow int64     // of a new stream
 	maxStreams  int
 	encoder     *hpack.Encoder
 	block       bytes.Buffer // the header block that is being encoded

@@ -100,7 +100,7 @@ func post(ctx context.Context, body string) *http.Request {
 	return r
 }
 
-// result is what a call returns.
+// result is the result of a call.
 type result struct {
 	code int
 	body string
@@ -225,7 +225,7 @@ func TestReadAfterClose(t *testing.T) {
 	}
 }
 
-// TestFailures: what a server does wrong, and the error of the caller.
+// TestFailures checks the caller's error for each error of a server.
 func TestFailures(t *testing.T) {
 	for name, row := range map[string]struct {
 		do   func(s *server, id uint32)
@@ -270,7 +270,7 @@ func TestFailures(t *testing.T) {
 			c, s := dial(t)
 			got := call(c, post(t.Context(), "x"))
 			id, _ := s.request()
-			go func() { // what the client sends is of no interest
+			go func() { // discards the frames of the client
 				_, _ = io.Copy(io.Discard, s.conn)
 			}()
 			row.do(s, id)

@@ -178,7 +178,7 @@ func (c *Conn) takeData(f *h2.DataFrame) error {
 	if s.declared >= 0 && s.received > s.declared {
 		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeProtocol}
 	}
-	if s.taken > 0 && len(s.body)+len(data) > cap(s.body) { // move what is not read to the beginning
+	if s.taken > 0 && len(s.body)+len(data) > cap(s.body) { // move the unread bytes to the beginning
 		s.body, s.taken = s.body[:copy(s.body, s.body[s.taken:])], 0
 	}
 	s.body = append(s.body, data...)

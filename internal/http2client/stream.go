@@ -24,14 +24,14 @@ type stream struct {
 	unsent int64     // how much of it has to be sent
 	sent   bool      // the request is sent to its end
 	queued bool
-	window int64 // what may be sent of the body
+	window int64 // for the body of the request
 
 	response *http.Response // nil: its headers are not there yet
-	body     []byte         // what is received and not read
+	body     []byte         // received and unread bytes
 	taken    int            // how much of body is read
 	received int64
 	declared int64 // Content-Length; negative: unknown
-	grant    int   // what the server may send of the body
+	grant    int   // window for the body of the response
 	owed     int   // bytes that were read, and that the server may not send again yet
 	infos    int   // informational answers
 	returned bool  // the caller has the response

@@ -21,7 +21,7 @@ func (c *Conn) notify() {
 	}
 }
 
-// write sends what waits to be sent, until the connection ends.
+// write sends queued frames until the connection ends.
 func (c *Conn) write() {
 	var spare []byte
 	for {

@@ -91,7 +91,7 @@ func (x *exchange) serve(r *http.Request) {
 	returned = true
 }
 
-// leave ends what the exchange has for the handler.
+// leave ends the exchange for the handler.
 func (x *exchange) leave() {
 	x.upload.cut(http.ErrBodyReadAfterClose, errUnread)
 	x.closeBody()
@@ -99,7 +99,8 @@ func (x *exchange) leave() {
 	x.t.s.done(x)
 }
 
-// errAborted ends an exchange whose handler has panicked, or did not write what it declared.
+// errAborted ends an exchange whose handler has panicked, or did not write as many bytes as it
+// declared.
 var errAborted = errors.New("inprocess: the handler has broken the answer off")
 
 // errClosed is the error of reads of a body that the client has closed; its text is that of net/http.
@@ -116,7 +117,7 @@ func (x *exchange) end(err error) {
 	x.ended, x.began, x.cut = true, true, cut || !over
 	x.mu.Unlock()
 	if cut {
-		return // another call does, or has done, what follows
+		return // another call has done the rest, or does it
 	}
 	// The handler learns of it last, by its context and by the request's body. If it returned before
 	// the answer is broken off, the client would take what it has for the whole answer.
@@ -138,7 +139,7 @@ func (x *exchange) end(err error) {
 	if shown == err { //nolint:errorlint // it was not replaced
 		x.download.cut(shown, errGone)
 	} else {
-		x.download.finish(shown) // after what was written
+		x.download.finish(shown) // after the written bytes
 	}
 	x.upload.cut(io.ErrUnexpectedEOF, errUnread)
 	x.unlink()

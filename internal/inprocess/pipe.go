@@ -17,8 +17,8 @@ type pipe struct {
 	changed sync.Cond // broadcast after each change that a reader or a writer may wait for
 	buf     []byte    // written and not read, after off
 	off     int
-	end     error // what a read returns after buf; nil: more may follow
-	closed  error // what a write returns; nil: the reader may read more
+	end     error // error of reads after buf; nil: more data may follow
+	closed  error // error of writes; nil: the reader may read more
 
 	readUntil, writeUntil deadline
 	limit                 time.Duration // how long a write may wait; zero: until its deadline
@@ -30,7 +30,7 @@ func newPipe() *pipe {
 	return p
 }
 
-// read reads what is there, and waits if nothing is.
+// read returns available bytes, and waits for them if there are none.
 func (p *pipe) read(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +160,7 @@ func (p *pipe) setLimit(d time.Duration) {
 	p.limit = d
 }
 
-// finish lets reads return err after what was written. Only the first call has an effect.
+// finish makes reads return err after the written bytes. Only the first call has an effect.
 func (p *pipe) finish(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -255,7 +255,7 @@ func (w *response) trailers() (all http.Header) {
 // Flush implements http.Flusher.
 func (w *response) Flush() { _ = w.FlushError() }
 
-// FlushError is for http.ResponseController. What was written is visible to the client once the
+// FlushError is for http.ResponseController. Written bytes are visible to the client once the
 // headers are, so only the headers need it.
 func (w *response) FlushError() error {
 	if w.hijacked {

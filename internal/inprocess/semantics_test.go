@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/inprocess"
 )
 
-// exchange is a handler and a request. What the client sees must be the same over HTTP/2 and in
+// exchange is a handler and a request. The client must get the same result over HTTP/2 and in
 // process.
 type exchange struct {
 	name    string
@@ -228,7 +228,7 @@ func TestSemantics(t *testing.T) {
 	}
 }
 
-// outcome is what a client sees of an exchange.
+// outcome formats the result of an exchange for a client.
 func outcome(transport http.RoundTripper, r *http.Request) string {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 	defer cancel()

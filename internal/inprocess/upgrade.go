@@ -38,7 +38,7 @@ type conn struct{ x *exchange }
 func (c *conn) Read(p []byte) (int, error)  { return c.x.upload.read(p) }
 func (c *conn) Write(p []byte) (int, error) { return c.x.download.write(p) }
 
-// Close lets the client read what was written.
+// Close lets the client read the bytes written so far.
 func (c *conn) Close() error {
 	c.x.upload.cut(net.ErrClosed, io.ErrClosedPipe)
 	c.x.download.finish(io.EOF)
@@ -69,7 +69,7 @@ type upgraded struct{ x *exchange }
 func (u *upgraded) Read(p []byte) (int, error)  { return u.x.download.read(p) }
 func (u *upgraded) Write(p []byte) (int, error) { return u.x.upload.write(p) }
 
-// Close lets the handler read what was written.
+// Close lets the handler read the bytes written so far.
 func (u *upgraded) Close() error {
 	u.x.upload.finish(io.EOF)
 	u.x.download.cut(net.ErrClosed, io.ErrClosedPipe)

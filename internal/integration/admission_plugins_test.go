@@ -131,7 +131,7 @@ func TestPodSecurityConfiguration(t *testing.T) {
 	}
 }
 
-// TestLimitedResources: what is limited by default needs a quota.
+// TestLimitedResources checks that a resource that is limited by default needs a quota.
 func TestLimitedResources(t *testing.T) {
 	c := configured(t, &tidemark.Server{}, `- name: ResourceQuota
   configuration:

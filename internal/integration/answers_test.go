@@ -180,8 +180,8 @@ func testBookmarkRows(t *testing.T) {
 	}
 }
 
-// TestLegacyPolicies checks what orphanDependents in the query does to objects of several kinds. The
-// finalizers are those of kube-apiserver v1.36.
+// TestLegacyPolicies checks the effect of orphanDependents in the query on objects of several
+// kinds. The finalizers are those of kube-apiserver v1.36.
 func TestLegacyPolicies(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
 	const (

@@ -172,7 +172,7 @@ var (
 	ageText  = regexp.MustCompile(`^\d+s$`)
 )
 
-// normalize replaces what differs between two runs.
+// normalize replaces the parts that differ between two runs.
 func normalize(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -120,7 +120,8 @@ func TestAuthorizationModes(t *testing.T) {
 	}
 }
 
-// TestAuthorizationWebhook checks the words of refusals by a webhook, and what it is asked.
+// TestAuthorizationWebhook checks the messages of denials by a webhook, and the reviews that it
+// gets.
 func TestAuthorizationWebhook(t *testing.T) {
 	o := newOracle(t, map[string]string{
 		"ann": `{"allowed":true,"reason":"ann may"}`, "eve": `{"allowed":false,"denied":true,"reason":"eve <never>"}`,

@@ -56,8 +56,8 @@ func besiege(t *testing.T) besieged {
 	return besieged{s, t}
 }
 
-// raw sends a request over HTTP/1.1 as it is written, and returns the status code and what
-// follows. Each header is a line.
+// raw sends a request over HTTP/1.1 as it is written, and returns the status code and the rest of
+// the response. Each header is a line.
 func (b besieged) raw(request string, headers ...string) (int, string) {
 	b.t.Helper()
 	c := b.dial()
@@ -89,7 +89,8 @@ func (b besieged) dial() *tls.Conn {
 
 const asBob, asRoot = "Authorization: Bearer t-bob", "Authorization: Bearer t-admin"
 
-// TestPathTricks: however a path is written, what it reaches is what was authorized.
+// TestPathTricks checks that for any spelling of a path, the served resource is the one that was
+// authorized.
 func TestPathTricks(t *testing.T) {
 	b := besiege(t)
 	for _, path := range []string{
@@ -168,8 +169,8 @@ func TestScope(t *testing.T) {
 	servertest.WantCode(t, b.RESTConfig(), "/api/v1/namespaces/bank", http.StatusOK, "")
 }
 
-// TestVerbs: a right to one verb is none to another, by whatever method, parameter or header
-// the request asks for it.
+// TestVerbs checks that a right to one verb does not allow another, by any method, parameter or
+// header of a request.
 func TestVerbs(t *testing.T) {
 	b := besiege(t)
 	annMay := func(verbs, resources string) {

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestControlFaults: faults are added, listed with what they did, and removed; each world has its own, and
-// apply has none.
+// TestControlFaults checks that faults are added, listed with their counts, and removed, that each
+// world has its own, and that they do not affect apply.
 func TestControlFaults(t *testing.T) {
 	a := startControl(t)
 	a.create(`{"name": "w"}`)

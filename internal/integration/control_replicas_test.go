@@ -46,8 +46,8 @@ func openWatch(t *testing.T, kubeconfig, path string) (next func() string) {
 	}
 }
 
-// TestControlReplicas: a replica stands at its revision until it is moved. What it holds back does not keep the world
-// from settling.
+// TestControlReplicas checks that a replica stays at its revision until it is moved, and that its
+// delayed changes do not keep the world from settling.
 func TestControlReplicas(t *testing.T) {
 	a := startControl(t)
 	world := a.create(`{"name":"w","controllers":["-*"]}`)

@@ -216,8 +216,8 @@ func TestControlUsersOfForks(t *testing.T) {
 	}
 }
 
-// TestControlApplyAgain: a second apply replaces what is there, and a webhook that is reached by a Service
-// calls the local server instead.
+// TestControlApplyAgain checks that a second apply replaces existing objects, and that a webhook
+// with a Service calls the local server instead.
 func TestControlApplyAgain(t *testing.T) {
 	a := startControl(t)
 	manifest := func(value string) string {
@@ -316,7 +316,8 @@ func (a *controlAPI) objectOf(world, key string) string {
 	return text
 }
 
-// TestControlApplyKeeps: what others have set stays, and what the manifest lacks goes.
+// TestControlApplyKeeps checks that apply keeps fields of other managers, and removes fields that
+// the manifest no longer has.
 func TestControlApplyKeeps(t *testing.T) {
 	a := startControl(t)
 	world := a.create(`{"controllers":["-*"]}`)
@@ -492,7 +493,7 @@ func TestControlHistory(t *testing.T) {
 	}
 }
 
-// TestControlErrors: each mistake is a Status that says what is wrong.
+// TestControlErrors checks that each mistake is a Status with the reason.
 func TestControlErrors(t *testing.T) {
 	a := startControl(t)
 	a.create(`{"name":"taken"}`)

@@ -133,7 +133,7 @@ func TestConversionByWebhook(t *testing.T) {
 		run(t, c, []step{{"GET " + things2 + "/a", "", 500, want}})
 	}
 	hook.spoil.Store(nil)
-	// What a webhook may say of metadata is labels and annotations alone.
+	// A webhook may change only the labels and annotations of the metadata.
 	more := func(answer map[string]any) {
 		meta := answer["response"].(map[string]any)["convertedObjects"].([]any)[0].(map[string]any)["metadata"].(map[string]any)
 		meta["labels"], meta["finalizers"] = map[string]any{"made": "up"}, []any{"example.com/f"}

@@ -121,8 +121,8 @@ func TestManagersOfUnservedVersion(t *testing.T) {
 	})
 }
 
-// TestManagersOfRemovedVersion checks that an apply is refused while a manager owns fields in a version
-// that the definition no longer has. An update drops what is owned in that version.
+// TestManagersOfRemovedVersion checks that an apply is rejected while a manager owns fields in a
+// version that the definition no longer has. An update drops these entries.
 func TestManagersOfRemovedVersion(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	applied := func(version, value string) string {

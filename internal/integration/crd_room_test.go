@@ -63,7 +63,7 @@ func TestRoomForDefinitions(t *testing.T) {
 	run(t, c, []step{
 		{"MERGE " + one, `{"metadata":{"labels":{"a":"b"}}}`, 200, nil},
 		{"MERGE " + one, `{"spec":` + versionsSpec(manyVersions(last, 50)) + `}`, 200, nil},
-		{"MERGE " + one, `{"spec":` + versionsSpec(manyVersions(last, 100)) + `}`, 200, nil}, // back to what it was
+		{"MERGE " + one, `{"spec":` + versionsSpec(manyVersions(last, 100)) + `}`, 200, nil}, // back to the previous versions
 		{"DELETE " + other, "", 200, nil},
 	})
 	await.True(t, "the removal of the definition", func() bool {

@@ -25,7 +25,7 @@ func TestWatchEnds(t *testing.T) {
 		{"POST " + things, thing("a", `{"n":1}`), 201, nil},
 	})
 	first, second := watch(t, c, things+"?watch=true"), watch(t, c, things2+"?watch=true")
-	// What is no matter of theirs does not end them.
+	// An unrelated change does not end them.
 	run(t, c, []step{
 		{"MERGE " + definitions + "/things.example.com", `{"metadata":{"annotations":{"a":"b"}}}`, 200, nil},
 		{"POST " + things, thing("b", `{"n":2}`), 201, nil},

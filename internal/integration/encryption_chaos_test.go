@@ -78,7 +78,7 @@ func TestEncryptionUnderWrites(t *testing.T) {
 			p.Garble(random.IntN(2) == 0)
 		case 5:
 			q.Garble(random.IntN(2) == 0)
-		default: // a file that lacks what is in use is refused
+		default: // a file without a key that is in use is rejected
 			random.Shuffle(len(every), func(i, j int) { every[i], every[j] = every[j], every[i] })
 			e.write(t, every[:len(every)-random.IntN(3)]...)
 		}

@@ -252,8 +252,8 @@ func TestImpersonationTakesEachRight(t *testing.T) {
 	}
 }
 
-// TestTokensEnd: a token of a service account ends with what it is bound to, with its time, and
-// with its account, and is for its audience alone.
+// TestTokensEnd checks that a token of a service account ends with its bound object, with its time,
+// and with its account, and is valid for its audience alone.
 func TestTokensEnd(t *testing.T) {
 	s := withBot(t, &tidemark.Server{})
 	admin := s.RESTConfig()

@@ -144,7 +144,7 @@ func (w *impersonationWorld) account(name string, rules []rbacv1.PolicyRule) str
 	return token.Status.Token
 }
 
-// impersonate returns what the server says to a request with headers.
+// impersonate returns the response to a request with headers.
 func (w *impersonationWorld) impersonate(token string, h http.Header) (int, string, authenticationv1.UserInfo) {
 	code, b := w.do("POST", selfReviews, token, h, map[string]any{})
 	var answer struct {

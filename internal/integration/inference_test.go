@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestRefusalsAreEqual: what a user may not do is answered in the same way whether the object
-// and the namespace exist or not, and whatever the body says.
+// TestRefusalsAreEqual checks that the response to a request without the right does not depend on
+// the existence of the object and the namespace, nor on the body.
 func TestRefusalsAreEqual(t *testing.T) {
 	b := besiege(t)
 	for _, row := range []string{"GET %s", "DELETE %s", "DELETE %s?dryRun=All", "PUT %s", "PATCH %s", "GET %s/status", "GET %s?resourceVersion=1", "GET %s?export=1"} {
@@ -40,8 +40,8 @@ func TestRefusalsAreEqual(t *testing.T) {
 	}
 }
 
-// TestListsOfOneNamespace: neither counts nor continue tokens of a list lead outside of what
-// the user may list.
+// TestListsOfOneNamespace checks that neither counts nor continue tokens of a list reveal objects
+// outside of the lists that the user may read.
 func TestListsOfOneNamespace(t *testing.T) {
 	b := besiege(t)
 	admin := b.RESTConfig()

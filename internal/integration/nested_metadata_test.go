@@ -29,8 +29,8 @@ func TestClaimTemplates(t *testing.T) {
 	})
 }
 
-// TestGenerations checks what counts as a change: an empty list instead of none does for the kinds
-// that kube-apiserver compares value by value.
+// TestGenerations checks which changes increment the generation: an empty list instead of none does
+// for the kinds that kube-apiserver compares value by value.
 func TestGenerations(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
 	const (

@@ -18,7 +18,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestNodes: what nodes may read and write, with the admission plugin NodeRestriction.
+// TestNodes checks the objects that nodes may read and write, with the admission plugin
+// NodeRestriction.
 func TestNodes(t *testing.T) {
 	scenario(t, "nodes.txt", &tidemark.Server{EnableAdmissionPlugins: []string{"NodeRestriction"}})
 }
@@ -86,8 +87,9 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
-// TestKubelet does with client-go what a kubelet does, by its client certificate: it registers its
-// Node, renews its lease, follows its Pods and reads what they name. It sees nothing else.
+// TestKubelet acts like a kubelet with client-go and its client certificate: it registers its Node,
+// renews its lease, watches its Pods and reads the objects that they refer to. It cannot read
+// anything else.
 func TestKubelet(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{EnableAdmissionPlugins: []string{"NodeRestriction"}})
 	config, err := s.RESTConfigFor("system:node:n1", "system:nodes")

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// storedNumber returns what kube-apiserver shows for the text of a number in a custom resource: it decodes
-// the text, stores what it encodes, and decodes and encodes that again.
+// storedNumber returns the text of kube-apiserver for a number in a custom resource: it decodes the
+// text, stores the encoded number, and decodes and encodes that again.
 func storedNumber(t *testing.T, text string) string {
 	t.Helper()
 	for range 2 {
@@ -30,8 +30,8 @@ func storedNumber(t *testing.T, text string) string {
 	return text
 }
 
-// TestNumberTexts writes numbers in many texts with each verb, and checks what a custom resource
-// shows of them.
+// TestNumberTexts writes numbers in many texts with each verb, and checks their texts in custom
+// resources.
 func TestNumberTexts(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{{"POST " + definitions, definition(`"n":{"type":"number"},"all":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"text":{"type":"string"}`), 201, nil}})

@@ -54,7 +54,7 @@ type oddWriter struct {
 	host   string
 
 	objects []map[string]any
-	stored  map[string]string // path -> body of what the server acknowledged last
+	stored  map[string]string // path -> last acknowledged body
 	answers map[int]int
 	n       int
 }
@@ -229,7 +229,7 @@ func (w *oddWriter) step() {
 		body := odden(mustJSON(o), odd, w.chance.IntN(2) == 0)
 		w.write("PATCH", w.known(url)+"?fieldManager=m&force=true", asApply, body)
 	}
-	if w.chance.IntN(4) == 0 { // names in the URL of what reads
+	if w.chance.IntN(4) == 0 { // names in the URL of a read
 		w.do("GET", url, asJSON, nil)
 		w.do("GET", url+"/status", asJSON, nil)
 		if at := collection(typ) + "/" + urlOf(odd); odd != "" { // or else it is the collection that goes
@@ -240,7 +240,7 @@ func (w *oddWriter) step() {
 	}
 }
 
-// remember records what a deletion left of an object.
+// remember records the state of an object after a deletion.
 func (w *oddWriter) remember(at string) {
 	if w.stored[at] == "" {
 		return
@@ -416,8 +416,8 @@ func (w *oddWriter) patch(media string, o map[string]any, odd string) []byte {
 	return odden(mustJSON(o), odd, raw)
 }
 
-// write sends a write, as a dry-run first, whose answer has to be that of the write, and
-// remembers what was stored.
+// write sends a write, first as a dry-run, whose response has to be that of the write, and records
+// the stored object.
 func (w *oddWriter) write(method, path, media string, body []byte) {
 	w.t.Helper()
 	and := "?"

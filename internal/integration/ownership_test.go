@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// owners returns what each manager owns of an object, by "manager operation".
+// owners returns the fields of an object that each manager owns, by "manager operation".
 func owners(t *testing.T, object []byte) map[string]string {
 	t.Helper()
 	var o struct {

@@ -32,7 +32,7 @@ func TestLargeQuantities(t *testing.T) {
 	claim := func(q string) string {
 		return `{"metadata":{"name":"c"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":` + q + `}}}}`
 	}
-	// What only looks like a quantity is accepted.
+	// Text that only looks like a quantity is accepted.
 	for _, ok := range []call{
 		post(pods, pod(`,"labels":{"commit":"1e900000000","digits":"123456789012345678901234567890123456789012345678901234567890123"}`, `"cpu":"1e-3","memory":"1.5Gi"`)),
 		post(configMaps, `{"metadata":{"name":"c"},"data":{"a":"1e-900000000","b":"`+strings.Repeat("9", 1000)+`"}}`),
@@ -86,7 +86,7 @@ func TestLargeQuantities(t *testing.T) {
 			t.Errorf("%s %s %.200s: %d %.300s %v", one.method, path, one.body, status.Code, status.Message, err)
 		}
 	}
-	// An annotation of an autoscaler has metrics. What cannot be read there is ignored.
+	// An annotation of an autoscaler has metrics. Unreadable metrics are ignored.
 	for _, name := range []string{"resource", "Resource", "re\u017fource"} {
 		metrics := `[{"type":"Resource","` + name + `":{"name":"cpu","targetAverageValue":"1e-900000000"}}]`
 		annotations, err := json.Marshal(map[string]string{"autoscaling.alpha.kubernetes.io/metrics": metrics})

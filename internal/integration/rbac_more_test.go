@@ -19,8 +19,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestRBACBootstrap: a start restores deleted default bindings and missing rules. It keeps rules
-// that were added, and leaves what is annotated with autoupdate "false".
+// TestRBACBootstrap checks that a start restores deleted default bindings and missing rules. It
+// keeps added rules, and objects with the annotation autoupdate "false".
 func TestRBACBootstrap(t *testing.T) {
 	dir := t.TempDir()
 	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
@@ -55,7 +55,7 @@ func TestRBACBootstrap(t *testing.T) {
 	scheduler.want(http.StatusOK, "", "GET", "/api/v1/nodes", "")
 }
 
-// TestRBACHides: what a user may not see, answers do not reveal either.
+// TestRBACHides checks that responses do not reveal objects that the user may not read.
 func TestRBACHides(t *testing.T) { synctest.Test(t, testRBACHides) }
 
 func testRBACHides(t *testing.T) {

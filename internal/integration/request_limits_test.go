@@ -101,7 +101,7 @@ func TestWriteLimits(t *testing.T) {
 	if code, text := send(t, h, "POST", c.Host+configMaps, `{"metadata":{"name":"a"},"data":{"k":"`+strings.Repeat("x", mebibyte)+`"}}`); code != 201 {
 		t.Fatalf("%d %.300s", code, text)
 	}
-	// What JSON writes as six bytes counts as one: such an object can be made, and
+	// Characters that JSON writes as six bytes count as one: such an object can be created and
 	// changed.
 	const markup = configMaps + "/markup"
 	for _, write := range []call{

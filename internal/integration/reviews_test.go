@@ -69,8 +69,8 @@ func TestTokenRequest(t *testing.T) {
 	}
 }
 
-// TestTokenRequestFields: the managed fields of an answer name what the client sent, as in
-// kube-apiserver v1.36.
+// TestTokenRequestFields checks that the managed fields of a response are the fields that the
+// client sent, as in kube-apiserver v1.36.
 func TestTokenRequestFields(t *testing.T) {
 	c := withBot(t, &tidemark.Server{}).RESTConfig()
 	create[metav1.PartialObjectMetadata](t, c, "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"}}`)

@@ -69,8 +69,8 @@ func TestParamRights(t *testing.T) {
 	user.want(http.StatusOK, "", "MERGE", admissionPath+"/validatingadmissionpolicies/plain", `{"spec":{"paramKind":{"apiVersion":"v1","kind":"Secret"}}}`)
 }
 
-// TestClaimRights: who changes the status of a ResourceClaim needs rights by what changes in it. The words are those of
-// kube-apiserver v1.36.
+// TestClaimRights checks that a client that changes the status of a ResourceClaim needs rights that
+// depend on the change. The messages are those of kube-apiserver v1.36.
 func TestClaimRights(t *testing.T) {
 	admin, user := startRBAC(t, &tidemark.Server{})
 	claims := "/apis/resource.k8s.io/v1" + inShop + "/resourceclaims"

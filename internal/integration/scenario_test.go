@@ -88,7 +88,7 @@ func scenario(t *testing.T, file string, s *tidemark.Server) {
 	}
 }
 
-// givePeer gives a kube-apiserver whose answers are recorded time to see what was written.
+// givePeer gives a kube-apiserver whose responses are recorded time to see a write.
 func givePeer(d time.Duration) { time.Sleep(d) }
 
 type player struct {

@@ -57,7 +57,7 @@ func TestBodiesTakeNoSeats(t *testing.T) {
 				}()
 				go client.Write([]byte(`{"spec":`))
 			}
-			const each = 32 << 10 // what a waiting request counts at least
+			const each = 32 << 10 // the least that a waiting request counts
 			for i := 0; i < unfinished; i += 50 {
 				h := servertest.Client(t, bob)
 				for range 50 {

@@ -52,8 +52,8 @@ func TestScale(t *testing.T) {
 	})
 }
 
-// TestStatusKeeps checks what a status update cannot change: the count of a DaemonSet's templates, and fields of Pods that
-// are alpha.
+// TestStatusKeeps checks fields that a status update cannot change: the count of a DaemonSet's
+// templates, and alpha fields of Pods.
 func TestStatusKeeps(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
 	const sets = "/apis/apps/v1/namespaces/default/daemonsets"

@@ -45,11 +45,11 @@ func TestTerminatingNamespace(t *testing.T) {
 		{"POST " + core + "/bindings", binding, 403, refused(`bindings \"p\"`)},
 		{"POST " + core + "/pods/p/eviction", evict, 403, refused(`pods \"p\"`)},
 
-		// Who may do what is answered, wherever it is asked.
+		// Access reviews are served in any namespace.
 		{"POST " + access + "going/localsubjectaccessreviews", review + `going"}}}`, 201, nil},
 		{"POST " + access + "missing/localsubjectaccessreviews", review + `missing"}}}`, 201, nil},
 
-		// What changes what is there goes on.
+		// Changes of existing objects are allowed.
 		{"MERGE " + core + "/serviceaccounts/build", `{"metadata":{"labels":{"a":"b"}}}`, 200, nil},
 
 		{"POST " + missing + "/serviceaccounts/build/token", `{}`, 404, `namespaces "missing" not found`},

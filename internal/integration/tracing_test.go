@@ -291,7 +291,8 @@ func (s *traces) sendLong(t *testing.T, client *http.Client, requests int) {
 	}
 }
 
-// TestSpansAreSmall: what a span has does not depend on how much clients send in headers and queries.
+// TestSpansAreSmall checks that the size of a span does not depend on the size of the headers and
+// queries of clients.
 func TestSpansAreSmall(t *testing.T) {
 	s := startTraced(t, trace.AlwaysSample())
 	s.sendLong(t, servertest.Client(t, servertest.Anonymous(s.Server)), 1)
@@ -322,14 +323,14 @@ func TestSpansHoldNoHeaders(t *testing.T) {
 	heap := func() int64 {
 		client.CloseIdleConnections()
 		runtime.GC()
-		runtime.GC() // what was in pools is free
+		runtime.GC() // frees memory in pools
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
 	before := heap()
 	s.sendLong(t, client, requests)
-	// A connection keeps its buffers for a moment after its end. What spans hold stays.
+	// A connection keeps its buffers for a moment after its end. Memory that spans hold stays.
 	await.Nil(t, "what connections hold", func() error {
 		if held := heap() - before; held > most {
 			return fmt.Errorf("the spans of %d requests hold %d bytes, want at most %d", requests, held, most)

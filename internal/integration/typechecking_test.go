@@ -13,8 +13,8 @@ import (
 
 const validatingPolicies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
-// TestManyTypeWarnings: the warnings of a policy that has many for many kinds are bounded. The whole of them would not fit into an
-// object, and the check would be repeated for good.
+// TestManyTypeWarnings checks that the warnings of a policy that has many for many kinds are
+// bounded. All of them would not fit into an object, and the check would be repeated for ever.
 func TestManyTypeWarnings(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	var rules, validations []string

@@ -225,7 +225,7 @@ var hookCases = []hookCase{
 	}, brief: true},
 }
 
-// hookDifferences are deliberate differences from what was recorded.
+// hookDifferences are deliberate differences from the records.
 var hookDifferences = map[string]func(recorded string) string{
 	// The managed fields of a Scale that is being written have no time yet.
 	"scale": func(text string) string {

@@ -131,7 +131,7 @@ func diffLines(want, got string) string {
 	return out.String()
 }
 
-// runHooks runs a case, and returns what it shows. A server takes delay until configurations have an
+// runHooks runs a case, and returns its output. A server takes delay until configurations have an
 // effect.
 func runHooks(t *testing.T, base *rest.Config, one hookCase, delay time.Duration) string {
 	t.Helper()
@@ -275,7 +275,7 @@ var normalized = []struct {
 	{regexp.MustCompile(`in scheme \\"[^"]*"`), `in scheme \"SCHEME\"`},
 }
 
-// bodyOf returns a body without what differs from run to run.
+// bodyOf returns a body without the parts that differ from run to run.
 func (r *hookRun) bodyOf(b []byte) string {
 	var tree map[string]any
 	if err := json.Unmarshal(b, &tree); err != nil {

@@ -231,7 +231,7 @@ func (w *writers) checkManaged(o *written) {
 	seen := map[string]bool{}
 	for _, e := range entries {
 		id := fmt.Sprint(e.Manager, e.Operation, e.APIVersion, e.Subresource)
-		if e.Operation == "Update" && e.Time == "" { // an apply of what is there already has none
+		if e.Operation == "Update" && e.Time == "" { // an apply without a change has none
 			w.t.Errorf("managed fields of %s have no time of %s", o.raw, id)
 		}
 		if e.Manager == "" || e.Operation != "Apply" && e.Operation != "Update" || e.APIVersion == "" || e.FieldsType != "FieldsV1" || seen[id] {

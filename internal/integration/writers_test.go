@@ -116,17 +116,17 @@ type writer struct {
 	*writers
 	id     string
 	chance *rand.Rand
-	n      int // of what it has written
+	n      int // number of its writes
 }
 
-// writers holds what all writers did.
+// writers has the records of all writers.
 type writers struct {
 	t    *testing.T
 	host string
 	http *http.Client
 
 	mu       sync.Mutex
-	answers  []*written                   // what was acknowledged
+	answers  []*written                   // acknowledged writes
 	own      map[string]map[string]string // UID -> key -> the value that was acknowledged last, empty: none
 	counted  map[string]int               // UID -> acknowledged increments
 	made     int

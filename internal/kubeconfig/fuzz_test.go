@@ -2,8 +2,8 @@ package kubeconfig
 
 import "testing"
 
-// FuzzParse: nothing that differs from ours by more than what kubectl config
-// changes counts as ours.
+// FuzzParse checks that a file counts as ours only if it differs from ours by changes that kubectl
+// config makes.
 func FuzzParse(f *testing.F) {
 	f.Add(Config{Server: "https://x", CA: []byte("ca"), Token: "t"}.YAML())
 	f.Add([]byte("apiVersion: v1\nkind: Config\n"))

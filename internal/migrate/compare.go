@@ -9,7 +9,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// sameObject returns an error if two objects differ, in their revisions or in what clients see.
+// sameObject returns an error if two objects differ, in their revisions or in the parts that
+// clients see.
 func sameObject(collection string, want, got *store.Object) error {
 	switch {
 	case got.Modified != want.Modified:

@@ -8,10 +8,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Follow yields the changes since the revision that was copied, while servers go on writing. Ready is called once,
-// when what etcd had before the call was yielded. When done is closed, Follow goes on up to the newest revision of
-// then, and ends; Verify compares with that one. The store.Batch has no entries of objects that cannot be read but
-// their deletion: Verify finds those that stay so.
+// Follow yields the changes since the revision that was copied, while servers continue to write.
+// Ready is called once, when all changes that etcd had before the call were yielded. When done is
+// closed, Follow continues up to the newest revision at that time, and ends; Verify compares with
+// that one. The store.Batch has no entries of objects that cannot be read but their deletion:
+// Verify finds those that stay unreadable.
 func (d *Directory) Follow(ctx context.Context, ready func(at store.Revision), done <-chan struct{}) iter.Seq2[store.Batch, error] {
 	return func(yield func(store.Batch, error) bool) {
 		newest, err := d.Export.Head(ctx)
@@ -76,7 +77,7 @@ func (f *following) reached(at store.Revision) bool {
 	return f.last != 0 && at >= f.last
 }
 
-// wait waits for done, and stops Follow if it has reached the newest revision of then.
+// wait waits for done, and stops Follow if it has reached the newest revision at that time.
 func (f *following) wait(ctx context.Context, d *Directory, done <-chan struct{}, stop func()) {
 	select {
 	case <-done:

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// Report is what a migration found. The zero value is empty.
+// Report is the result of a migration. The zero value is empty.
 type Report struct {
 	// Head is the newest revision, Floor the oldest one that the source can read back.
 	Head, Floor uint64
@@ -17,7 +17,7 @@ type Report struct {
 	Current bool
 	// Collections are the objects by their collection.
 	Collections map[string]*Count
-	// Others are keys of etcd that are not copied, by what they are.
+	// Others counts keys of etcd that are not copied, by their meaning.
 	Others map[string]int
 	// Problems names the first versions that differ or cannot be copied; ProblemCount is how many there are.
 	Problems     []string
@@ -26,7 +26,7 @@ type Report struct {
 	Large int
 }
 
-// Count is what a collection has.
+// Count has the numbers of a collection.
 type Count struct {
 	// Objects are the current ones, Versions all that are copied, with the current ones. Deletions are
 	// changes that are copied, too.

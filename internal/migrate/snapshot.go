@@ -34,7 +34,7 @@ type Snapshot struct {
 // requestBytes is the default of etcd's --max-request-bytes.
 const requestBytes = 3 << 19
 
-// Survey reads the source, and counts what is to be copied.
+// Survey reads the source, and counts the versions to copy.
 func (s *Snapshot) Survey(ctx context.Context) (*Report, error) {
 	r := new(Report)
 	var mu sync.Mutex
@@ -145,10 +145,11 @@ func (s *Snapshot) Write(ctx context.Context, path string, accept bool) (size in
 	return s.write(ctx, path, accept, nil)
 }
 
-// WriteLive is Write for a source that is a copy of a log in use. When the file has what the copy has, and was verified,
-// it calls stopped, which returns the log itself when nothing is written to it any more. WriteLive adds its later
-// changes to the file, and verifies that the file has every object of the log, by its key and revision. The content of
-// what the copy had was verified before. The caller closes the log.
+// WriteLive is Write for a source that is a copy of a log in use. When the file has all versions of
+// the copy and was verified, it calls stopped, which returns the log itself once it has no more
+// writes. WriteLive adds the later changes to the file, and verifies that the file has every object
+// of the log, by its key and revision. The content of the copied versions was verified before. The
+// caller closes the log.
 func (s *Snapshot) WriteLive(ctx context.Context, path string, accept bool, stopped func() (store.Log, error)) (size int64, err error) {
 	return s.write(ctx, path, accept, stopped)
 }

@@ -48,8 +48,8 @@ func TestCopiesAlone(t *testing.T) {
 	}
 }
 
-// TestGroupsOfCopies: operations that are applied in groups make what they make at once,
-// with the same errors.
+// TestGroupsOfCopies checks that operations applied in groups have the result and the errors of
+// those applied at once.
 func TestGroupsOfCopies(t *testing.T) {
 	r := testrand.New(t)
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }

@@ -37,7 +37,7 @@ func TestPatch(t *testing.T) {
 		name   string
 		apply  function
 		patch  string
-		want   string // what the result holds, or the message of the error
+		want   string // a part of the result, or the message of the error
 		code   int32  // zero: it works
 		strict string // the complaints
 	}{
@@ -123,8 +123,8 @@ func additions(n int) string {
 	return "[" + strings.Join(ops, ",") + "]"
 }
 
-// FuzzPatch: no patch ends in anything but a document within the bound or an error
-// that a client understands, and what the libraries make of it alone is the same.
+// FuzzPatch checks that each patch results in a document within the limit or an error that a client
+// understands, and that the libraries alone have the same result.
 func FuzzPatch(f *testing.F) {
 	for _, s := range []string{`[{"op":"add","path":"/data/l","value":"2"}]`, `{"data":{"k":null}}`, `{"$patch":"replace"}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["x.y/z"]}}`,
 		`[{"op":"move","from":"/data/k","path":"/x"}]`, `{"metadata":{"ownerReferences":[{"$patch":"delete","uid":"1"}]}}`, `[{"op":"test","path":"","value":null}]`, `{"data":{"$retainKeys":["a"]}}`} {
@@ -170,7 +170,7 @@ func byLibrary(name string, change []byte) (made []byte, ok bool) {
 	default:
 		out, err = strategicpatch.StrategicMergePatch([]byte(configMap), change, &corev1.ConfigMap{})
 		if strings.Contains(string(change), "kind") || strings.Contains(string(change), "apiVersion") || strings.Contains(string(change), "$patch") {
-			return nil, false // what the patch says of the kind is ignored
+			return nil, false // the kind in the patch is ignored
 		}
 	}
 	return out, err == nil

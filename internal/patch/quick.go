@@ -12,10 +12,11 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
-// quickly applies operations that add, replace or remove members of objects, as most are. What they do not touch stays
-// bytes, where the library decodes and compacts each level of the document: it takes eight times as long for a large one.
-// The result is that of the library. It reports false if it cannot tell: for other operations, lists, members that are not
-// there. Then the library applies all of them, and finds the errors.
+// quickly applies operations that add, replace or remove members of objects, as most are. Untouched
+// parts stay bytes, whereas the library decodes and compacts each level of the document: it takes
+// eight times as long for a large one. The result is that of the library. It reports false if it
+// cannot apply them: for other operations, lists, or missing members. Then the library applies all
+// of them, and finds the errors.
 func quickly(document []byte, operations jsonpatch.Patch) ([]byte, bool) {
 	root := &part{text: document}
 	for _, o := range operations {

@@ -23,7 +23,7 @@ import (
 // objects. Directives for a whole object ($patch, $retainKeys) keep or drop other members
 // without a look at them.
 func touched(object []byte, change map[string]any) (map[string]any, error) {
-	looked := make(map[string]bool, len(change)) // without what the library goes down into
+	looked := make(map[string]bool, len(change)) // without the members below
 	for name := range change {
 		if directive, of, ok := strings.Cut(name, "/"); ok && strings.HasPrefix(directive, "$") {
 			looked[of] = true

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestRandomPatches: what a patch leaves alone is not read, and still all comes out
-// as the libraries have it, errors too.
+// TestRandomPatches checks that parts that a patch does not touch are not read, and that results
+// and errors are still those of the libraries.
 func TestRandomPatches(t *testing.T) {
 	r, document := testrand.New(t), pod(t)
 	var tree map[string]any

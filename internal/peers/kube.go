@@ -20,8 +20,9 @@ const (
 // kubeLabelValue is the label of a kube-apiserver's Lease.
 const kubeLabelValue = "kube-apiserver"
 
-// kubeFacts returns what kube-apiservers have stored about themselves, by the names of facts. They allocate
-// from the same ranges at the same time. They store nothing about their keys and authorities.
+// kubeFacts returns the settings that kube-apiservers have stored about themselves, by the names of
+// facts. They allocate from the same ranges at the same time. They store nothing about their keys
+// and authorities.
 func (p *Peers) kubeFacts(s *store.State) map[string]string {
 	all := map[string]string{}
 	if o := s.Get("servicecidrs.networking.k8s.io", "kubernetes"); o != nil {

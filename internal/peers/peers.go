@@ -1,12 +1,12 @@
-// Package peers is what servers on one log do for each other: each shows that it lives, which files
-// it needs to have in common with the others, and where clients reach it.
+// Package peers makes the servers on one log known to each other: each shows that it is alive, the
+// digests of the files that must agree, and the address at which clients reach it.
 //
-//	leases kube-system/tidemark-ID   one for each server, renewed every 10 s, with what must agree
+//	leases kube-system/tidemark-ID   one for each server, renewed every 10 s, with the facts that must agree
 //	masterleases IP                  the address of a server for the Service `kubernetes`, for 15 s;
 //	                                 kube-apiserver has the same keys
 //
-// All servers write the endpoints of the Service, from the addresses that are valid. They agree on these,
-// so none undoes what another one wrote.
+// All servers write the endpoints of the Service, from the addresses that are valid. They agree on
+// these, so none reverts the write of another one.
 package peers
 
 import (
@@ -35,8 +35,7 @@ type Config struct {
 	Startup startup.Config
 	// Identity is the name of this process among the servers.
 	Identity string
-	// Facts are what all servers must have in common, by what they are, with what to do if they
-	// differ.
+	// Facts are the settings that all servers must share, with the remedy for a difference.
 	Facts []Fact
 	// Fail ends the server: it must not run beside one that was not seen when it joined.
 	Fail func(error)
@@ -57,7 +56,7 @@ type Fact struct {
 	Agree func(theirs string) bool
 	// Show returns a value as an error has it; nil: the value itself.
 	Show func(value string) string
-	// What says in an error what differs, and Remedy what to do.
+	// What is the name of the setting in an error, and Remedy the advice for a difference.
 	What, Remedy string
 	// Advisory: servers may differ for a while, and a difference is logged. Otherwise the server does not start.
 	Advisory bool
@@ -74,7 +73,7 @@ const (
 	lifetime    = 40 * time.Second
 	longestGone = time.Hour
 
-	// Leases is the collection of the Leases of servers, and LeasePrefix what their keys begin with.
+	// Leases is the collection of the Leases of servers, and LeasePrefix the prefix of their keys.
 	// Other Leases have it too.
 	Leases      = "leases.coordination.k8s.io"
 	LeasePrefix = metav1.NamespaceSystem + "/"
@@ -113,9 +112,9 @@ func New(c Config) *Peers {
 	return &Peers{c: c, ended: map[string]store.Revision{}}
 }
 
-// Check returns an error if a server that lives differs from this one in what all must have in common. A
-// Lease that is not current by the clock of this server can be that of a server with another clock: Check
-// waits for a renewal if that one differs. It deletes the Lease if there is none, unless etcd is full.
+// Check returns an error if a live server differs from this one in a fact. A Lease that is not
+// current by the clock of this server can be that of a server with another clock: Check waits for a
+// renewal if that one differs. It deletes the Lease if there is none, unless etcd is full.
 func (p *Peers) Check(ctx context.Context) error {
 	state, err := p.c.Startup.Registry.Store.MostRecent(ctx)
 	if err != nil {
@@ -146,7 +145,7 @@ type differsError struct{ text string }
 
 func (e *differsError) Error() string { return e.text }
 
-// A difference is what a Lease shows of a server that has not all in common with this one.
+// A difference is a server whose Lease has other facts than this one.
 type difference struct {
 	key      string // of the Lease
 	modified store.Revision
@@ -243,7 +242,8 @@ func (f *Fact) value() string {
 	return f.Value
 }
 
-// Difference says how a value of another server differs from the one of this server, and what to do.
+// Difference describes the difference between a value of another server and that of this server,
+// with the remedy.
 func (f *Fact) Difference(theirs string) string {
 	own := f.value()
 	if f.Show != nil {
@@ -260,8 +260,8 @@ func (f *Fact) Agrees(theirs string) bool {
 	return theirs == f.value()
 }
 
-// ServerOf returns the name of the server that a Lease shows, with what it is and its address; empty: the
-// Lease is none of a server, or that of one that died long ago.
+// ServerOf returns the name of the server of a Lease, with its program and address. It is empty if
+// the Lease is not that of a server, or that of one that ended long ago.
 func ServerOf(o *store.Object, now time.Time) string {
 	lease, err := registry.Decode[coordinationv1.Lease](o)
 	if err != nil || lease.Spec.RenewTime == nil || now.Sub(lease.Spec.RenewTime.Time).Abs() >= longestGone {
@@ -296,8 +296,8 @@ func (p *Peers) age(lease *coordinationv1.Lease) time.Duration {
 	return p.c.Now().Sub(lease.Spec.RenewTime.Time)
 }
 
-// Join shows this server to the others, and returns an error if it must not run beside them. Leave ends
-// what it begins, also after an error.
+// Join shows this server to the others, and returns an error if it must not run beside them. Leave
+// reverts it, also after an error.
 func (p *Peers) Join(ctx context.Context) error {
 	ctx = registry.WithLoop(ctx, "peers")
 	p.shows = true
@@ -316,8 +316,9 @@ func (p *Peers) Join(ctx context.Context) error {
 	return nil
 }
 
-// unlessFull returns the error of a write, but not that etcd is full: a server that cannot be shown to the others
-// answers reads, and deletes what fills etcd. It is shown as soon as there is space, and compared then.
+// unlessFull returns the error of a write, unless it is that etcd is full: a server that cannot be
+// shown to the others serves reads and deletions, which free space in etcd. It is shown as soon as
+// there is space, and compared then.
 func (p *Peers) unlessFull(err error) error {
 	if !isFull(err) {
 		return err
@@ -484,7 +485,8 @@ func (p *Peers) remove(ctx context.Context, key string, modified store.Revision)
 	return err
 }
 
-// addresses returns the addresses of servers, in order. It leaves out what the endpoints of a Service cannot have.
+// addresses returns the addresses of servers, in order, without those that are invalid in the
+// endpoints of a Service.
 func addresses(s *store.State) (all []string) {
 	for o := range s.Snapshot(Addresses).Scan("", "") {
 		ip, err := netip.ParseAddr(o.Key)

@@ -13,8 +13,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// TestFlippedBits: no bit of what an authority keeps changes unseen: it does not open,
-// and says where, except for the serving certificate: it makes another one.
+// TestFlippedBits checks that a changed bit in any file of an authority is detected: the authority
+// does not open, and the error names the file, except for the serving certificate, which is
+// replaced.
 func TestFlippedBits(t *testing.T) {
 	dir, c := t.TempDir(), newClock()
 	first := open(t, dir, c)

@@ -18,7 +18,7 @@ func main() {
 	}
 }
 
-// panel is a graph. {$ in an expression stands for {, and what selects the server.
+// panel is a graph. {$ in an expression stands for { and the selector of the server.
 type panel struct {
 	title, unit string
 	series      []series

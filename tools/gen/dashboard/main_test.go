@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCurrent checks that the dashboard is what its source makes.
+// TestCurrent checks that the dashboard equals the output of its source.
 func TestCurrent(t *testing.T) {
 	got, err := os.ReadFile("../../../" + file)
 	if err != nil {

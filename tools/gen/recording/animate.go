@@ -14,7 +14,7 @@ const (
 	margin               = 14
 )
 
-// What the time of the run becomes. A person reads, so pauses follow; nobody wants to wait for a slow machine.
+// The times of the animation. Pauses are those that a reader needs, not those of a slow machine.
 const (
 	typing   = 13 * time.Millisecond  // of a character
 	longest  = 600 * time.Millisecond // that an output is waited for

@@ -1,5 +1,5 @@
-// Command recording runs the commands below in a shell, with a server of the source tree, and writes docs/recording.svg: what a
-// terminal shows meanwhile, as an animation. It needs bash and kubectl.
+// Command recording runs the commands below in a shell, with a server of the source tree, and
+// writes docs/recording.svg: the output of the terminal as an animation. It needs bash and kubectl.
 //
 //	go run ./tools/gen/recording
 package main

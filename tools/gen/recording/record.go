@@ -17,7 +17,7 @@ type step struct {
 	until string
 }
 
-// shown is what a step has put on the screen.
+// shown is the output of a step on the screen.
 type shown struct {
 	command string
 	lines   []line

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// The access scenarios measure what RBAC costs. Two users send the same requests: a member of
+// The access scenarios measure the cost of RBAC. Two users send the same requests: a member of
 // system:masters, which no rule restricts, and a user with one RoleBinding among many. The client
 // impersonates both, so that everything but the decision is the same, with every server and every
 // credential.

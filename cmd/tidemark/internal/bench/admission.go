@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// The admission scenarios measure what policies and webhooks cost: create of a pod without any,
+// The admission scenarios measure the cost of policies and webhooks: create of a pod without any,
 // under three validating policies of ten expressions each, and with a call of a webhook; and create
-// beside writes whose webhook does not answer. Each has a namespace of its own, which the policies
+// beside writes whose webhook does not respond. Each has a namespace of its own, which the policies
 // and webhooks select. The webhook runs in the process of the benchmark, so the CPU of the server
 // does not include it.
 
@@ -23,8 +23,8 @@ const admissionAPI = "/apis/admissionregistration.k8s.io/v1/"
 // policiesOfPod is how many policies decide on a pod.
 const policiesOfPod = 3
 
-// podExpressions are what policies check of pods. With the label of the last one, a policy denies,
-// which shows that it is in effect.
+// podExpressions are the checks of pods by policies. With the label of the last one, a policy
+// denies, which shows that it is in effect.
 var podExpressions = []string{
 	"object.metadata.name.size() <= 63",
 	"has(object.metadata.labels) && object.metadata.labels.size() < 50",
@@ -180,7 +180,7 @@ func (i *installed) store(ctx context.Context, resource, name, rest string) erro
 	return nil
 }
 
-// remove deletes what was stored, the last first.
+// remove deletes the stored objects, the last one first.
 func (i *installed) remove(ctx context.Context) error {
 	var errs []error
 	for k := len(i.made) - 1; k >= 0; k-- {

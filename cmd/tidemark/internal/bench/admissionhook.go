@@ -55,7 +55,7 @@ func newHook() (*hook, error) {
 // close ends the calls that hang, too.
 func (h *hook) close() { h.server.Close() }
 
-// maxReviewBytes limits what is read of a request.
+// maxReviewBytes limits the size of a request.
 const maxReviewBytes = 1 << 20
 
 func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -22,7 +22,8 @@ type Bars struct {
 	Rows []Bar
 }
 
-// Bar is an operation: what it costs the server and the baseline, and the ratio, the median of the rounds.
+// Bar is an operation: its cost for the server and the baseline, and the ratio, the median of the
+// rounds.
 type Bar struct {
 	Label       string
 	A, B, Ratio float64
@@ -30,7 +31,8 @@ type Bar struct {
 	Memory bool
 }
 
-// barMetrics are what a line of a list can compare, and the factors that make microseconds of times.
+// barMetrics are the metrics that a line of a list can compare, and the factors that convert times
+// to microseconds.
 var barMetrics = map[string]struct {
 	metric
 	micros float64 // zero: memory in MiB

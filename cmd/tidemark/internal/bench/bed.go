@@ -27,8 +27,8 @@ type bed struct {
 	// note prints a line to the user.
 	note func(format string, args ...any)
 
-	// other is the same through the other server of the cluster, with its own connections.
-	// What bed holds of namespaces, definitions and memory is not in it. Nil: there is none.
+	// other is the same through the other server of the cluster, with its own connections. It lacks
+	// the namespaces, definitions and memory of bed. Nil: there is no other server.
 	other *bed
 
 	conns []*conn

@@ -44,7 +44,7 @@ func tiny(scenarios ...string) Options {
 	}
 }
 
-// skippable lists scenarios that a server may lack what they need for.
+// skippable lists scenarios whose requirements a server may lack.
 var skippable = []string{"start", "idle-etcd", "crd-other-server", "outage"}
 
 // ofEachKind are scenarios that measure in different ways and take little time.
@@ -114,7 +114,7 @@ func checkScenario(t *testing.T, s ServerReport, name string, rounds int) {
 	}
 }
 
-// objectsLeft lists what a run has left in its namespaces.
+// objectsLeft lists the objects that a run has left in its namespaces.
 func objectsLeft(t *testing.T, s Server) []string {
 	t.Helper()
 	target, err := loadTarget(s)
@@ -153,7 +153,7 @@ func objectsLeft(t *testing.T, s Server) []string {
 	return left
 }
 
-// checkRoundTrip writes and reads a report, and compares what comes back.
+// checkRoundTrip writes and reads a report, and compares the two.
 func checkRoundTrip(t *testing.T, r *Report) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "report.json")
@@ -224,8 +224,8 @@ type writerFunc func(p []byte) (int, error)
 // Write implements io.Writer.
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestInterrupt: when the context ends, what was made is removed, and what was
-// measured is reported.
+// TestInterrupt checks that when the context ends, created objects are removed, and complete
+// measurements are reported.
 func TestInterrupt(t *testing.T) {
 	s := serve(t)
 	o := tiny("create-configmap", "get", "create-pod")
@@ -252,7 +252,7 @@ func TestInterrupt(t *testing.T) {
 	if !r.Interrupted || len(r.Failures()) > 0 {
 		t.Errorf("interrupted: %v, failures: %v", r.Interrupted, r.Failures())
 	}
-	// What the server made of requests that were under way goes with its namespace.
+	// Objects of interrupted requests are deleted with their namespace.
 	await.Nil(t, "no objects to be left behind", func() error {
 		if left := objectsLeft(t, s); len(left) > 0 {
 			return fmt.Errorf("%d objects are left behind: %.5q", len(left), left)

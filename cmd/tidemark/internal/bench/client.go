@@ -18,7 +18,7 @@ type client struct {
 	json http.Header
 	buf  []byte
 
-	// What was received in the round.
+	// Received in the round.
 	bytes, items int64
 	// revision is the largest resource version that a write or a most recent read
 	// returned to this client. Later ones must not be smaller.
@@ -133,7 +133,7 @@ func (c *client) advance(request string, answer []byte, grows bool) error {
 	return nil
 }
 
-// scanned is what was found in a body that was not kept.
+// scanned has the results of scanning a body that was not kept.
 type scanned struct {
 	bytes int64
 	marks int64 // objects of ours

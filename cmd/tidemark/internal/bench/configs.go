@@ -15,8 +15,8 @@ type configs struct {
 	bed      *bed
 	ns       string
 	resource string // configMapsOf or settingsOf
-	// patched: updates are merge patches of what changes. An update of a custom object
-	// would have to say what it was.
+	// patched is set if updates are merge patches of the changed fields. An update of a custom
+	// object would have to repeat the other fields.
 	patched bool
 }
 

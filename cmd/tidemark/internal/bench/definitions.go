@@ -12,7 +12,7 @@ import (
 
 // definition is one of a custom resource, of the version v1.
 type definition struct {
-	// group is without what all groups of a run end with.
+	// group lacks the suffix of all groups of a run.
 	group, plural, kind string
 	// role is the value of a label. All definitions of a role are removed together.
 	role string
@@ -24,10 +24,10 @@ type definition struct {
 	properties int
 }
 
-// resource is what collection takes.
+// resource is the argument for collection.
 func (d definition) resource() string { return d.plural + "." + d.group }
 
-// domain is what the groups of a run end with.
+// domain is the suffix of the groups of a run.
 func (b *bed) domain() string { return "run-" + b.suffix + ".bench.tidemark.dev" }
 
 // definitionBody returns a definition as a client sends it.

@@ -63,8 +63,8 @@ func (b *bed) deleteCollection(ctx context.Context, resource string, n int, fill
 	return []row{{loop: "one at a time", Measurements: f}}, err
 }
 
-// marked is how many of the first objects of a collection were made here: others,
-// as kube-root-ca.crt, come again when they are deleted.
+// marked is the number of this run's objects among the first ones of a collection: others, as
+// kube-root-ca.crt, are created again when they are deleted.
 func (b *bed) marked(ctx context.Context, ns, resource string) (int64, error) {
 	resp, err := b.admin.send(ctx, http.MethodGet, b.collection(ns, resource, "limit=500"), b.json, nil)
 	if err != nil {

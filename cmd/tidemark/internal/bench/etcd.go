@@ -28,8 +28,8 @@ const (
 	etcdWatchersMetric = "etcd_debugging_mvcc_watcher_total"
 )
 
-// idleEtcdRound measures what the servers request from etcd while they have no clients.
-// The load on servers of the same etcd that other programs use counts as well.
+// idleEtcdRound measures the requests of the servers to etcd while they have no clients. The load
+// of other clients of the same etcd counts as well.
 func idleEtcdRound(ctx context.Context, b *bed) ([]row, error) {
 	if len(b.server.EtcdMetrics) == 0 {
 		return nil, &skipError{"no --etcd-metrics are given"}
@@ -57,7 +57,7 @@ func idleEtcdRound(ctx context.Context, b *bed) ([]row, error) {
 		return nil, err
 	}
 	if f.ServerCPU != nil {
-		// What an idle server needs does not depend on its requests.
+		// The CPU of an idle server does not depend on its requests.
 		f.Extra["serverCPUPercent"] = 100 * *f.ServerCPU / f.Seconds
 	}
 	f.ServerCPU, f.OwnCPU = nil, nil

@@ -35,7 +35,7 @@ type flood struct {
 	LinkMbit int
 }
 
-// floodResult is what the process writes to its standard output.
+// floodResult is the standard output of the process.
 type floodResult struct {
 	Measurements Measurements
 	Error        string

@@ -10,8 +10,8 @@ import (
 // freshMaps is how many ConfigMaps the list has.
 const freshMaps = 8
 
-// listFreshRound lists ConfigMaps at the other server after each write, most recent. Each
-// list must have what was just written.
+// listFreshRound lists ConfigMaps at the other server after each write, most recent. Each list must
+// have the written object.
 func listFreshRound(ctx context.Context, b *bed) ([]row, error) {
 	g, err := b.configs(ctx, "fresh", configMapsOf, freshMaps)
 	if err != nil {

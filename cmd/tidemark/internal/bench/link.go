@@ -7,7 +7,8 @@ import (
 	timerate "golang.org/x/time/rate"
 )
 
-// link limits what several connections receive together, as the network to another machine does.
+// link limits the bytes that several connections receive together, as the network to another
+// machine does.
 type link struct{ bytes *timerate.Limiter }
 
 // linkBurst is how many bytes arrive at once: a few TLS records.
@@ -33,7 +34,7 @@ type linkConn struct {
 	link *link
 }
 
-// Read waits until the link has carried what it returns.
+// Read waits until the link has carried the bytes.
 func (c *linkConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p[:min(len(p), linkBurst)])
 	if waitErr := c.link.bytes.WaitN(context.Background(), n); err == nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// mark stands once in every object that is made here, in JSON and in protobuf: it
-// is what items are counted by. No server puts it anywhere else, as it would a key.
+// mark is once in every object of the benchmark, in JSON and in protobuf: items are counted by it.
+// No server puts it anywhere else, as it would a key.
 const mark = "~tidemark-bench~"
 
 var markBytes = []byte(mark)
@@ -39,8 +39,8 @@ func (o objects) random(number uint64, n int) []byte {
 	return b
 }
 
-// padText is repeated to make a pod larger. It compresses as managed fields and
-// defaults do, which are what it stands for.
+// padText is repeated to make a pod larger. It compresses like the managed fields and defaults that
+// it replaces.
 const padText = `f:metadata f:labels f:app.kubernetes.io/name f:spec f:containers k:name:web f:env f:image f:livenessProbe f:httpGet f:path f:port f:scheme `
 
 const padKey = `,"bench.tidemark.dev/pad":""`
@@ -80,8 +80,8 @@ func (o objects) changedPod(name string, number int, change uint64) []byte {
 // checksumBytes is the length of the annotation that changes with a pod.
 const checksumBytes = 64
 
-// What the containers of pods and of Deployments have alike, before their
-// environment and behind it.
+// The parts that the containers of pods and of Deployments share, before and after their
+// environment.
 const (
 	containerRest = `"args":["--listen=:8080","--log-level=info","--config=/etc/web/config.yaml"],` +
 		`"ports":[{"name":"http","containerPort":8080,"protocol":"TCP"},{"name":"metrics","containerPort":9090,"protocol":"TCP"}],`

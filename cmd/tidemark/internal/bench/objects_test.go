@@ -42,8 +42,8 @@ func TestClientBodies(t *testing.T) {
 	}
 }
 
-// TestStatusPatches: each patch is what two statuses differ by, as a kubelet finds
-// it, and both kinds lead to the same status.
+// TestStatusPatches checks that each patch is the difference of two statuses, as a kubelet computes
+// it, and that both kinds lead to the same status.
 func TestStatusPatches(t *testing.T) {
 	pod := objects{seed: 1}.pod("web", 3)
 	was, err := strategicpatch.StrategicMergePatch(pod, podPatch{1, "u"}.first(), corev1.Pod{})

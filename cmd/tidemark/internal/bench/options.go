@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Options select what to measure, and for how long. A zero number means its default; see
-// Defaults. Run checks the limits.
+// Options select the scenarios and their duration. A zero number means its default; see Defaults.
+// Run checks the limits.
 type Options struct {
 	// Scenarios are names of scenarios; empty means all.
 	Scenarios []string `json:"scenarios"`

@@ -73,7 +73,7 @@ type outage struct {
 	// answer again.
 	began, ended time.Time
 
-	mu                         sync.Mutex // guards what follows, and the acks of the writers
+	mu                         sync.Mutex // guards the fields below, and the acks of the writers
 	failed, refused, outOfTime int64
 	lastFailure                error
 	latencies                  histogram
@@ -150,7 +150,7 @@ func (o *outage) close() {
 	}
 }
 
-// run runs the clients and the commands, and checks what is there in the end.
+// run runs the clients and the commands, and checks the final state.
 func (o *outage) run(ctx context.Context) error {
 	watching, end := context.WithCancelCause(ctx) // ends also when a watch fails
 	defer end(nil)
@@ -290,7 +290,7 @@ func (o *outage) awaitWatches(ctx context.Context) error {
 			return nil
 		}
 	}
-	return nil // verify names what is missing
+	return nil // verify names missing ones
 }
 
 // verify requires each acknowledged ConfigMap in the list and in each watch. The clients

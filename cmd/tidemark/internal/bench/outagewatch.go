@@ -168,12 +168,12 @@ func listOutage(ctx context.Context, c *client, b *bed, ns string) (rv uint64, n
 // shellTimeout bounds a command.
 const shellTimeout = 2 * time.Minute
 
-// shell runs a command to its end. What it leaves running in the background goes on, also
-// after an interrupt of the benchmark.
+// shell runs a command to its end. Its background processes continue, also after an interrupt of
+// the benchmark.
 func shell(ctx context.Context, what, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, shellTimeout)
 	defer cancel()
-	// A pipe would be waited for until what runs in the background has closed it too.
+	// A pipe would have to be read until the background processes have closed it.
 	said, err := os.CreateTemp("", "tidemark-bench-")
 	if err != nil {
 		return err

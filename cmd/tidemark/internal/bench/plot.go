@@ -43,7 +43,7 @@ type Line struct {
 // Point is the median of a row's rounds.
 type Point struct{ X, Y float64 }
 
-// PlotOptions selects what a plot shows.
+// PlotOptions selects the contents of a plot.
 type PlotOptions struct {
 	Title string
 	// X is one of PlotInputs, Y one of PlotMetrics.
@@ -68,7 +68,7 @@ func watchersOf(f Measurements) (float64, bool) {
 	return n, ok
 }
 
-// PlotInputs and PlotMetrics are what NewPlot takes.
+// PlotInputs and PlotMetrics are the valid axes of NewPlot.
 func PlotInputs() []string  { return slices.Sorted(maps.Keys(plotInputs)) }
 func PlotMetrics() []string { return slices.Sorted(maps.Keys(plotMetrics)) }
 

@@ -14,9 +14,8 @@ const (
 	patchClients = 16
 )
 
-// running returns the namespace with n pods as they are in a cluster, and what each
-// of them is: a controller made them, a kubelet gave them a status, and the managed
-// fields tell of both.
+// running returns the namespace with n pods as they are in a cluster, and their JSON: a controller
+// made them, a kubelet set their status, and the managed fields have both.
 func (b *bed) running(ctx context.Context, n int) (ns string, known [][]byte, err error) {
 	if ns, err = b.fillRunning(ctx, "running", n); err != nil {
 		return "", nil, err
@@ -58,9 +57,8 @@ func (b *bed) fillRunning(ctx context.Context, role string, n int) (string, erro
 	return ns, err
 }
 
-// updatePodsRound updates pods as a controller does: it sends back all of what it
-// has read last, managed fields and resource version too, with one annotation
-// changed.
+// updatePodsRound updates pods as a controller does: it sends the whole object that it has read
+// last, with its managed fields and resource version, and one annotation changed.
 func updatePodsRound(ctx context.Context, b *bed, clients int) ([]row, error) {
 	t := b.turns(clients, runningPods)
 	ns, known, err := b.running(ctx, t.objects)
@@ -69,7 +67,7 @@ func updatePodsRound(ctx context.Context, b *bed, clients int) ([]row, error) {
 	}
 	w := b.crew(clients, func(ctx context.Context, c *client, _ op) error {
 		i := t.next(c)
-		const updates = 1 << 63 // none of them is what the pod was made with
+		const updates = 1 << 63 // no pod was created with one of them
 		checksum, err := annotated(known[i], b.objects.random(updates|b.serial.Add(1), checksumBytes))
 		if err != nil {
 			return err

@@ -91,7 +91,7 @@ func listRound(ctx context.Context, b *bed, clients int) ([]row, error) {
 	return w.rows(w.measure(ctx))
 }
 
-// pageSize is what client-go's pager asks for.
+// pageSize is the page size of client-go's pager.
 const pageSize = 500
 
 // pageRound goes through all pages: one operation. The pages must be of one state.
@@ -132,7 +132,7 @@ func (l *lister) page(ctx context.Context, c *client, token string) (scanned, er
 	page := *l
 	page.url = &u
 	_, s, err := page.fetch(ctx, c)
-	// Items may look like a token: what counts stands before them.
+	// Items may contain text like a token: only the part before them counts.
 	if i := bytes.Index(s.head, []byte(`"items":`)); i >= 0 {
 		s.head = s.head[:i]
 	}

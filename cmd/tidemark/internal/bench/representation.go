@@ -70,7 +70,7 @@ func (r representation) lister(ctx context.Context, b *bed) (lister, error) {
 	if err != nil {
 		return l, err
 	}
-	// Some servers fall back to what they have.
+	// Some servers fall back to another kind.
 	kind := "PodList"
 	for _, k := range []string{"Table", "PartialObjectMetadataList"} {
 		if strings.HasPrefix(form, "as="+k) {

@@ -23,7 +23,7 @@ type variant struct {
 	// clients is the number of clients in the name, or zero. With Options.Clients, a
 	// scenario has only one of these variants.
 	clients int
-	// round prepares the objects that it needs, measures once, and removes what it
+	// round prepares the objects that it needs, measures once, and removes the objects that it
 	// created.
 	round func(ctx context.Context, b *bed) ([]row, error)
 }
@@ -128,7 +128,7 @@ type Scenario struct {
 	Name, Loop, Measures string
 }
 
-// Scenarios lists what can be measured.
+// Scenarios lists the scenarios.
 func Scenarios() []Scenario {
 	all := make([]Scenario, len(scenarios))
 	for i, s := range scenarios {

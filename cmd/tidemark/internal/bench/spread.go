@@ -80,8 +80,8 @@ var (
 	ownPerOp     = metric{name: "own µs/op", get: Measurements.ownPerOp}
 )
 
-// extraColumns are the columns of measurements that are what a scenario is for. A table
-// has those of its scenarios.
+// extraColumns are the columns of measurements that a scenario exists for. A table has those of its
+// scenarios.
 var extraColumns = []metric{
 	extraMetric("gap ms", longestGap), extraMetric("failed", failedRequests), extraMetric("HTTP errors", httpErrors), extraMetric("relists", relistedWatches),
 	extraMetric("etcd req/s", etcdRequests), extraMetric("etcd unary/s", etcdUnary), extraMetric("etcd watches", etcdWatches),

@@ -115,7 +115,7 @@ func awaitReady(ctx context.Context, s Server, exited <-chan error) (polls int, 
 	}
 }
 
-// stopGroup ends what a command has started by SIGTERM.
+// stopGroup ends the processes of a command by SIGTERM.
 func stopGroup(cmd *exec.Cmd, exited <-chan error) error {
 	signalGroup(cmd, syscall.SIGTERM)
 	deadline := time.Now().Add(stopTimeout)

@@ -121,9 +121,9 @@ func (t *target) url(path, query string) *url.URL {
 const (
 	acceptJSON     = "application/json"
 	acceptProtobuf = "application/vnd.kubernetes.protobuf"
-	// acceptTable is what kubectl sends.
+	// acceptTable is the Accept header of kubectl.
 	acceptTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
-	// Metadata alone; protobuf is what client-go's informers of metadata send first.
+	// Metadata alone; client-go's informers of metadata send the protobuf one first.
 	acceptMetadata         = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	acceptMetadataProtobuf = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )

@@ -21,7 +21,7 @@ const (
 	writesAhead = 4
 )
 
-// watchRound measures what an event costs for each of n watchers.
+// watchRound measures the cost of an event for each of n watchers.
 func watchRound(n int) func(ctx context.Context, b *bed) ([]row, error) {
 	return watchRoundAs(n, jsonEvents)
 }
@@ -155,8 +155,8 @@ func idleRound(ctx context.Context, b *bed, n, perConnection int) ([]row, error)
 		return nil, err
 	}
 	if b.idle == nil {
-		// Memory that one round leaves free serves the next, so that all are compared
-		// with what there was before any.
+		// Memory that one round leaves free serves the next, so that all are compared with the
+		// memory before any.
 		if b.idle, err = readMemory(b.server.PIDs); err != nil {
 			return nil, err
 		}
@@ -224,7 +224,7 @@ func streamRound(ctx context.Context, b *bed) ([]row, error) {
 type untilMark struct {
 	io.Reader
 	mark []byte
-	last []byte // what could be the beginning of the mark
+	last []byte // a possible beginning of the mark
 	seen bool
 }
 

@@ -42,7 +42,7 @@ func (b *bed) create(ctx context.Context, clients int, resource string, body fun
 // updated is how many ConfigMaps are updated in turn.
 const updated = 1000
 
-// updateRound updates ConfigMaps without saying what they were.
+// updateRound updates ConfigMaps without a resource version.
 func updateRound(ctx context.Context, b *bed, clients int) ([]row, error) {
 	n := min(updated, b.options.Objects)
 	g, err := b.configs(ctx, "work", configMapsOf, n)
@@ -82,8 +82,8 @@ func overwriteRound(ctx context.Context, b *bed) ([]row, error) {
 // contenders is how many clients update one object.
 const contenders = 8
 
-// contendedRound counts the conflicts of clients that update one object, each from
-// what it has read.
+// contendedRound counts the conflicts of clients that update one object, each from the version that
+// it has read.
 func contendedRound(ctx context.Context, b *bed) ([]row, error) {
 	ns, err := b.configMaps(ctx, "work", 1)
 	if err != nil {

@@ -126,7 +126,7 @@ func bookmarksComplete(p *probe) {
 		p.skipf("needs a list at exactly the bookmark's version %s; the server lists %s", mark, at.version)
 	}
 	p.wantState("the events up to the bookmark at "+mark+" against the list at it", got, p.mine(at))
-	// What follows is past the bookmark.
+	// Later events are past the bookmark.
 	p.create("c", "1")
 	e := s.change("the change after the bookmark")
 	p.wantNewer("the event after the bookmark", e.Object.version(), mark)

@@ -103,7 +103,7 @@ func (s *secrets) hide(text string) string {
 	return text
 }
 
-// spy sees what plugins and files put into a request last.
+// spy records the headers that plugins and files put into a request last.
 type spy struct {
 	http.RoundTripper
 	hidden *secrets
@@ -310,7 +310,7 @@ func (x *exchange) response() string {
 	return strings.TrimSpace(b.String())
 }
 
-// printable replaces what does not belong on a terminal or into XML.
+// printable replaces characters that are not allowed on a terminal or in XML.
 func printable(b []byte) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == '\uFFFD' || r == '\uFFFE' || r == '\uFFFF' || r >= 0x80 && r < 0xa0 {

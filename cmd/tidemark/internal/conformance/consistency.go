@@ -37,7 +37,7 @@ const (
 // ack is an acknowledged write. The response to a deletion has no version.
 type ack struct{ kind, name, version string }
 
-// storm is what some writers did, and what was seen of it.
+// storm has the writes of some writers, and the observations of the watches and lists.
 type storm struct {
 	from    list
 	end     object // made last, after all writers
@@ -53,8 +53,8 @@ type seen struct {
 	state   state
 }
 
-// storm writes at random from some clients at once, while others watch and list.
-// Lister is one of the latter, called again and again; nil: there is none.
+// storm writes at random from some clients at once, while others watch and list. Lister is one of
+// the latter, called repeatedly; nil: there is none.
 func (p *probe) storm(lister func(c *conn, r *rand.Rand) seen) *storm {
 	s := &storm{from: p.list(""), watches: make([][]event, 3)}
 	var mu sync.Mutex

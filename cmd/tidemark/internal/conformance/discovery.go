@@ -52,7 +52,7 @@ func (r *resourceType) collection(namespace string) string {
 
 func (r *resourceType) allows(verb string) bool { return slices.Contains(r.verbs, verb) }
 
-// resourceName is what names a type: the version may be left out.
+// resourceName is the name of a type: the version may be left out.
 type resourceName struct{ resource, group, version string }
 
 // parseResource reads "configmaps", "deployments.apps", "foos.example.com/v1".
@@ -135,7 +135,7 @@ func (b *bed) discoverGroup(ctx context.Context, path string) ([]resourceType, e
 	return all, nil
 }
 
-// isPlain reports whether a text is made of what the names of types are made of.
+// isPlain reports whether a text has only characters of the names of types.
 func isPlain(text string) bool {
 	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
 }

@@ -23,8 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// fault is a way to be broken, the check that is meant to find it, and what that
-// check says.
+// fault is a fault of a server, the check that must find it, and the check's message.
 type fault struct {
 	name, check, says string
 	step              func() step // made anew for each run: steps have a memory

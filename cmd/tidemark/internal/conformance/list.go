@@ -24,7 +24,7 @@ const (
 	continued paging = "continue"
 )
 
-// meaning is what the table says of a cell.
+// meaning is the meaning of a cell of the table.
 type meaning string
 
 const (

@@ -11,7 +11,7 @@ import (
 // object is an object as JSON has it.
 type object map[string]any
 
-// at returns what stands at a path, nil if nothing does.
+// at returns the value at a path, or nil.
 func (o object) at(path ...string) any {
 	var v any = map[string]any(o)
 	for _, key := range path {
@@ -24,7 +24,7 @@ func (o object) at(path ...string) any {
 	return v
 }
 
-// text returns the string at a path, "" if there is none.
+// text returns the string at a path, or "".
 func (o object) text(path ...string) string {
 	s, _ := o.at(path...).(string)
 	return s
@@ -34,10 +34,10 @@ func (o object) name() string    { return o.text("metadata", "name") }
 func (o object) uid() string     { return o.text("metadata", "uid") }
 func (o object) version() string { return o.text("metadata", "resourceVersion") }
 
-// mark is the label that the checks change: what an object is at, in their eyes.
+// mark returns the label that the checks change, which identifies a version of an object.
 func (o object) mark() string { return o.text("metadata", "labels", markLabel) }
 
-// metadata returns the metadata, and makes it where there is none.
+// metadata returns the metadata, and adds it if it is missing.
 func (o object) metadata() map[string]any { return child(o, "metadata") }
 
 func child(m map[string]any, key string) map[string]any {
@@ -76,7 +76,7 @@ func (o object) copied() object {
 func (o object) encode() []byte {
 	b, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // it holds nothing but what JSON has
+		panic(err) // all values have a JSON form
 	}
 	return b
 }

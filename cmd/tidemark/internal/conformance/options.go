@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Options select what to check. A zero field means its default.
+// Options select the checks. A zero field means its default.
 type Options struct {
 	// Areas and Checks select checks by area and by ID; empty means all.
 	Areas, Checks []string

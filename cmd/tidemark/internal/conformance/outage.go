@@ -27,7 +27,7 @@ import (
 //   - Two lists of one part differ by the events between them.
 //   - A request sent after a response returns nothing older than that response.
 
-// outage is a storm across a restart, and what was seen of it.
+// outage is a storm across a restart, and its observations.
 type outage struct {
 	*probe
 	ready   sync.WaitGroup // of writers that have not written enough before the restart
@@ -38,10 +38,10 @@ type outage struct {
 	phase    phase           // guarded by mu
 	over     time.Time       // guarded by mu: when the restart was over
 	newest   string          // guarded by mu: the newest version that was answered
-	acks     map[ack]bool    // guarded by mu: what was answered
-	maybes   map[ack]bool    // guarded by mu: what may have been done, without a version
+	acks     map[ack]bool    // guarded by mu: acknowledged writes
+	maybes   map[ack]bool    // guarded by mu: writes that may have been made, without a version
 	doubtful map[string]bool // guarded by mu: their names
-	states   []state         // guarded by mu: what each writer has left
+	states   []state         // guarded by mu: the final state of each writer
 	lists    []seen          // guarded by mu
 }
 
@@ -53,7 +53,7 @@ const (
 	afterRestart
 )
 
-// part is what a watcher told without a gap.
+// part is the events of a watcher without a gap.
 type part struct {
 	version string
 	state   state
@@ -154,7 +154,7 @@ func (o *outage) ask(r request) (*answer, error) {
 	return a, err
 }
 
-// floor is the newest version that was answered by now.
+// floor is the newest version in a response so far.
 func (o *outage) floor() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -393,7 +393,7 @@ func (o *outage) listAgain(c *conn) list {
 	}
 }
 
-// verify holds what was seen to what has to hold.
+// verify checks the observations.
 func (o *outage) verify(tracks [][]part) {
 	want := states(o.end)
 	for _, s := range o.states {
@@ -430,7 +430,7 @@ func (x part) last() string {
 	return x.events[len(x.events)-1].Object.version()
 }
 
-// verifyTrack holds what one watcher told to the writes.
+// verifyTrack compares the events of one watcher with the writes.
 func (o *outage) verifyTrack(track []part) {
 	at := ""
 	for _, part := range track {

@@ -18,9 +18,9 @@ import (
 	"github.com/tidemark-dev/tidemark/resourceversion"
 )
 
-// probe is what a check makes its requests with. As in a test, the first thing that
-// is wrong ends the check: methods that cannot do what they say do not return. They
-// panic with a verdict, which the run (or try, in another goroutine) takes.
+// probe makes the requests of a check. As in a test, the first failure ends the check: methods that
+// fail do not return. They panic with a verdict, which the run (or try, in another goroutine)
+// recovers.
 type probe struct {
 	ctx      context.Context
 	bed      *bed
@@ -203,7 +203,7 @@ func (a *answer) describe() string {
 	return clip(text)
 }
 
-// clip shortens what a server said.
+// clip shortens a message of a server.
 func clip(text string) string {
 	if len(text) > 500 {
 		text = strings.ToValidUTF8(text[:500], "") + "..."
@@ -290,7 +290,7 @@ func (p *probe) read(name, query string) object {
 	return p.object(a)
 }
 
-// update changes the mark of an object, and returns what the server tells.
+// update changes the mark of an object, and returns the server's object.
 func (p *probe) update(o object, mark string) object {
 	o = o.copied()
 	o.label(markLabel, mark)
@@ -320,7 +320,7 @@ func (p *probe) listOn(c *conn, query string) list {
 	return p.listIn(a)
 }
 
-// listIn reads a list, and holds it to what every list has.
+// listIn decodes a list, and checks the rules of all lists.
 func (p *probe) listIn(a *answer) list {
 	l, err := parseList(a.body)
 	switch {
@@ -405,7 +405,7 @@ func states(objects ...object) state {
 	return s
 }
 
-// wantState holds objects of this check to what they should be.
+// wantState compares objects of this check with the expected state.
 func (p *probe) wantState(what string, got, want state) {
 	if d := got.difference(want); d != "" {
 		p.failf("%s: %s", what, d)

@@ -18,7 +18,7 @@ import (
 // answers on their way.
 type step func(req *http.Request, next http.RoundTripper) (*http.Response, error)
 
-// through is a step with what comes behind it.
+// through is a step and the next transport.
 type through struct {
 	step step
 	next http.RoundTripper
@@ -372,7 +372,7 @@ func onType(w when, kind string, edit func(e event) []event) step {
 	})
 }
 
-// drop, double: what becomes of an event.
+// drop and double change the copies of an event.
 func drop(event) []event     { return nil }
 func double(e event) []event { return []event{e, e} }
 

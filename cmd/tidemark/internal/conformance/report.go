@@ -27,12 +27,12 @@ const (
 // Format is the version of the JSON that WriteJSON writes.
 const Format = "tidemark-conformance/1"
 
-// Report is what a run found.
+// Report is the result of a run.
 type Report struct {
 	Format string    `json:"format"`
 	Date   time.Time `json:"date"`
 	Server string    `json:"server"`
-	// Version is what the server says of itself.
+	// Version is the version that the server reports.
 	Version string `json:"version"`
 	// Resource is the type whose objects the checks were made with.
 	Resource  string `json:"resource"`
@@ -41,9 +41,9 @@ type Report struct {
 	// Seconds that the run took.
 	Seconds float64  `json:"seconds"`
 	Results []Result `json:"results"`
-	// Unable says what was asked for and could not be done, as to restart the server.
+	// Unable describes a requested operation that could not be done, such as restarting the server.
 	Unable string `json:"unable,omitempty"`
-	// Left names what could not be removed.
+	// Left names objects that could not be removed.
 	Left []string `json:"left,omitempty"`
 	// Interrupted says that not all checks were run.
 	Interrupted bool `json:"interrupted,omitempty"`
@@ -122,8 +122,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// WriteTable writes the report for people: a row for each check, then what failed
-// with its requests and answers, then the sums.
+// WriteTable writes the report for people: a row for each check, then the failures with their
+// requests and responses, then the sums.
 func (r *Report) WriteTable(w io.Writer) error {
 	fmt.Fprintf(w, "%s %s, %s in the namespace %s, seed %d\n\n", r.Server, r.Version, r.Resource, r.Namespace, r.Seed)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -170,7 +170,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return err
 }
 
-// longWait is the duration of a check from which on the report says what it waited for.
+// longWait is the duration of a check from which on the report has the reason of its wait.
 const longWait = 10 // seconds
 
 // writeLimits lists the checks that did not run because a permission was missing, and the

@@ -110,8 +110,7 @@ func representationsProtobuf(p *probe) {
 	}
 }
 
-// protobufField returns the first field of a message with a number, nil if there
-// is none that is made of bytes.
+// protobufField returns the first length-delimited field of a message with a number, or nil.
 func protobufField(b []byte, number protowire.Number) []byte {
 	for len(b) > 0 {
 		n, kind, length := protowire.ConsumeTag(b)
@@ -134,8 +133,8 @@ func protobufField(b []byte, number protowire.Number) []byte {
 	return nil
 }
 
-// representationsProtobufBody writes what all types have in common: metadata is
-// their field 1, and in it the name is field 1.
+// representationsProtobufBody writes the fields that all types share: metadata is their field 1,
+// and the name is its field 1.
 func representationsProtobufBody(p *probe) {
 	if len(bodies[p.resource.resource]) > 0 || p.resource.group != "" || p.bed.given != nil {
 		p.skipf("needs a type that wants nothing but metadata, as configmaps")

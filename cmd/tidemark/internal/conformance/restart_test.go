@@ -102,8 +102,8 @@ var restartFaults = []restartFault{
 	}},
 }
 
-// TestRestart: the checks pass with a server that keeps what it has, and each is
-// tripped by one that does not.
+// TestRestart checks that the checks pass with a server that keeps its objects, and that each fails
+// with one that does not.
 func TestRestart(t *testing.T) {
 	for _, f := range restartFaults {
 		t.Run(f.check+"/"+f.name, func(t *testing.T) {

@@ -26,8 +26,8 @@ func editor(config *rest.Config, namespace string) *rest.Config {
 	})
 }
 
-// TestRights: who may edit in one namespace gets a result, with what could not be
-// checked named, and nothing is said to be left behind that was never made.
+// TestRights checks that a user who may edit in one namespace gets a result that names the skipped
+// checks, and no false report of objects left behind.
 func TestRights(t *testing.T) { synctest.Test(t, testRights) }
 
 func testRights(t *testing.T) {

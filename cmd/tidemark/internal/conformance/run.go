@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Run checks the server that a config leads to, and returns what it found so far
-// when the context ends. It removes what it made. An error is why the server could
-// not be checked; the report then is nil.
+// Run checks the server of a config, and returns the results so far when the context ends. It
+// removes the objects that it made. An error is why the server could not be checked; the report
+// then is nil.
 func Run(ctx context.Context, config *rest.Config, o Options, progress progress.Progress) (*Report, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -65,8 +65,8 @@ type bed struct {
 	given     object // a template of its objects; nil: the body that bodies has for the type
 
 	mu      sync.Mutex
-	left    []string // guarded by mu: what could not be removed
-	unable  string   // guarded by mu: what was asked for, and could not be done
+	left    []string // guarded by mu: objects that could not be removed
+	unable  string   // guarded by mu: requested operation that could not be done
 	waiting []Check  // guarded by mu: those that run now and wait
 }
 
@@ -185,7 +185,7 @@ func (b *bed) all(ctx context.Context) []Result {
 	return results
 }
 
-// tell writes a line for what did not pass.
+// tell writes a line for a check that did not pass.
 func (b *bed) tell(r Result, done int64, of int) {
 	if r.Outcome != Passed {
 		b.progress.Done("%s %s: %s", r.ID, r.Outcome, clip(r.Message))
@@ -264,7 +264,7 @@ func (b *bed) check(ctx context.Context, c Check, number int) Result {
 	return r
 }
 
-// cleanupTimeout bounds the removal of what one check made, and of the namespace.
+// cleanupTimeout limits the removal of the objects of one check, and of the namespace.
 const cleanupTimeout = 30 * time.Second
 
 // tidy removes the objects of a check, also when the run was interrupted.
@@ -330,8 +330,8 @@ func (b *bed) erase(ctx context.Context, c created) error {
 	return nil
 }
 
-// eraseLate deletes what this run left in the namespace still: a create that was
-// interrupted may be made after its object was to be deleted.
+// eraseLate deletes the remaining objects of this run in the namespace: an interrupted create may
+// be executed after its object was to be deleted.
 func (b *bed) eraseLate(ctx context.Context) {
 	if b.resource == nil {
 		return

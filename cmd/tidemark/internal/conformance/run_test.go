@@ -62,7 +62,7 @@ func testReport(t *testing.T) {
 	}
 }
 
-// TestLeavesNothing: what a run made is removed, also when it is interrupted.
+// TestLeavesNothing checks that the objects of a run are removed, also when it is interrupted.
 func TestLeavesNothing(t *testing.T) {
 	for name, interrupt := range map[string]int64{"whole": 0, "interrupted": 60} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func testResource(t *testing.T) {
 	}
 }
 
-// TestCannotRun: what keeps a run from beginning is an error that says why.
+// TestCannotRun checks that a run that cannot begin returns an error with the reason.
 func TestCannotRun(t *testing.T) {
 	config := serve(t)
 	anonymous := rest.AnonymousClientConfig(config)

@@ -20,7 +20,7 @@ const (
 	failure  = "ERROR"
 )
 
-// event is what a watch told.
+// event is an event of a watch.
 type event struct {
 	Type   string `json:"type"`
 	Object object `json:"object"`
@@ -71,7 +71,7 @@ func (p *probe) openStream(r request) (*stream, *answer) {
 	return s, a
 }
 
-// dialStream returns a stream, or the answer that refuses it, or why there is none.
+// dialStream returns a stream, or the response that rejects it, or the error.
 func (p *probe) dialStream(r request) (*stream, *answer, error) {
 	if r.conn == nil {
 		r.conn = p.conn
@@ -179,8 +179,8 @@ func (s *stream) next(waitingFor string) event {
 	return event{}
 }
 
-// change returns the next change of an object of this check. Bookmarks and what
-// others do are passed over; an ERROR ends the check.
+// change returns the next change of an object of this check. It skips bookmarks and changes of
+// others; an ERROR ends the check.
 func (s *stream) change(waitingFor string) event {
 	for {
 		switch e := s.next(waitingFor); {

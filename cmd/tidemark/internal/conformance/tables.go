@@ -25,7 +25,7 @@ var tableChecks = []Check{
 		About: "A type without columns of its own has the columns Name and Created At, which servers call Age since v1.11.", run: tablesDefault},
 }
 
-// table is what an answer as Table holds.
+// table is a response as Table.
 type table struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`

@@ -160,7 +160,7 @@ func verbsJSONPatch(p *probe) {
 	p.wantMarks(p.read("a", ""), o)
 }
 
-// wantMarks holds an object to what a patch made of it.
+// wantMarks compares an object with the expected result of a patch.
 func (p *probe) wantMarks(o, before object) {
 	switch {
 	case o.mark() != "2":

@@ -155,7 +155,7 @@ func watchZero(p *probe) {
 	s := p.watch("resourceVersion=0")
 	defer s.close()
 	b2 := p.update(b, "2")
-	// The state may be an older one; what follows leads to the most recent one.
+	// The state may be an older one; later events lead to the most recent one.
 	got := state{}
 	want := states(a2, b2)
 	for got.difference(want) != "" {

@@ -28,7 +28,7 @@ func forgetful(t *testing.T) *rest.Config {
 	return s.RESTConfig()
 }
 
-// instead answers what would be 410 in another way.
+// instead replaces responses 410.
 func instead(w when, other func(req *http.Request, next http.RoundTripper) (*http.Response, error)) step {
 	return func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		resp, err := next.RoundTrip(req)

@@ -155,7 +155,7 @@ func probe(ctx context.Context, client *http.Client, at string) error {
 	case err == nil:
 	case ctx.Err() != nil, errors.As(err, &network):
 		return err
-	default: // what answers speaks no HTTP
+	default: // the other program does not speak HTTP
 		return fmt.Errorf("%w: %w", ErrOther, err)
 	}
 	defer resp.Body.Close()

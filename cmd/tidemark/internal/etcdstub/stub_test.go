@@ -50,7 +50,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestCheckOther: what is not a stub is recognized at once, whatever it speaks.
+// TestCheckOther checks that another program is recognized at once, whatever its protocol.
 func TestCheckOther(t *testing.T) {
 	etcd := httptest.NewServer(http.NotFoundHandler())
 	defer etcd.Close()

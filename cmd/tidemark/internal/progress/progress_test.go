@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 )
 
-// TestProgress: a file gets lines alone, a terminal also what goes on.
+// TestProgress checks that a file gets lines alone, and a terminal also the running step.
 func TestProgress(t *testing.T) {
 	for _, test := range []struct {
 		terminal bool
