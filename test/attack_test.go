@@ -34,8 +34,8 @@ import (
 const (
 	attackAlone    = 1500 * time.Millisecond // how long each attack runs by itself
 	attackTogether = 8 * time.Second         // how long all run at once
-	// attackMemory is what the server may take in memory, whatever is sent: the budgets of
-	// docs/limits.md, twice over for what the garbage collector has not found yet.
+	// attackMemory is the maximum memory of the server under any attack: the budgets of
+	// docs/limits.md, twice, because of garbage that is not collected yet.
 	attackMemory = 1 << 30
 	// attackPatience bounds the 99th percentile of a good client's requests during attacks. The
 	// attacks use most of the CPU themselves. A stalled seat or connection would take 30 s.
@@ -69,9 +69,9 @@ type target struct {
 	tls     *tls.Config
 	admin   string // an administrator's token
 	token   string // of a service account without rights
-	again   int    // how often the good client was asked to come again
+	again   int    // number of requests that the good client had to repeat
 
-	sent atomic.Int64 // what the hostile clients have sent, by a count of their own
+	sent atomic.Int64 // bytes that the hostile clients have sent, by a count of their own
 }
 
 // attack is one way to harm a server. It sends until the context is done, and checks
@@ -132,10 +132,9 @@ func (x *target) stalledWebhook(t *testing.T) {
 	x.good(t, "POST", "/apis/example.com/v1/namespaces/default/stalls", `{"apiVersion":"example.com/v1","kind":"Stall","metadata":{"name":"a"}}`, nil)
 }
 
-// good sends a request of the good client, which has to succeed, and notes how long it
-// took. It does what client-go does: it comes again when the server asks it to. Some of the
-// attacks have the same rights, and the same name, as it has: they take the seats that
-// it would get.
+// good sends a request of the good client, which has to succeed, and records its time. Like
+// client-go, it repeats the request after Retry-After. Some of the attacks have the same rights and
+// the same name: they take the seats that it would get.
 func (x *target) good(t *testing.T, method, path, body string, took *[]time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

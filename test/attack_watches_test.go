@@ -15,8 +15,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// TestWatchesOfOneUser: a user who opens as many watches as the server permits leaves room for the watches of others, whose
-// requests are served as before. Memory stays within what docs/limits.md says: 15 KiB for each idle watch.
+// TestWatchesOfOneUser checks that a user who opens as many watches as the server permits leaves
+// room for the watches of others, whose requests are served as before. Memory stays within the
+// limit of docs/limits.md: 15 KiB for each idle watch.
 func TestWatchesOfOneUser(t *testing.T) {
 	tier.Full(t)
 	const (

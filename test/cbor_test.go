@@ -116,7 +116,8 @@ func TestTypedClientInCBOR(t *testing.T) {
 	wantMedia(t, "received", seen.received, "application/cbor")
 }
 
-// TestDynamicClientInCBOR: integers and floats stay what they are, lists and watches are complete.
+// TestDynamicClientInCBOR checks that integers and floats keep their types, and that lists and
+// watches are complete.
 func TestDynamicClientInCBOR(t *testing.T) {
 	c, seen := preferCBOR(t, cborOn)
 	client, ctx := dynamic.NewForConfigOrDie(c), t.Context()

@@ -59,7 +59,7 @@ func toPrint(t *testing.T, namespace, id string) []printed {
 	return all
 }
 
-// put creates an object with its status, and returns what the server made of it.
+// put creates an object with its status, and returns the server's object.
 func (p *printed) put(t *testing.T, config *rest.Config, namespace string, object map[string]any) *unstructured.Unstructured {
 	t.Helper()
 	client, err := dynamic.NewForConfig(config)
@@ -99,11 +99,11 @@ func (p *printed) put(t *testing.T, config *rest.Config, namespace string, objec
 	return made
 }
 
-// ages are what differs between two servers that got the same objects one after the
+// ages matches the parts that differ between two servers that got the same objects one after the
 // other.
 var ages = regexp.MustCompile(`\b\d+[smhdy](\d+[smhd])?\b|\b20(2[6-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
-// lines are what kubectl printed, with one space between columns.
+// lines returns the lines of kubectl's output, with one space between columns.
 func lines(out string) []string {
 	var all []string
 	for line := range strings.Lines(ages.ReplaceAllString(out, "AGE")) {
@@ -112,9 +112,9 @@ func lines(out string) []string {
 	return all
 }
 
-// TestColumns: kubectl get and kubectl get -o wide print the same of the same objects,
-// of every kind, line by line, for Tidemark and for a kube-apiserver. What that one
-// fills in the other gets too: this is about columns.
+// TestColumns compares the output of kubectl get and kubectl get -o wide for the same objects of
+// every kind, line by line, from Tidemark and from a kube-apiserver. Both get the defaults of the
+// other one: this is about columns.
 func TestColumns(t *testing.T) {
 	tier.Full(t)
 	servers.Peer(t, func(t *testing.T, there servers.Server) {
@@ -201,7 +201,7 @@ func withKind(t *testing.T, d discovery.CachedDiscoveryInterface, r schema.Group
 	return object
 }
 
-// unmade takes from an object what its server gave it alone.
+// unmade removes the fields of an object that depend on its server.
 func unmade(o *unstructured.Unstructured) map[string]any {
 	o = o.DeepCopy()
 	o.SetUID("")

@@ -26,7 +26,7 @@ import (
 // own selects the objects of these tests: kube-apiserver's controllers make others.
 const own = "own=yes"
 
-// history is what a test wrote: the state at each version.
+// history is the writes of a test: the state at each version.
 type history struct {
 	t          *testing.T
 	configMaps interface {
@@ -61,8 +61,8 @@ func (h *history) put(ctx context.Context, name string) string {
 	return object.ResourceVersion
 }
 
-// TestConsistentList asks for each guarantee by each client, in pages and whole, and
-// holds what comes against what was written.
+// TestConsistentList lists with each guarantee by each client, in pages and whole, and compares the
+// results with the writes.
 func TestConsistentList(t *testing.T) {
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		config, namespace := s.Config, s.Namespace
@@ -133,8 +133,8 @@ func listAs[L consistentlist.Collection](t *testing.T, ctx context.Context, h *h
 	}
 }
 
-// TestFollowFrom writes while a list is read and followed. At each event's version
-// the follower's state is what was written: no gap between list and watch.
+// TestFollowFrom writes while a list is read and followed. At each event's version the follower's
+// state is the written one: no gap between list and watch.
 func TestFollowFrom(t *testing.T) {
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		config, namespace := s.Config, s.Namespace

@@ -21,10 +21,10 @@ const (
 	crashCustomSteps  = 600 // before each kill, at most
 )
 
-// TestKillCustom kills the real process with SIGKILL while definitions are made,
-// changed and deleted and objects of them written, and checks after each restart that
-// what was acknowledged holds: definitions and objects are there, and served, those
-// that were deleted are gone for good, and nothing is half of a definition.
+// TestKillCustom kills the real process with SIGKILL while definitions are created, changed and
+// deleted and their objects written, and checks after each restart that acknowledged writes hold:
+// definitions and objects exist and are served, deleted ones are gone, and no definition is half
+// removed.
 func TestKillCustom(t *testing.T) {
 	tier.Full(t)
 	rng := random(t)

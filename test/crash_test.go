@@ -180,8 +180,8 @@ func (p *process) list(t *testing.T) objectList {
 type record struct {
 	value   string // acknowledged; empty: absent
 	version uint64
-	// maybe is what a write that was never answered would have left; known only
-	// after the next restart.
+	// maybe is the value of a write without a response; its outcome is known after the next
+	// restart.
 	maybe   *string
 	counter int
 }
@@ -253,8 +253,7 @@ func (l *load) write(p *process, rng *rand.Rand, name string) bool {
 	return true
 }
 
-// check compares the restarted server with the model, and settles what was not
-// known.
+// check compares the restarted server with the model, and sets the unknown outcomes.
 func (l *load) check(t *testing.T, p *process, round int) {
 	t.Helper()
 	list := p.list(t)

@@ -45,7 +45,7 @@ func TestDeployedConfigurations(t *testing.T) {
 	}
 }
 
-// TestImageTryUsage: deploy/image/try says what it needs.
+// TestImageTryUsage checks the usage message of deploy/image/try.
 func TestImageTryUsage(t *testing.T) {
 	for want, arguments := range map[string][]string{
 		"want one argument: the archive of a release, or the program": nil,

@@ -102,8 +102,8 @@ func (p *pulled) page(t *testing.T) (page consistentlist.Page[*corev1.ConfigMapL
 	return page, more
 }
 
-// TestExpires: versions that a real server forgets between two pages, before a list
-// at exactly one of them, and between a list and what follows.
+// TestExpires checks versions that a real server compacts between two pages, before a list at
+// exactly one of them, and between a list and a watch.
 func TestExpires(t *testing.T) {
 	tier.Full(t)
 	onForgetful(t, func(t *testing.T, config *rest.Config, namespace string) {
@@ -152,7 +152,7 @@ func TestExpires(t *testing.T) {
 		if restarted != 1 || !maps.Equal(again.seen, h.now) {
 			t.Errorf("the list began again %d times, and ends with %v, want %v", restarted, again.seen, h.now)
 		}
-		if inconsistent == 0 || !maps.Equal(on.seen, h.now) { // what changed was on a later page
+		if inconsistent == 0 || !maps.Equal(on.seen, h.now) { // the change was on a later page
 			t.Errorf("%d pages are of a newer state, and the list ends with %v, want %v", inconsistent, on.seen, h.now)
 		}
 		if _, err, _ := exact.next(); kindOf(err) != consistentlist.Expired {

@@ -16,8 +16,8 @@ import (
 // TestInformersOfFork runs an informer against a fork, whose address has a path.
 func TestInformersOfFork(t *testing.T) { testInformerOn(t, servers.Fork(t).Config) }
 
-// TestKubectlOfFork does with kubectl in a fork what users do in a cluster, and looks at what the server
-// has of it.
+// TestKubectlOfFork uses kubectl in a fork as users do in a cluster, and checks the objects of the
+// server.
 func TestKubectlOfFork(t *testing.T) {
 	tier.Full(t)
 	t.Parallel()

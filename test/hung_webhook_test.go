@@ -25,9 +25,9 @@ const (
 	hungUsers  = 10
 	// hungPace is the pause between the writes of a user. All are sent before the first one ends.
 	hungPace = 10 * time.Millisecond
-	// hungMemory and hungGoroutines are what the server may take while the writes wait: those
-	// that find room among waiting requests hold 32 KiB and their body each, the others are
-	// refused, and a webhook has 512 calls at most.
+	// hungMemory and hungGoroutines are the limits of the server while the writes wait: those that
+	// find room among waiting requests hold 32 KiB and their body each, the others are rejected,
+	// and a webhook has 512 calls at most.
 	hungMemory     = 512 << 20
 	hungGoroutines = 12_000
 	// hungOthers is the least number of other writes until the last one that waits is answered. If they

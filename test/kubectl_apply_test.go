@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// shop is what a team keeps in its repository.
+// shop is the configuration of a team.
 const shop = `
 apiVersion: v1
 kind: ConfigMap
@@ -55,8 +55,8 @@ spec:
 // edited is a text with the first of each pair replaced by the second.
 func edited(text string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(text) }
 
-// TestKubectlApply applies a configuration as kubectl does by itself: it finds out
-// what changed, and sends a strategic merge patch.
+// TestKubectlApply applies a configuration by client-side apply: kubectl computes the changes, and
+// sends a strategic merge patch.
 func TestKubectlApply(t *testing.T) {
 	tier.Full(t)
 	onKubectl(t, testKubectlApply)
@@ -78,7 +78,7 @@ func testKubectlApply(t *testing.T, k *kubectlIn) {
 		t.Errorf("diff of an existing object: exit status %d\n%s", code, out)
 	}
 
-	// Others own what the configuration does not speak of.
+	// Other managers own fields that the configuration lacks.
 	k.want("", []string{"label", "deploy", "shop", "team=a"}, "labeled")
 	k.want("", []string{"patch", "deploy", "shop", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"side:1"}]}}}}`}, "patched")
 	next := edited(shop, "  color: red\n", "", "size: large", "size: small", "shop:1", "shop:2", "      - name: log\n        image: log:1\n", "",
@@ -103,8 +103,8 @@ func testKubectlApply(t *testing.T, k *kubectlIn) {
 	k.want("", []string{"get", "cm", "bare"})
 }
 
-// TestKubectlApplyStrict: what a configuration has too much is refused before
-// anything is written, and a warning where the user asks for it.
+// TestKubectlApplyStrict checks that unknown fields of a configuration are rejected before anything
+// is written, or warned about if the user requests it.
 func TestKubectlApplyStrict(t *testing.T) {
 	tier.Full(t)
 	onKubectl(t, testKubectlApplyStrict)
@@ -120,8 +120,8 @@ func testKubectlApplyStrict(t *testing.T, k *kubectlIn) {
 	k.want("", []string{"patch", "cm", "a", "-p", `{"dta":{}}`}, "no change") // a warning is all
 }
 
-// TestKubectlServerSide applies by server-side apply: who owns what, conflicts, and
-// what becomes of objects that were applied the old way.
+// TestKubectlServerSide checks server-side apply: the owners of fields, conflicts, and objects that
+// were applied client-side before.
 func TestKubectlServerSide(t *testing.T) {
 	tier.Full(t)
 	onKubectl(t, testKubectlServerSide)
@@ -186,7 +186,7 @@ func testKubectlMigration(t *testing.T, k *kubectlIn) {
 	}
 }
 
-// TestKubectlKustomize applies what kustomize makes.
+// TestKubectlKustomize applies the output of kustomize.
 func TestKubectlKustomize(t *testing.T) {
 	tier.Full(t)
 	onKubectl(t, testKubectlKustomize)

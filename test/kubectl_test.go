@@ -13,7 +13,7 @@ import (
 
 const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"app":"x"}},"data":{"k":"1"}}`
 
-// TestKubectl walks through what a newcomer does with kubectl.
+// TestKubectl runs the first commands of a newcomer.
 func TestKubectl(t *testing.T) {
 	t.Parallel()
 	k := newKubectl(t, servers.Start(t))

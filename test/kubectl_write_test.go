@@ -21,7 +21,7 @@ func testKubectlChanges(t *testing.T, k *kubectlIn) {
 	k.want(shop, []string{"create", "-f", "-"}, "deployment.apps/shop created")
 	steps := []struct {
 		args  []string
-		print string // what kubectl prints
+		print string // output of kubectl
 		what  string // the field that is checked
 		want  string
 	}{
@@ -212,8 +212,8 @@ func testKubectlDelete(t *testing.T, k *kubectlIn) {
 	k.wantError("", []string{"delete", "ns", "kube-system"}, "this namespace may not be deleted")
 }
 
-// TestKubectlCascade: what becomes of dependents. The garbage collector is the
-// server's own, so that there is no kube-apiserver to compare with.
+// TestKubectlCascade checks the deletion of dependents. The garbage collector is the server's own,
+// so that there is no kube-apiserver to compare with.
 func TestKubectlCascade(t *testing.T) {
 	tier.Full(t)
 	t.Parallel()
@@ -268,7 +268,7 @@ func testKubectlWait(t *testing.T, k *kubectlIn) {
 	waiting("condition met")
 }
 
-// TestKubectlNodes: what administrators do to nodes.
+// TestKubectlNodes runs the commands of administrators for nodes.
 func TestKubectlNodes(t *testing.T) {
 	tier.Full(t)
 	onKubectl(t, testKubectlNodes)

@@ -89,7 +89,7 @@ func (k *kubectlIn) command(ctx context.Context, input string, args ...string) *
 	return cmd
 }
 
-// run runs kubectl, and returns what it prints on both outputs.
+// run runs kubectl, and returns its combined output.
 func (k *kubectlIn) run(input string, args ...string) (string, error) {
 	out, err := k.command(k.t.Context(), input, args...).CombinedOutput()
 	return string(out), err
@@ -125,7 +125,7 @@ func (k *kubectlIn) wantError(input string, args []string, texts ...string) stri
 	return out
 }
 
-// exit runs kubectl, and returns what it prints and its exit status.
+// exit runs kubectl, and returns its output and its exit status.
 func (k *kubectlIn) exit(input string, args ...string) (string, int) {
 	k.t.Helper()
 	out, err := k.run(input, args...)

@@ -82,7 +82,7 @@ func startProvider(t *testing.T) *provider {
 	return p
 }
 
-// tokens are what the provider gives a client.
+// tokens are the tokens of the provider for a client.
 type tokens struct {
 	ID      string `json:"id_token"`
 	Refresh string `json:"refresh_token"`

@@ -187,9 +187,9 @@ func testProtobufDeletion(t *testing.T, ctx context.Context, cs kubernetes.Inter
 	}
 }
 
-// TestProtobufInformers fills informers of every built-in kind that client-go has a type
-// of, as kube-state-metrics and controller managers do, by clients that know nothing but
-// protobuf. They hold what a client of JSON lists, and follow changes.
+// TestProtobufInformers fills informers of every built-in kind that client-go has a type of, as
+// kube-state-metrics and controller managers do, by clients that support only protobuf. They hold
+// the objects that a client of JSON lists, and get changes.
 func TestProtobufInformers(t *testing.T) {
 	eachList(t, func(t *testing.T) {
 		config := servers.Quick(servers.Start(t).RESTConfig())

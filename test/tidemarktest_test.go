@@ -411,7 +411,8 @@ func TestSearchWithoutTime(t *testing.T) {
 	}
 }
 
-// TestSearchHotLoop: if the first run does not settle because of a hot loop, the error names who writes what.
+// TestSearchHotLoop checks that if the first run does not settle because of a hot loop, the error
+// names the writers and their objects.
 func TestSearchHotLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fatal{&recording{TB: t}}

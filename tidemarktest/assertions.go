@@ -289,7 +289,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// describe shows changes with what they changed.
+// describe formats changes with the fields that they changed.
 func describe(changes []Change) string {
 	var b strings.Builder
 	if skipped := len(changes) - maxReported; skipped > 0 {

@@ -74,7 +74,7 @@ type StatusError struct {
 	Code int `json:"code"`
 	// Reason is a word for programs, such as NotFound.
 	Reason string `json:"reason"`
-	// Message says what is wrong.
+	// Message describes the error.
 	Message string `json:"message"`
 }
 

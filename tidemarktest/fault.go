@@ -73,7 +73,7 @@ func (f Fault) Named(name string) Fault {
 // By selects the requests of clients whose User-Agent begins with a text.
 func (f Fault) By(userAgent string) Fault { f.rule.UserAgent = userAgent; return f }
 
-// kind sets what happens to the requests.
+// kind sets the kind of the fault.
 func (f Fault) kind(kind string) Fault {
 	if former := f.rule.Fault; former != "" && former != kind && f.conflict == nil {
 		f.conflict = fmt.Errorf("one fault is both %s and %s: call env.Fault once for each", former, kind)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// endObject is what became of an object that changes touched.
+// endObject is the final state of an object that changes touched.
 type endObject struct {
 	id     string // "configmaps default/settings", with stable names
 	text   string // the object as YAML without what differs from run to run; "(deleted)"
@@ -140,12 +140,12 @@ func ofAllocator(collection string, before, after json.RawMessage) bool {
 	return collection == "ipaddresses.networking.k8s.io" && bytes.Contains(after, []byte(`"ipallocator.k8s.io"`))
 }
 
-// transient reports whether a collection is about how things went, not about what is.
+// transient reports whether a collection is about the course of a run, not about its result.
 func transient(collection string) bool {
 	return slices.Contains([]string{"events", "events.events.k8s.io", "leases.coordination.k8s.io"}, collection)
 }
 
-// isNone reports whether a version of an object says that there is none.
+// isNone reports whether a version of an object is absent.
 func isNone(version json.RawMessage) bool { return len(version) == 0 || string(version) == "null" }
 
 func decodeObject(text json.RawMessage) (map[string]any, error) {
@@ -239,7 +239,8 @@ func toSlices(pairs [][2]string) [][]string {
 	return out
 }
 
-// render returns a version of the object as YAML without what differs from run to run; empty for none.
+// render returns a version of the object as YAML without the parts that differ from run to run;
+// empty for an absent object.
 func (o *touched) render(version json.RawMessage, replace func(string) string, kept *renderings) (string, error) {
 	text, err := kept.render(version, replace)
 	if err != nil {
@@ -341,7 +342,7 @@ func replaceUUIDs(s string, known map[string]string) string {
 	return out + s[done:]
 }
 
-// stableText returns a string without what differs from run to run.
+// stableText returns a string without the parts that differ from run to run.
 func stableText(s string, replace func(string) string) string {
 	if isTime(s) {
 		return "(time)"

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// maxRenderings limits what renderings keeps, in bytes.
+// maxRenderings limits the cached renderings in bytes.
 const maxRenderings = 64 << 20
 
 // renderings keeps the texts of objects for runs that are alike: most of their objects differ in UIDs and points
@@ -19,7 +19,7 @@ type renderings struct {
 	bytes int
 }
 
-// render returns an object as YAML without what differs from run to run; empty for none.
+// render returns an object as YAML without the parts that differ from run to run; empty for none.
 func (r *renderings) render(object json.RawMessage, replace func(string) string) (string, error) {
 	if isNone(object) {
 		return "", nil
@@ -92,7 +92,7 @@ func stableJSON(object json.RawMessage, replace func(string) string) []byte {
 	return append(out, object[rest:]...)
 }
 
-// identity is what objects are told apart by.
+// identity identifies an object.
 type identity struct{ name, generateName, uid string }
 
 // identityOf reads the identity of an object, which may be none.

@@ -698,7 +698,7 @@ func (r *controllerRun) start(run func(ctx context.Context, env *Env), env *Env)
 	}()
 }
 
-// end waits until the world has settled, and returns what has happened until then.
+// end waits until the world has settled, and returns the run until then.
 func (r *controllerRun) end(ctx context.Context, quiet time.Duration) (*Run, error) {
 	revision, err := r.env.settleIdle(ctx, quiet)
 	if err != nil {

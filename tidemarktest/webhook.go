@@ -171,7 +171,7 @@ func (s *WebhookServer) unservedCall() context.Context {
 	return called
 }
 
-// unservedText says that nothing serves the webhooks, and what to do.
+// unservedText is the error if nothing serves the webhooks, with the remedy.
 func (s *WebhookServer) unservedText() string {
 	return fmt.Sprintf("nothing serves the webhooks of World.Webhooks at %s: call nethttp.Serve(t, env.Webhooks(), handler), or serve at kube.WebhookAddress with controller-runtime", s.URL())
 }

@@ -122,7 +122,7 @@ func (w *World) Open(ctx context.Context) (*Env, error) {
 	return env, nil
 }
 
-// complete adds what is not copied with a world: users, and webhooks with their port.
+// complete adds the parts that are not copied with a world: users, and webhooks with their port.
 func (w *World) complete(ctx context.Context, env *Env) error {
 	users := map[string]*Env{}
 	for _, u := range w.Users {

@@ -90,7 +90,7 @@ func (w *world) each(do func(context.Context, kubernetes.Interface) error) {
 	}
 }
 
-// clean deletes what is not in a namespace of the test.
+// clean deletes cluster-scoped objects of the test.
 func (w *world) clean() {
 	mine := metav1.ListOptions{LabelSelector: "of=" + w.prefix + "test"}
 	for _, c := range w.clients {

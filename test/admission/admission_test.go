@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark"
 )
 
-// TestScenarios verifies that Tidemark does what was recorded from kube-apiserver. Configurations
-// are in effect with the next request, so that no step waits.
+// TestScenarios compares Tidemark with the recordings of kube-apiserver. Configurations are in
+// effect with the next request, so that no step waits.
 func TestScenarios(t *testing.T) {
 	all, err := load("testdata")
 	if err != nil {

@@ -100,8 +100,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r)
 }
 
-// check runs a scenario. It records what it gets, or returns the differences from what is
-// recorded.
+// check runs a scenario. It records the results, or returns the differences from the recorded ones.
 func (s *server) check(ctx context.Context, sc *scenario, record bool) (string, error) {
 	got, err := s.execute(ctx, sc)
 	if record {

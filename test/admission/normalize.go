@@ -21,10 +21,10 @@ var (
 // shownHeaders are part of each recording, if the server sends them.
 var shownHeaders = []string{"Content-Type", "Warning", "Retry-After", "Location"}
 
-// normalizer replaces what differs from run to run by names: {ns}, {id}, {hook}, <uid1>, <time>,
-// <rv>, <gen1>.
+// normalizer replaces the parts that differ from run to run by names: {ns}, {id}, {hook}, <uid1>,
+// <time>, <rv>, <gen1>.
 type normalizer struct {
-	names [][2]string // what is replaced first comes first
+	names [][2]string // in the order of their replacement
 	uids  []string
 }
 
@@ -62,7 +62,7 @@ func (n *normalizer) learn(v any) {
 	}
 }
 
-// document writes a document without what differs.
+// document writes a document without the parts that differ.
 func (n *normalizer) document(v any, st *step) string {
 	v = n.value(v, st.managed)
 	for _, path := range st.drop {

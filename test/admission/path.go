@@ -13,8 +13,8 @@ import (
 // A path selects values of a JSON document: .a.b, ["a/b"], [0], [*], [type=Ready].
 var segment = regexp.MustCompile(`^(?:\.([^.\[]+)|\["([^"]*)"\]|\[(\d+)\]|\[(\*)\]|\[([^=\]]+)=([^\]]*)\])`)
 
-// visit calls f with each value that a path selects, and puts what f returns in its place. It
-// removes the value if keep is false.
+// visit calls f with each value that a path selects, and replaces it with the result. It removes
+// the value if keep is false.
 func visit(root any, path string, f func(v any) (value any, keep bool)) (any, bool, error) {
 	if path == "" || path == "." {
 		v, keep := f(root)

@@ -44,13 +44,13 @@ type run struct {
 	vars    map[string]string
 	hooks   *hookRun
 	norm    *normalizer
-	created []string // paths of what is deleted at the end
+	created []string // paths of the objects to delete at the end
 
 	unsettled bool // configurations have changed since the last wait
 	marks     int
 }
 
-// execute runs a scenario, and returns what is recorded for each step.
+// execute runs a scenario, and returns the results of each step.
 func (s *server) execute(ctx context.Context, sc *scenario) ([][3]string, error) {
 	const letters = "bcdfghjklmnpqrstvwxz"
 	id := []byte("t0000000")
@@ -276,7 +276,7 @@ func (r *run) capture(st *step, body []byte) error {
 	return nil
 }
 
-// clean deletes what the scenario created, configurations first: they could intercept the rest.
+// clean deletes the objects of the scenario, configurations first: they could intercept the rest.
 func (r *run) clean() {
 	ctx := context.Background()
 	rank := func(path string) int {

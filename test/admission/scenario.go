@@ -36,7 +36,7 @@ type answer struct {
 	response map[string]any
 }
 
-// step is a request and what has to follow from it.
+// step is a request and its expected results.
 type step struct {
 	name    string
 	request request
@@ -78,7 +78,7 @@ type condition struct {
 	part        bool // the value is a part of the text: "PATH ~= TEXT"
 }
 
-// The kinds of what is recorded, in the order of step.want.
+// The kinds of the recordings, in the order of step.want.
 var recordings = []string{"expect", "calls", "audit"}
 
 var marker = regexp.MustCompile(`^-- (hook|step|expect|calls|audit) ([A-Za-z0-9_.-]+) --$`)

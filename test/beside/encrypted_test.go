@@ -22,8 +22,9 @@ resources:
 - {resources: [ones.beside.example.com], providers: [{secretbox: {keys: [%[1]s]}}, {identity: {}}]}
 `
 
-// TestEncrypted: two Tidemark servers and a kube-apiserver read what each of them encrypts. One of them writes with
-// another key than the others, as during a rotation. Then another one goes over to that key, without a restart.
+// TestEncrypted checks that two Tidemark servers and a kube-apiserver read the values that each of
+// them encrypts. One of them writes with another key, as during a rotation. Then another one
+// changes to that key, without a restart.
 func TestEncrypted(t *testing.T) {
 	tier.Full(t)
 	c := newCluster(t)

@@ -196,8 +196,8 @@ func (l *load) object(r schema.GroupVersionResource, name string, n int64) *unst
 // pause is between two writes of a writer.
 const pause = 50 * time.Millisecond
 
-// write creates, updates, patches and deletes one object, again and again, and records what was
-// acknowledged. It is the only writer of the object.
+// write creates, updates, patches and deletes one object repeatedly, and records the acknowledged
+// versions. It is the only writer of the object.
 func (l *load) write(ctx context.Context, r schema.GroupVersionResource, name string) {
 	at, key := l.client.Resource(r).Namespace("default"), r.Resource+" "+name
 	zero := int64(0)
@@ -236,7 +236,7 @@ func (l *load) write(ctx context.Context, r schema.GroupVersionResource, name st
 	}
 }
 
-// unanswered reports whether a write may have been made or not, and was not refused for what it is.
+// unanswered reports whether a write may have been made or not, and was not rejected as invalid.
 func (l *load) unanswered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -287,7 +287,8 @@ func (l *load) caughtUp() {
 	})
 }
 
-// check compares the informers, the servers and what was acknowledged, after the writers have ended.
+// check compares the informers, the servers and the acknowledged versions, after the writers have
+// ended.
 func (l *load) check(servers ...*server) {
 	l.Helper()
 	l.acked.Range(func(key, n any) bool {

@@ -18,8 +18,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// TestKinds: objects of all built-in kinds, written by one server and read, written and deleted by the other.
-// What would change nothing changes nothing in etcd either.
+// TestKinds checks objects of all built-in kinds that one server writes, and the other one reads,
+// writes and deletes. A no-op update changes nothing in etcd either.
 func TestKinds(t *testing.T) {
 	tier.Full(t)
 	c := newCluster(t)
@@ -53,7 +53,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// fit removes what kube-apiserver refuses beside the rest of a template.
+// fit removes fields that kube-apiserver rejects beside the rest of a template.
 func fit(o map[string]any) {
 	drop := func(part string, names ...string) {
 		if v, ok := o[part].(map[string]any); ok {
@@ -173,7 +173,7 @@ func same(t *testing.T, a, b *server, at string) {
 	t.Errorf("%s changes all the time", at)
 }
 
-// unchanged fails if an update by a server that changes nothing changes what is stored.
+// unchanged fails if an update by a server that changes nothing changes the stored value.
 func unchanged(t *testing.T, s *server, at, key string) {
 	t.Helper()
 	for range 20 {

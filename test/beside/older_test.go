@@ -116,7 +116,7 @@ func TestOlderVersions(t *testing.T) {
 			t.Errorf("PUT %s: %d, and %d by kube-apiserver: %s", at, code, kube, body)
 		}
 	}
-	// A change of the endpoints drops what is left of their topology.
+	// A change of the endpoints drops the rest of their topology.
 	var changed []any
 	for i, s := range []*server{k, td} {
 		o := s.want(http.StatusOK, "GET", fmt.Sprint(slices, "older-", firstSlice+i), nil)

@@ -95,7 +95,7 @@ func (c *cluster) build() {
 	c.must(os.Symlink(testprogram.Path(c.T), c.programs[tidemark]))
 }
 
-// certificates writes what all servers share.
+// certificates writes the files that all servers share.
 func (c *cluster) certificates() {
 	c.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
@@ -237,7 +237,7 @@ func (s *server) want(code int, method, path string, o any) map[string]any {
 	return answer
 }
 
-// value returns what etcd has, nil for nothing, and the revision of its last change.
+// value returns the value in etcd, nil for none, and the revision of its last change.
 func (c *cluster) value(key string) ([]byte, int64) {
 	c.Helper()
 	got, err := c.db.Get(c.Context(), key)

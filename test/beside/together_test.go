@@ -134,13 +134,13 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 	c.wantAllocated(ports)
-	for port := range ports { // what one has given, the other refuses
+	for port := range ports { // a port that one has allocated, the other one rejects
 		for _, s := range []*server{k, td} {
 			s.want(http.StatusUnprocessableEntity, "POST", in, object(fmt.Sprintf(`{"metadata":{"name":"again"},"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":%d}]}}`, port)))
 		}
 		break
 	}
-	for i, s := range []*server{td, k} { // each deletes what the other one has made
+	for i, s := range []*server{td, k} { // each deletes the objects that the other one has created
 		for j := range each {
 			wg.Go(func() { s.want(http.StatusOK, "DELETE", fmt.Sprintf("%s/s-%d-%d", in, i, j), nil) })
 		}
@@ -178,7 +178,8 @@ func (c *cluster) wantAllocated(want map[int]bool) {
 	}
 }
 
-// TestIdle: servers that nothing uses write their leases alone, and show the union of what both have.
+// TestIdle checks that servers without clients write only their leases, and serve the union of
+// their roles.
 func TestIdle(t *testing.T) {
 	tier.Full(t)
 	c := newCluster(t)
@@ -223,7 +224,7 @@ func TestIdle(t *testing.T) {
 	}
 	same(t, k, td, "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
 	td.process.stop()
-	c.serve(tidemark, "192.0.2.2") // what is there already is not written again
+	c.serve(tidemark, "192.0.2.2") // existing objects are not written again
 	if took := idle(30 * time.Second); took > 45*time.Second {
 		t.Errorf("the servers wrote for %v after one has started again", took-30*time.Second)
 	}

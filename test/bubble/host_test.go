@@ -127,7 +127,7 @@ func (w *wrong) end(want string) {
 	}
 }
 
-// TestWrongHost: the messages say what is wrong with the server, or with how the test uses it.
+// TestWrongHost checks that the messages name the fault of the server, or of its use by the test.
 func TestWrongHost(t *testing.T) {
 	tier.Full(t)
 	run(t, func(t *testing.T) {

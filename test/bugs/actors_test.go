@@ -141,7 +141,7 @@ var cloud = function{"cloud", &Website{}, func(ctx context.Context, c client.Cli
 	return c.Status().Update(ctx, &s)
 }}
 
-// minReplicas is what the autoscaler sets.
+// minReplicas is the value that the autoscaler sets.
 const minReplicas = 4
 
 // autoscaler sets the replicas of Deployments.

@@ -21,14 +21,14 @@ import (
 // backup as owner, so a finalizer deletes them.
 type Backup = Custom[BackupSpec, BackupStatus]
 
-// BackupSpec is what is wanted.
+// BackupSpec is the desired state.
 type BackupSpec struct {
 	Parts int `json:"parts"`
 	// KeepSeconds is how long the backup is kept when it is done; zero: forever.
 	KeepSeconds int `json:"keepSeconds,omitempty"`
 }
 
-// BackupStatus is what is there.
+// BackupStatus is the observed state.
 type BackupStatus struct {
 	Phase string      `json:"phase,omitempty"`
 	Done  metav1.Time `json:"done,omitzero"` // when the phase became Done

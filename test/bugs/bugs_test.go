@@ -27,13 +27,14 @@ import (
 	"github.com/tidemark-dev/tidemark/tidemarktest/kube"
 )
 
-// A scenario is what a controller has to do.
+// A scenario is the task of a controller.
 type scenario struct {
 	name     string
 	manifest string
 	actor    func(b bug) actor
 	others   []actor
-	// change is what happens before the tool begins, when the correct controller has made changed Ready; nil: nothing.
+	// change is called before the tool begins, when the correct controller has made changed Ready;
+	// nil: nothing.
 	change  func(ctx context.Context, c client.Client) error
 	changed reference
 	// due returns an error unless the work of two hours is done; for the tool inBubble.
@@ -234,7 +235,7 @@ func judgeHistory(t tidemarktest.TB, env *tidemarktest.Env, s *scenario, b bug) 
 		}
 	}
 	stop()
-	// What has been prepared is not judged.
+	// Changes of the preparation do not count.
 	changes := env.Changes(t).Where(func(c tidemarktest.Change) bool { return c.Revision > before[len(before)-1].Revision })
 	changes.NoHotLoop()
 	changes.Converges()
@@ -374,7 +375,8 @@ type trial struct {
 	tool     *tool
 }
 
-// tryAll makes trials side by side, those in bubbles one after the other. It returns what the tools report.
+// tryAll makes trials side by side, those in bubbles one after the other. It returns the reports of
+// the tools.
 func tryAll(t *testing.T, trials []trial) []*recorder {
 	reports := make([]*recorder, len(trials))
 	var all sync.WaitGroup
@@ -397,7 +399,7 @@ func tryAll(t *testing.T, trials []trial) []*recorder {
 	return reports
 }
 
-// try makes a trial, and returns what the tool reports.
+// try makes a trial, and returns the report of the tool.
 func try(world *tidemarktest.World, name string, x trial) *recorder {
 	r := &recorder{name: name}
 	var done sync.WaitGroup
@@ -492,10 +494,10 @@ const fatal = "fatal: "
 // noJudgement matches the messages of tools that cannot judge a controller.
 var noJudgement = regexp.MustCompile("^" + fatal + "|^tidemarktest: Every\\w+: a second run")
 
-// place is where a message says what it is about.
+// place matches the part of a message that names the disturbance.
 var place = regexp.MustCompile(`^tidemark(?:test)?: (?:Every\w+: )?([^\n:]*)`)
 
-// disturbance shortens a failure to what was done to the controller.
+// disturbance shortens a failure to its disturbance of the controller.
 func disturbance(failure string) string {
 	if m := place.FindStringSubmatch(failure); m != nil {
 		return m[1]

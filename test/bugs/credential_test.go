@@ -25,13 +25,13 @@ import (
 // Credential is a password that is rotated. Each version is a Secret, which an issuer fills.
 type Credential = Custom[CredentialSpec, CredentialStatus]
 
-// CredentialSpec is what is wanted.
+// CredentialSpec is the desired state.
 type CredentialSpec struct {
 	// Rotation asks for a new version when it grows.
 	Rotation int `json:"rotation"`
 }
 
-// CredentialStatus is what is there.
+// CredentialStatus is the observed state.
 type CredentialStatus struct {
 	Phase    string `json:"phase,omitempty"`
 	Rotation int    `json:"rotation"` // that Version was made for

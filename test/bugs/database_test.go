@@ -17,13 +17,13 @@ import (
 // Database is a database with a password, a volume and servers.
 type Database = Custom[DatabaseSpec, DatabaseStatus]
 
-// DatabaseSpec is what is wanted.
+// DatabaseSpec is the desired state.
 type DatabaseSpec struct {
 	Replicas int32  `json:"replicas"`
 	Storage  string `json:"storage"`
 }
 
-// DatabaseStatus is what is there.
+// DatabaseStatus is the observed state.
 type DatabaseStatus struct {
 	Phase string `json:"phase,omitempty"`
 	Ready int32  `json:"ready"`

@@ -20,12 +20,12 @@ import (
 // Pool is a number of shards, which are ConfigMaps.
 type Pool = Custom[PoolSpec, PoolStatus]
 
-// PoolSpec is what is wanted.
+// PoolSpec is the desired state.
 type PoolSpec struct {
 	Shards int `json:"shards"`
 }
 
-// PoolStatus is what is there.
+// PoolStatus is the observed state.
 type PoolStatus struct {
 	Created int      `json:"created"`
 	Shards  []string `json:"shards,omitempty"`

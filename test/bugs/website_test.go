@@ -21,7 +21,7 @@ import (
 // Website is a website with servers behind a load balancer.
 type Website = Custom[WebsiteSpec, WebsiteStatus]
 
-// WebsiteSpec is what is wanted.
+// WebsiteSpec is the desired state.
 type WebsiteSpec struct {
 	Image string `json:"image"`
 	Port  int32  `json:"port"`
@@ -29,7 +29,7 @@ type WebsiteSpec struct {
 	Replicas int32 `json:"replicas"`
 }
 
-// WebsiteStatus is what is there.
+// WebsiteStatus is the observed state.
 type WebsiteStatus struct {
 	Phase   string `json:"phase,omitempty"`
 	Address string `json:"address,omitempty"`

@@ -81,7 +81,7 @@ func (b *bed) again(o client.Object) {
 	b.must(b.c.Get(b.ctx, client.ObjectKeyFromObject(o), o))
 }
 
-// TestPatches: what the patch helpers make of an object, and who loses.
+// TestPatches checks the results of the patch helpers, and their conflicts.
 func TestPatches(t *testing.T) {
 	tier.Full(t)
 	on(t, func(b *bed) {
@@ -175,7 +175,7 @@ func TestApply(t *testing.T) {
 	})
 }
 
-// TestCreateOrUpdate: what controllers do most of the time.
+// TestCreateOrUpdate checks the most common calls of controllers.
 func TestCreateOrUpdate(t *testing.T) {
 	tier.Full(t)
 	type function func(context.Context, client.Client, client.Object, controllerutil.MutateFn) (controllerutil.OperationResult, error)

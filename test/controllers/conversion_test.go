@@ -243,7 +243,7 @@ func (h *harbour) listed(n int) {
 	}
 }
 
-// watched compares what a watch tells.
+// watched compares the events of a watch.
 func (h *harbour) watched(events <-chan watch.Event, want ...string) {
 	h.t.Helper()
 	for _, each := range want {
@@ -262,7 +262,7 @@ func (h *harbour) watched(events <-chan watch.Event, want ...string) {
 	}
 }
 
-// failure is the text of an error without what differs from one run to the next.
+// failure returns the text of an error without the parts that differ from run to run.
 func failure(err error) string {
 	if err == nil {
 		return ""

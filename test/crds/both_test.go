@@ -254,7 +254,7 @@ func ownsDefaults(answers [2]answer) bool {
 	return answer{answers[0].code, answers[0].warnings, peer}.text() == answers[1].text()
 }
 
-// ownParts are what differs between servers, and from one moment to the next.
+// ownParts matches the parts that differ between servers, and from one moment to the next.
 var ownParts = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 func marshal(v any) string {
@@ -269,7 +269,7 @@ var wholes = regexp.MustCompile(`Invalid value: "\{.*\}": `)
 // several such values a rule meets first varies.
 var broken = regexp.MustCompile(`invalid data, .*? evaluating rule`)
 
-// masked is a message without what differs from one time to the next.
+// masked returns a message without the parts that differ from time to time.
 func masked(message string) string {
 	return broken.ReplaceAllString(wholes.ReplaceAllString(message, "Invalid value: "), "invalid data evaluating rule")
 }

@@ -251,8 +251,8 @@ func TestListSaysContinue(t *testing.T) {
 	})
 }
 
-// TestWholeIsNotTolerated: what a rule finds wrong in an object as a whole is refused
-// with the next write, even one of nothing: each write changes its metadata.
+// TestWholeIsNotTolerated checks that an object that violates a rule of the whole object is
+// rejected with the next write, even a no-op: each write changes its metadata.
 func TestWholeIsNotTolerated(t *testing.T) {
 	tier.Full(t)
 	corners(t, func(c *corner) {

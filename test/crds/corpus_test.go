@@ -47,7 +47,7 @@ func parse(t *testing.T, body tree) *definition {
 	t.Helper()
 	spec := body["spec"].(tree)
 	names := spec["names"].(tree)
-	if c, ok := spec["conversion"].(tree); ok && c["strategy"] == "Webhook" { // there is none to ask
+	if c, ok := spec["conversion"].(tree); ok && c["strategy"] == "Webhook" { // there is no webhook to call
 		delete(spec, "conversion")
 	}
 	d := &definition{

@@ -192,10 +192,10 @@ func (m maker) number(s tree, whole bool) float64 {
 type spot struct {
 	value any
 	set   func(any)
-	del   func() // nil for what stands in a list
+	del   func() // nil for an item of a list
 }
 
-// spots are those below a value, but for what says what an object is.
+// spots returns the values below a value, except for those that identify an object.
 func spots(v any, top bool) (all []spot) {
 	switch v := v.(type) {
 	case tree:

@@ -60,14 +60,14 @@ const (
 	large   = `{"type":"string","maxLength":3000000}`
 )
 
-// what kube-apiserver 1.36 says of rules that may cost too much.
+// The errors of kube-apiserver 1.36 for rules that may cost too much.
 const (
 	advice  = " (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
 	hundred = "estimated rule cost exceeds budget by factor of more than 100x" + advice
 	whole   = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of "
 )
 
-// hostileDefinitions are refused, as what their rules may cost is too much.
+// hostileDefinitions are rejected because of the estimated cost of their rules.
 var hostileDefinitions = []struct{ name, schema, want string }{
 	{"all of all", ruled(list, said("self.all(x, self.all(y, x == y))")), hundred},
 	{"five deep", ruled(numbers, said(nested("all", 5))), hundred},
@@ -213,7 +213,7 @@ func (c *corner) meanwhile(r request) answer {
 		select {
 		case got := <-done:
 			return got
-		case <-time.After(20 * time.Millisecond): // what these requests allocate counts, too
+		case <-time.After(20 * time.Millisecond): // allocations of these requests count, too
 		}
 	}
 }

@@ -24,8 +24,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// library is what the field's own libraries make of the objects of a schema, called as
-// they are, one step after the other.
+// library has the results of the libraries of Kubernetes for the objects of a schema. They are
+// called unchanged, one step after the other.
 type library struct {
 	structural *structuralschema.Structural
 	validator  apivalidation.SchemaValidator
@@ -102,7 +102,7 @@ func blocks(errs field.ErrorList) bool {
 	})
 }
 
-// ask adds what the rules say.
+// ask appends the errors of the rules.
 func (l *library) ask(errs field.ErrorList, o, old any, options ...cel.Option) field.ErrorList {
 	if l.rules == nil {
 		return errs
@@ -135,7 +135,7 @@ func (l *library) settle(errs field.ErrorList, o tree) verdict {
 	return v
 }
 
-// create is what a POST does.
+// create returns the result of a POST.
 func (l *library) create(text []byte) verdict {
 	o, err := l.read(text, false)
 	if err != nil {
@@ -150,7 +150,7 @@ func (l *library) create(text []byte) verdict {
 	return l.settle(l.ask(errs, o, nil), o)
 }
 
-// update is what a PUT does, of the whole or of the status.
+// update returns the result of a PUT, of the object or of its status.
 func (l *library) update(text, stored []byte, status bool) verdict {
 	old, err := l.read(stored, true)
 	if err != nil {

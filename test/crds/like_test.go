@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// TestOthersLikePeer defines what others define on Tidemark and on kube-apiserver, and
-// sends both the same objects, least ones, full ones and broken ones: both say the same
-// of them, and store the same.
+// TestOthersLikePeer creates the definitions of other projects on Tidemark and on kube-apiserver,
+// and sends both the same objects: minimal, full and invalid ones. Both must have the same errors
+// and store the same.
 func TestOthersLikePeer(t *testing.T) {
 	tier.Full(t)
 	b, r := newBoth(t), random(t)
@@ -59,8 +59,8 @@ type writer struct {
 	d    *definition
 	r    maker
 	made int
-	// noApply leaves out server-side apply, in which a version that reads what another
-	// one stored as something that it is not has errors of its own.
+	// noApply leaves out server-side apply, which has errors of its own in a version that reads the
+	// values of another one as another type.
 	noApply bool
 }
 
@@ -139,7 +139,7 @@ func (w *writer) update(t *testing.T, v version, at string, first tree) bool {
 		}
 		query += "&fieldManager=" + pick(w.r.Rand, []string{"one", "two", "three"}) + pick(w.r.Rand, []string{"", "&force=true"})
 		try(request{"PATCH", at + query, applied, fresh})
-	case 5: // what it began as, through another version perhaps
+	case 5: // the first version, perhaps through another API version
 		back := clone(first)
 		for _, own := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"} {
 			delete(back["metadata"].(tree), own)

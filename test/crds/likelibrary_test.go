@@ -87,7 +87,7 @@ func bytesOf(t testing.TB, o tree) []byte {
 	return text
 }
 
-// agree compares what the server says with what the libraries say.
+// agree compares the result of the server with that of the libraries.
 func (d *tried) agree(t testing.TB, what string, sent []byte, got answer, want verdict) bool {
 	t.Helper()
 	if got.verdict().text() == want.text() && got.code < http.StatusInternalServerError {
@@ -175,9 +175,8 @@ func (d *tried) redefine(t testing.TB) {
 	}
 }
 
-// TestLikeLibraries: what becomes of objects at random by definitions at random is what
-// the libraries make of them one after the other: at creation, at updates, when they
-// are read, and when they were stored by another schema.
+// TestLikeLibraries compares random objects of random definitions with the results of the
+// libraries: for creates, updates, reads, and objects that were stored by another schema.
 func TestLikeLibraries(t *testing.T) {
 	tier.Full(t)
 	r := schemas{Rand: random(t), defaults: .15}

@@ -18,9 +18,9 @@ import (
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
-// shownDefinitions have what a document shows in another form: scopes, subresources,
-// versions, names that are not letters alone or look like plurals, fields to select by,
-// embedded objects, a schema that kubectl must not see.
+// shownDefinitions have features that a document shows differently: scopes, subresources, versions,
+// names that are not letters alone or look like plurals, selectable fields, embedded objects, and a
+// schema that kubectl must not see.
 const shownDefinitions = `[
 {"metadata":{"name":"jobs.shown.x-example.net"},"spec":{"group":"shown.x-example.net","scope":"Namespaced","names":{"plural":"jobs","singular":"job","kind":"Job","listKind":"JobList"},"versions":[
 	{"name":"v1","served":true,"storage":true,
@@ -121,8 +121,8 @@ func TestOpenAPILikeLibraries(t *testing.T) {
 	}
 }
 
-// comparable drops for which versions there are DeleteOptions: this server lists what
-// it serves, kube-apiserver what its client library knows.
+// comparable drops the versions of DeleteOptions: this server lists the served ones, kube-apiserver
+// those of its client library.
 func comparable(document tree) tree {
 	options := document["components"].(tree)["schemas"].(tree)["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"]
 	delete(options.(tree), "x-kubernetes-group-version-kind")

@@ -25,8 +25,8 @@ func samples(t *testing.T) []sample {
 	return gathered[sample](t, "samples")
 }
 
-// refusals are the samples that kube-apiserver refuses, as some are there to show, by
-// their place among all, with what it says.
+// refusals are the samples that kube-apiserver rejects, on purpose for some, by their index among
+// all, with the error.
 const refusals = "testdata/refused.json"
 
 var record = flag.Bool("record", false, "write down which samples kube-apiserver refuses")
@@ -74,8 +74,8 @@ func (a answer) said() string {
 	return fmt.Sprint(a.code, " ", a.body["message"])
 }
 
-// TestSamplesAreStored: what projects show as samples is stored as it was written, but
-// for what kube-apiserver refuses of it too, in the same words.
+// TestSamplesAreStored checks that the samples of projects are stored as they were written, except
+// for those that kube-apiserver rejects, too, with the same message.
 func TestSamplesAreStored(t *testing.T) {
 	tier.Full(t)
 	text, err := os.ReadFile(refusals)

@@ -18,8 +18,8 @@ func escape(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// TestOthersAreServed: what others define is accepted, objects can be made of it at
-// once, and kubectl explains each field of it.
+// TestOthersAreServed checks that the definitions of other projects are accepted, that objects can
+// be created at once, and that kubectl explains each field.
 func TestOthersAreServed(t *testing.T) {
 	tier.Full(t)
 	config := servers.Quick(servers.Start(t).RESTConfig())

@@ -38,7 +38,7 @@ func typed(t *testing.T) *runtime.Scheme {
 	return made
 }
 
-// roundTrips counts what became of the objects of a kind.
+// roundTrips counts the outcomes for the objects of a kind.
 type roundTrips struct{ stored, refused, unlike int }
 
 // typedClient stores objects as Go types, and reads them again.
@@ -56,7 +56,7 @@ func (c *typedClient) trip(t *testing.T, o tree) {
 		t.Fatal(err)
 	}
 	sent := of.(client.Object)
-	if json.Unmarshal(bytesOf(t, o), sent) != nil { // a quantity that is none
+	if json.Unmarshal(bytesOf(t, o), sent) != nil { // an invalid quantity
 		c.unlike++
 		return
 	}
@@ -88,7 +88,7 @@ func (c *typedClient) trip(t *testing.T, o tree) {
 	}
 }
 
-// asTree is an object without what the server says of it.
+// asTree returns an object without the fields that the server sets.
 func asTree(t *testing.T, o client.Object) tree {
 	t.Helper()
 	text, err := json.Marshal(o)

@@ -142,7 +142,7 @@ func TestEnvtest(t *testing.T) {
 	if err := e.Stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(start); took > 30*time.Second { // a second, and what a busy machine adds
+	if took := time.Since(start); took > 30*time.Second { // a second, and more on a busy machine
 		t.Errorf("the stop took %v", took)
 	}
 	watch.Stop()

@@ -13,7 +13,7 @@ import (
 // itself. It is compiled with the versions of this module.
 func TestE2EFramework(t *testing.T) {
 	tier.Full(t)
-	t.Setenv("TIDEMARK_CONTROLLERS", "*") // the suite waits for what the controllers do
+	t.Setenv("TIDEMARK_CONTROLLERS", "*") // the suite waits for the results of controllers
 	e := begin(t, assets(t))
 	defer func() {
 		if err := e.Stop(); err != nil {

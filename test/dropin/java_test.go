@@ -32,8 +32,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// javaHarness does what kube-api-test of fabric8's kubernetes-client does (jenvtest in former versions, with the same
-// flags), without Java: the same files, command lines, readiness checks and kubectl commands.
+// javaHarness acts like kube-api-test of fabric8's kubernetes-client (jenvtest in former versions,
+// with the same flags), without Java: it has the same files, command lines, readiness checks and
+// kubectl commands.
 type javaHarness struct {
 	dir      string // KUBE_API_TEST_DIR
 	programs string
@@ -88,7 +89,7 @@ func (h *javaHarness) selfSigned(t *testing.T, name string, template *x509.Certi
 
 func (h *javaHarness) path(name string) string { return filepath.Join(h.dir, name) }
 
-// javaServer is what KubeAPIServer.start leaves behind.
+// javaServer is the result of KubeAPIServer.start.
 type javaServer struct {
 	etcd, server *exec.Cmd
 	log          bytes.Buffer // of the server; complete after stop
@@ -169,7 +170,7 @@ func (h *javaHarness) kubectl(t *testing.T, kubeconfig string, args ...string) s
 	return string(out)
 }
 
-// kubeconfigYAML is what getKubeConfigYaml returns, by the names in its template.
+// kubeconfigYAML returns the text of getKubeConfigYaml, by the names in its template.
 func (h *javaHarness) kubeconfigYAML(s *javaServer) string {
 	return fmt.Sprintf(`apiVersion: v1
 clusters:
@@ -237,8 +238,8 @@ func TestKubeAPITest(t *testing.T) {
 	}
 }
 
-// updateKubeConfig does what the option of that name does: it adds the server to the kubeconfig of the user, and at the
-// end removes it.
+// updateKubeConfig implements the option of that name: it adds the server to the kubeconfig of the
+// user, and removes it at the end.
 func (h *javaHarness) updateKubeConfig(t *testing.T, s *javaServer) {
 	t.Helper()
 	const name = "kubeapitest"

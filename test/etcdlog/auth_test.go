@@ -124,7 +124,7 @@ func (g *guarded) store(user string, log *logged) *etcdstore.Cluster {
 		CompactionInterval: -1, UsageInterval: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}
 }
 
-// put writes a key that is none of the log's.
+// put writes a key that does not belong to the log.
 func (g *guarded) put(t testing.TB, key string) store.Revision {
 	t.Helper()
 	answer, err := g.root.Put(t.Context(), key, "x")
@@ -180,7 +180,8 @@ func testAuth(t *testing.T, g *guarded, user string) {
 	}
 }
 
-// TestAuthOutdated: what etcd refuses because a user or role was changed meanwhile is sent again.
+// TestAuthOutdated checks that a request that etcd rejects because a user or role was changed
+// meanwhile is sent again.
 func TestAuthOutdated(t *testing.T) {
 	l, k := scripted(t)
 	k.script([]step{outdated, outdated}, nil)
@@ -390,7 +391,8 @@ func TestAuthFull(t *testing.T) {
 	}
 }
 
-// TestAuthDenied: a server whose user may not read the prefix does not start, and says what it needs.
+// TestAuthDenied checks that a server whose user may not read the prefix does not start, and names
+// the missing right.
 func TestAuthDenied(t *testing.T) {
 	start := func(g *guarded, user, want string) {
 		t.Helper()

@@ -20,8 +20,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestBlocks: readers of one collection, who share what is read of etcd, get the same changes as a reader of all
-// collections, who shares nothing. The changes are too large for one block.
+// TestBlocks checks that readers of one collection, who share the responses of etcd, get the same
+// changes as a reader of all collections, who shares nothing. The changes are too large for one
+// block.
 func TestBlocks(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	l := open(t, c, nil)

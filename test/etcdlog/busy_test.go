@@ -19,8 +19,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
 )
 
-// scriptedKV forwards requests to a member, after what its scripts say of the next ones. An empty script
-// forwards all.
+// scriptedKV forwards requests to a member, with the faults that its scripts have for the next
+// ones. An empty script forwards all.
 type scriptedKV struct {
 	pb.UnimplementedKVServer
 	member pb.KVClient
@@ -29,7 +29,7 @@ type scriptedKV struct {
 	txns, ranges []step
 }
 
-// step is what happens to one request.
+// step is the fault of one request.
 type step int
 
 const (
@@ -108,8 +108,8 @@ func scripted(t *testing.T) (*etcdlog.Log, *scriptedKV) {
 	}), k
 }
 
-// TestTooManyRequests: what etcd refuses because it has too many requests fails at once, and was not made. Other
-// reads than those of clients are tried again.
+// TestTooManyRequests checks that a request that etcd rejects because it has too many fails at
+// once, and was not executed. Other reads than those of clients are repeated.
 func TestTooManyRequests(t *testing.T) {
 	l, k := scripted(t)
 	r := propose(t, l, put("pods", "a", "one", 0))

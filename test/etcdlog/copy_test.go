@@ -26,7 +26,7 @@ import (
 type copying struct {
 	*store.Store
 	log *etcdlog.Log
-	// said is what the log of the process has.
+	// said is the log of the process.
 	said *logged
 }
 
@@ -75,8 +75,8 @@ func (k *copying) content(t *testing.T) string {
 	return b.String()
 }
 
-// TestCopy: a store that begins with a copy has what one without it has, also of changes since then. The copy is used
-// once.
+// TestCopy checks that a store that begins with a copy has the same state as one without it, and
+// the changes since then. The copy is used once.
 func TestCopy(t *testing.T) {
 	c, file := startCluster(t, 1, nil), filepath.Join(t.TempDir(), "copy")
 	k := openCopying(t, c, file)
@@ -271,8 +271,8 @@ func TestNoCopy(t *testing.T) {
 	}
 }
 
-// TestServerCopy: a server leaves a copy when it stops, but not of what is encrypted in etcd. A watch goes on from before
-// the restart.
+// TestServerCopy checks that a server leaves a copy when it stops, without objects that are
+// encrypted in etcd. A watch continues from before the restart.
 func TestServerCopy(t *testing.T) {
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	file := filepath.Join(dir, "objects.copy")

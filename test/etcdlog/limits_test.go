@@ -68,8 +68,8 @@ func TestLargerThanRequests(t *testing.T) {
 	refusedAs(t, "an apply", err, http.StatusRequestEntityTooLarge, "--max-request-bytes")
 }
 
-// TestManyConditions: a Service may have more node ports than a transaction of etcd has conditions. What has too many
-// all the same is refused by name.
+// TestManyConditions checks that a Service may have more node ports than a transaction of etcd has
+// conditions. A write with too many conditions is rejected by name.
 func TestManyConditions(t *testing.T) {
 	s, client := serve(t, startCluster(t, 1, nil))
 	ctx := t.Context()

@@ -191,7 +191,7 @@ func text(all []store.Entry) string {
 	return b.String()
 }
 
-// TestFollow compares what two logs see with what one of them wrote.
+// TestFollow compares the changes of two logs with the writes of one of them.
 func TestFollow(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	writer, reader := open(t, c, nil), open(t, c, nil)
@@ -297,7 +297,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestUnfit proposes what etcd does not take.
+// TestUnfit proposes values that etcd does not accept.
 func TestUnfit(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	l := open(t, c, nil)

@@ -98,7 +98,8 @@ func countIn(m *corev1.ConfigMap) int64 {
 	return n
 }
 
-// count increments a counter until the context ends. A request may fail; what it wrote is unknown then.
+// count increments a counter until the context ends. A request may fail; its outcome is unknown
+// then.
 func count(ctx context.Context, t *testing.T, client kubernetes.Interface, name string, acknowledged *atomic.Int64) {
 	for n := int64(1); ctx.Err() == nil; n++ {
 		m, err := client.CoreV1().ConfigMaps("default").Update(ctx, counter(name, n), metav1.UpdateOptions{})
@@ -113,8 +114,8 @@ func count(ctx context.Context, t *testing.T, client kubernetes.Interface, name 
 	}
 }
 
-// readForward reads a counter at the servers in turn. Each value is at least the one before, and at least what was
-// acknowledged before the request.
+// readForward reads a counter at the servers in turn. Each value is at least the previous one, and
+// at least the one acknowledged before the request.
 func readForward(ctx context.Context, t *testing.T, clients []kubernetes.Interface, name string, acknowledged *atomic.Int64) {
 	var last int64
 	for i := 0; ctx.Err() == nil; i++ {

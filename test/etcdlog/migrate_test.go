@@ -34,7 +34,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// migrated is a server whose objects move, with what its clients saw.
+// migrated is a server whose objects move, with the observations of its clients.
 type migrated struct {
 	t      *testing.T
 	dir    string
@@ -199,7 +199,7 @@ kind: EncryptionConfiguration
 resources: [{resources: [secrets], providers: [{aesgcm: {keys: [{name: key1, secret: c2VjcmV0IGlzIHNlY3VyZQ==}]}}, {identity: {}}]}]
 `
 
-// restore makes the data directory of a member of a snapshot, and returns what its configuration needs.
+// restore makes the data directory of a member from a snapshot, and returns its configuration.
 func restore(t *testing.T, file string) func(*embed.Config) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "restored")

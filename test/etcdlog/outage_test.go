@@ -103,7 +103,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// makeSpace does what an operator does after something was deleted: etcd accepts writes again.
+// makeSpace compacts and defragments etcd as an operator does after deletions: etcd accepts writes
+// again.
 func makeSpace(t *testing.T, etcd *clientv3.Client) {
 	t.Helper()
 	head, err := etcd.Get(t.Context(), "x")

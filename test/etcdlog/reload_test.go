@@ -73,8 +73,8 @@ func (r *reloading) change(keys ...string) {
 	await.True(r.t, "the configuration is in effect", func() bool { return r.logged("the changed configuration is in effect") > before })
 }
 
-// TestReload: the key of Secrets is changed on two servers, by their files alone. No watch ends, and each server reads
-// what the other one writes at every step.
+// TestReload changes the key of Secrets on two servers, by their files alone. No watch ends, and
+// each server reads the writes of the other one at every step.
 func TestReload(t *testing.T) {
 	tier.Full(t)
 	t.Parallel()

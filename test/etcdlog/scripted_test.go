@@ -197,7 +197,7 @@ func (*kineKV) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, erro
 	return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 4}}, nil
 }
 
-// TestEmulated: what has only a part of etcd's API is refused at the start.
+// TestEmulated checks that a store that has only a part of etcd's API is rejected at the start.
 func TestEmulated(t *testing.T) {
 	l := listen(t, func(s *grpc.Server) { pb.RegisterKVServer(s, new(kineKV)) })
 	_, err := l.Load(t.Context(), func(string, *store.Object) error { return nil })

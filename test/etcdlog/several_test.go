@@ -334,8 +334,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestUnreadablePolicies: what cannot be read still protects: requests that it may concern are refused until it is
-// repaired or deleted.
+// TestUnreadablePolicies checks that an unreadable policy still protects: requests that it may
+// concern are rejected until it is repaired or deleted.
 func TestUnreadablePolicies(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	s := &tidemark.Server{InProcess: true, FeatureGates: map[string]bool{"AllowUnsafeMalformedObjectDeletion": true},

@@ -69,7 +69,7 @@ func byKind(t *testing.T, manifests string) map[string]values {
 	return all
 }
 
-// plain returns a value without what Helm adds: its labels and annotations, and the tags of images.
+// plain returns a value without the labels and annotations of Helm and the tags of images.
 func plain(v any) any {
 	switch v := v.(type) {
 	case values:

@@ -171,7 +171,7 @@ func testRelease(h *helmIn, serverSide bool) {
 	if got := h.configMap().ResourceVersion; got != version {
 		t.Errorf("an upgrade to the same wrote: version %s of %s", got, version)
 	}
-	// What others add stays.
+	// Fields of other managers stay.
 	_, err := h.cs.AppsV1().Deployments(h.namespace).Patch(h.ctx, "shop", types.StrategicMergePatchType,
 		[]byte(`{"metadata":{"labels":{"team":"a"}},"spec":{"template":{"spec":{"containers":[{"name":"side","image":"side:1"}]}}}}`), metav1.PatchOptions{FieldManager: "injector"})
 	h.must(err)
@@ -258,8 +258,8 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// TestMigration: a release that was installed by patches goes on by server-side
-// apply; what Helm owned as an updater it owns as an applier.
+// TestMigration checks that a release that was installed by patches continues with server-side
+// apply: the fields that Helm owned as an updater it owns as an applier.
 func TestMigration(t *testing.T) {
 	tier.Full(t)
 	servers.Each(t, func(t *testing.T, s servers.Server) {

@@ -12,7 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// history is what the watchers of a round agree on.
+// history is the common history of the watchers of a round.
 type history struct {
 	start  map[string]version // the state before it
 	from   int64              // the revision of start
@@ -22,7 +22,7 @@ type history struct {
 	at     map[int64]int // the index of the event of a revision
 }
 
-// newHistory merges what the watchers saw up to a revision. It returns what they do not agree on.
+// newHistory merges the events of the watchers up to a revision. It returns their contradictions.
 func newHistory(start map[string]version, from, upTo int64, watchers []*watcher) (*history, []string) {
 	h := &history{start: start, from: from, upTo: upTo, at: map[int64]int{}, byName: map[string][]event{}}
 	all := map[int64]event{}
@@ -55,7 +55,7 @@ func newHistory(start map[string]version, from, upTo int64, watchers []*watcher)
 	return h, append(wrong, h.types()...)
 }
 
-// missed returns what a watcher should have seen and has not, and the lists that are wrong.
+// missed returns the events that a watcher has missed, and the wrong lists.
 func (h *history) missed(w *watcher) (wrong []string) {
 	seen := map[int64]bool{}
 	for _, e := range w.events {
@@ -124,8 +124,8 @@ func (h *history) has(key string, v version) bool {
 	return e.key == key && e.value == v.value && e.what != "DELETED"
 }
 
-// check compares the operations with the history. It returns what is wrong, and the writes of unknown
-// outcome that have not been seen, which may still be made. Older has those of rounds before.
+// check compares the operations with the history. It returns the errors, and the writes of unknown
+// outcome that have not been seen, which may still be made. Older has those of previous rounds.
 func (h *history) check(ops, older []*op) (wrong []string, open []*op) {
 	writes := map[string]*op{}
 	for _, o := range slices.Concat(older, ops) {
@@ -177,7 +177,7 @@ func (h *history) resolve(o *op, at int64) *op {
 	return &c
 }
 
-// checkVersion checks that what was written or read is in the history.
+// checkVersion checks that the written or read version is in the history.
 func (h *history) checkVersion(o *op) (wrong []string) {
 	switch {
 	case o.outcome != made || o.kind == remove || o.version > h.upTo:
@@ -275,7 +275,7 @@ func stuck(model porcupine.Model, all []porcupine.Operation) (text string) {
 	return text
 }
 
-// part returns what a list says about one object, as a get.
+// part returns the entry of a list for one object, as a get.
 func part(o *op, key string) *op {
 	c := &op{server: o.server, kind: get, key: key, call: o.call, ret: o.ret, outcome: absent}
 	if v, ok := o.items[key]; ok {

@@ -20,7 +20,7 @@ const (
 	namePrefix = "register-"
 )
 
-// objectJSON is what the test reads of an object or a list.
+// objectJSON is the part of an object or a list that the test reads.
 type objectJSON struct {
 	Metadata struct{ Name, ResourceVersion string }
 	Data     struct{ Value string }

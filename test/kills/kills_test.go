@@ -100,7 +100,7 @@ func (x *trial) load(f func()) {
 	f()
 }
 
-// round runs f under load, and checks what the clients and watchers saw.
+// round runs f under load, and checks the observations of the clients and watchers.
 func (x *trial) round(f func()) {
 	x.t.Helper()
 	x.load(f)
@@ -174,7 +174,7 @@ func (x *trial) final(h *history) (wrong []string) {
 	return wrong
 }
 
-// report logs what happened.
+// report logs the numbers of a trial.
 func (x *trial) report(f *faults) {
 	cuts, relists := 0, 0
 	for _, w := range x.watchers {

@@ -112,7 +112,7 @@ func (l *link) remove(conns ...net.Conn) {
 	}
 }
 
-// set changes what passes, and closes the connections that do not any more.
+// set changes which connections pass, and closes those that no longer do.
 func (l *link) set(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

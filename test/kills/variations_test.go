@@ -16,7 +16,7 @@ import (
 )
 
 // TestCompactions compacts etcd each second, while servers are killed. A watch lists again only if
-// etcd has compacted what it had not read.
+// etcd has compacted unread changes.
 func TestCompactions(t *testing.T) {
 	tier.Full(t)
 	x := newTrial(t, options{serverArgs: []string{"--etcd-compaction-interval=1s"}})

@@ -24,7 +24,8 @@ type event struct {
 	seen     int64 // when
 }
 
-// span is what a watcher has read: all changes after one revision up to another.
+// span is the part of the history that a watcher has read: all changes after one revision up to
+// another.
 type span struct {
 	after, upTo int64
 	start       map[string]version // the state at after
@@ -78,7 +79,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// watch reads one watch until it ends, and reports whether it was told to list again.
+// watch reads one watch until it ends, and reports whether it expired.
 func (w *watcher) watch(ctx context.Context, s *server) (expired bool) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // so that a roaming watcher moves
 	defer cancel()
@@ -141,7 +142,7 @@ func (w *watcher) take(s *server, what string, o *objectJSON) {
 	}
 }
 
-// relist begins anew after 410, which is right only if etcd has compacted what was not read.
+// relist lists again after 410, which is right only if etcd has compacted unread changes.
 func (w *watcher) relist(ctx context.Context, s *server) {
 	after := w.after()
 	if !w.compacted(ctx, after) {

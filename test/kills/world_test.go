@@ -154,7 +154,7 @@ type server struct {
 	base    string
 }
 
-// options are what the tests vary.
+// options are the parameters that the tests vary.
 type options struct {
 	quota      int64    // of etcd's database; zero: the default
 	serverArgs []string // more flags of servers

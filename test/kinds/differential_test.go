@@ -142,7 +142,7 @@ func (d *differential) object(t *testing.T) {
 	}
 }
 
-// remove deletes the object, and what holds it.
+// remove deletes the object and its finalizers.
 func (d *differential) remove(t *testing.T, at string) {
 	for i := range d.both {
 		d.both[i].send(t, "DELETE", at+"?gracePeriodSeconds=0", nil)
@@ -171,8 +171,8 @@ var parts = map[string]func(path []string) bool{
 	"resize":              func(path []string) bool { return path[0] == "spec" && slices.Contains(path, "resources") },
 }
 
-// update changes one or two values of the object, or of what one of its subresources can
-// change. It reports whether both servers have the same object.
+// update changes one or two values of the object, or of a part of it that one of its subresources
+// can change. It reports whether both servers have the same object.
 func (d *differential) update(t *testing.T, at string, status any) bool {
 	part := ""
 	switch n := d.g.IntN(10); {
@@ -204,7 +204,7 @@ func (d *differential) update(t *testing.T, at string, status any) bool {
 	return equal
 }
 
-// change makes what an update sends.
+// change makes the body of an update.
 func (d *differential) change(g generator, o map[string]any, part string, status any) {
 	delete(o["metadata"].(map[string]any), "managedFields")
 	if g.IntN(16) == 0 {
@@ -264,7 +264,7 @@ func (d *differential) unlessRandom(found []string, peer, own answer, again func
 	return found
 }
 
-// differences are the paths at which two documents differ, with what stands there.
+// differences returns the paths at which two documents differ, with the values.
 func differences(path string, peer, own any, found []string) []string {
 	switch p := peer.(type) {
 	case map[string]any:
@@ -369,7 +369,7 @@ var watched = []string{"apiservices", "customresourcedefinitions", "flowschemas"
 // owns the fields that it sent, in Tidemark the fields that are stored.
 var restored = []string{"namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "services"}
 
-// own is what differs between servers, and from one moment to the next.
+// ownParts matches the parts that differ between servers, and from one moment to the next.
 var ownParts = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|(?i:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})|\b10\.(0|96|1[01]\d|9\d)\.\d+\.\d+\b`)
 
 // ownPorts are those that servers pick.

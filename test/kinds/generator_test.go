@@ -114,8 +114,8 @@ func sorted(o map[string]any) []string {
 // needed are members without which little else of an object is looked at.
 var needed = []string{"apiVersion", "kind", "metadata", "spec", "template", "jobTemplate", "containers", "restartPolicy", "selector", "name", "image", "schedule"}
 
-// prune leaves out parts of a document, each with a probability. Of what stands deeper
-// than in specs and containers, only whole says take parts out of the parts.
+// prune leaves out parts of a document, each with a probability. Below specs and containers, only
+// whole removes parts of the parts.
 func (g generator) prune(v any, p float64, whole bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -142,8 +142,7 @@ func (g generator) prune(v any, p float64, whole bool) {
 	}
 }
 
-// spot is a value in a document, and a way to set it; del is nil for what stands in
-// a list.
+// spot is a value in a document, and a way to set it; del is nil for an item of a list.
 type spot struct {
 	path  []string
 	value any
@@ -272,7 +271,7 @@ func (g generator) graft(o map[string]any, all []graft, may func(graft) bool) {
 	}
 }
 
-// podOf finds the template, and the spec of a Pod; nil where there is none.
+// podOf returns the template and the spec of a Pod, or nil.
 func podOf(o map[string]any) (template, pod map[string]any) {
 	if spec, _ := o["spec"].(map[string]any); spec["containers"] != nil {
 		return nil, spec

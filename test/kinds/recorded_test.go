@@ -1,5 +1,5 @@
-// Package kinds_test compares what kinds default, refuse and warn of with what
-// kube-apiserver v1.36.3 answered to the same requests.
+// Package kinds_test compares the defaults, errors and warnings of kinds with the recorded
+// responses of kube-apiserver v1.36.3 to the same requests.
 package kinds_test
 
 import (
@@ -208,13 +208,13 @@ func send(t *testing.T, client *http.Client, s servers.Server, e exchange) excha
 	return got
 }
 
-// madeUID is what chance makes; those that requests say are different.
+// madeUID matches random UIDs; those in requests have another form.
 var madeUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // address is one that a server has picked for a Service.
 var address = regexp.MustCompile(`\b10\.(0|96|1[01]\d|9\d)\.\d+\.\d+\b`)
 
-// steady takes out what differs from run to run.
+// steady removes the parts that differ from run to run.
 func steady(v any) {
 	switch v := v.(type) {
 	case map[string]any:

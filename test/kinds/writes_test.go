@@ -314,7 +314,7 @@ func (g generator) operations(now, next map[string]any) (all []any) {
 	}
 	from, to := slices.DeleteFunc(spots(now, nil), may), slices.DeleteFunc(spots(next, nil), may)
 	at := func(path []string) string { return "/" + strings.Join(escaped(path), "/") }
-	for _, name := range sorted(next) { // what has changed
+	for _, name := range sorted(next) { // the changes
 		if !reflect.DeepEqual(now[name], next[name]) && name != "metadata" {
 			all = append(all, map[string]any{"op": "add", "path": "/" + name, "value": next[name]})
 		}

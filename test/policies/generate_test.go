@@ -180,7 +180,7 @@ func (g *generator) mutations(c *cel, spec object) {
 			if g.some(5) {
 				op := pick(g.Rand, "copy", "move")
 				if c.kind == things {
-					op = "move" // a copy of what is not there adds a null: docs/admission.md
+					op = "move" // a copy of an absent value adds a null: docs/admission.md
 				}
 				ops = append(ops, fmt.Sprintf("JSONPatch{op: '%s', from: '%s', path: '%s'}", op, pick(g.Rand, paths...), pick(g.Rand, paths...)))
 			}

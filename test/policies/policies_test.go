@@ -46,7 +46,7 @@ func startTidemark(t *testing.T) *target {
 	return newTarget(t, "tidemark", servers.Quick(s.RESTConfig()), false)
 }
 
-// batch is what is compared at once.
+// batch is the policies and requests that are compared at once.
 type batch struct {
 	policies []*policy
 	requests []request

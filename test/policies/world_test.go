@@ -102,7 +102,7 @@ func (s *target) send(ctx context.Context, q request) (answer, error) {
 	return a, nil
 }
 
-// plain removes what differs between servers.
+// plain removes the parts that differ between servers.
 func plain(v any) {
 	switch node := v.(type) {
 	case []any:
@@ -157,7 +157,7 @@ func (s *target) must(t *testing.T, ctx context.Context, method, path string, bo
 	}
 }
 
-// setUp makes what policies and requests refer to.
+// setUp creates the objects that policies and requests refer to.
 func (s *target) setUp(t *testing.T, namespace string, stored func(k *kind, i int) object) {
 	ctx := t.Context()
 	s.must(t, ctx, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", decoded(thingsDefinition))

@@ -26,7 +26,7 @@ type request struct {
 	body         any
 }
 
-// response is what a server sends.
+// response is a response of a server.
 type response struct {
 	code     int
 	warnings []string

@@ -42,7 +42,7 @@ func spots(v any, path string) (all []spot) {
 // raw is a number or another value in a text of its own.
 func raw(text string) any { return json.RawMessage(text) }
 
-// values are what the fault puts in place of a value.
+// values are the values that the fault sets.
 var values = map[string][]any{
 	"null":         {nil},
 	"empty":        {"", tree{}, []any{}},

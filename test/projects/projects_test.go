@@ -29,7 +29,8 @@ var (
 	out     = flag.String("report", "", "write the report to this file")
 )
 
-// disturbing are kinds that change what other requests to the server do. Their objects are sent as dry-runs.
+// disturbing are kinds that change the results of other requests. Their objects are sent as
+// dry-runs.
 var disturbing = []string{
 	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy",
 	"MutatingAdmissionPolicyBinding", "APIService", "Namespace", "Node", "PriorityClass", "FlowSchema", "PriorityLevelConfiguration", "ClusterRole", "ClusterRoleBinding",

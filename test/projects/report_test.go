@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// findings are what a comparison found in one project.
+// findings are the results of comparing one project.
 type findings struct {
 	project                               string
 	definitions, kinds, objects, requests int
@@ -50,7 +50,7 @@ func (f *findings) add(fault string, r request, row string, all []difference) {
 	one.projects[f.project] = true
 }
 
-// report is the table of projects, and what differs, by kind.
+// report is the table of projects, and the differences, by kind.
 func report(all []*findings) string {
 	var text strings.Builder
 	text.WriteString("| project | definitions | kinds with samples | objects | requests | documented differences | other differences |\n|---|---:|---:|---:|---:|---:|---:|\n")

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// TestHistory checks what a kube-apiserver v1.36 has written into its etcd since the last
-// compaction: each value is decoded, encoded to the same bytes, and decoded again to the same
+// TestHistory checks the values that a kube-apiserver v1.36 has written into its etcd since the
+// last compaction: each value is decoded, encoded to the same bytes, and decoded again to the same
 // object. It writes nothing, so it can be used on any cluster whose values are not encrypted.
 func TestHistory(t *testing.T) {
 	tier.Full(t)

@@ -39,8 +39,8 @@ var (
 // An entry is a value in etcd, and how kube-apiserver shows it in the version that Tidemark's
 // store holds.
 type entry struct {
-	// Case is "written" for what kube-apiserver wrote; "sparse" for a value that lacks fields,
-	// written into etcd; "version" for a value that claims to be of another version.
+	// Case is "written" for a value that kube-apiserver wrote; "sparse" for a value that lacks
+	// fields, written into etcd; "version" for a value with another apiVersion.
 	Case       string `json:"case"`
 	Collection string `json:"collection"`
 	Key        string `json:"key"`  // in the store
@@ -123,7 +123,7 @@ func (r *recorder) templates() {
 	}
 }
 
-// repair removes what kube-apiserver refuses beside the rest of a template.
+// repair removes fields that kube-apiserver rejects beside the rest of a template.
 func repair(o map[string]any) {
 	drop := func(part string, names ...string) {
 		if v, ok := o[part].(map[string]any); ok {
@@ -216,7 +216,7 @@ func (r *recorder) write(o map[string]any) (why string) {
 	e := entry{Case: "written", Collection: collection, Key: key, Path: r.keys.Of(collection, key)}
 	r.get(&e, show+"/"+name)
 	if strings.HasSuffix(collection, ".admissionregistration.k8s.io") || collection == "limitranges" || collection == "resourcequotas" {
-		r.send("DELETE", path+"/"+name, nil) // it would take part in what follows
+		r.send("DELETE", path+"/"+name, nil) // it would affect the next requests
 	}
 	return ""
 }
@@ -234,7 +234,7 @@ func (r *recorder) place(kind schema.GroupVersionKind, metadata map[string]any) 
 	return typ.Collection, r.at(typ.Group, typ.Version, typ.Resource, typ.Namespaced), r.at(held.Group, held.Version, held.Resource, held.Namespaced)
 }
 
-// get records what etcd holds and what a GET returns. Both have to be of one revision.
+// get records the value in etcd and the response to a GET. Both have to be of one revision.
 func (r *recorder) get(e *entry, path string) {
 	for range 20 {
 		before := r.value(e.Path)

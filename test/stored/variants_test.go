@@ -138,7 +138,7 @@ func (r *recorder) message(typ *resource.Type, text []byte, apiVersion string) [
 	return wire.AppendEnvelope(nil, metav1.TypeMeta{Kind: typ.Kind, APIVersion: apiVersion}, raw)
 }
 
-// prune drops members by chance, except for those that say what the object is.
+// prune drops members at random, except for those that identify the object.
 func prune(v any, chance func() float64, share float64) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -202,7 +202,8 @@ func (e *Environment) AddUser(u User, base *rest.Config) (*AuthenticatedUser, er
 	return &AuthenticatedUser{env}, nil
 }
 
-// Env returns the cluster of tidemarktest, for what envtest has no words for; nil before Start.
+// Env returns the cluster of tidemarktest, for features that envtest does not have; nil before
+// Start.
 func (e *Environment) Env() *tidemarktest.Env { return e.env }
 
 func (e *Environment) existing() bool {

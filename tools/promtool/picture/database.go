@@ -21,7 +21,7 @@ import (
 type panel struct {
 	title, unit string
 	targets     []target
-	// series are what the targets evaluate to.
+	// series are the results of the targets.
 	series []series
 }
 

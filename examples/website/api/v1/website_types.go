@@ -4,14 +4,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WebsiteSpec is what a user wants.
+// WebsiteSpec is the desired state of a Website.
 type WebsiteSpec struct {
 	// Title is the headline of the website.
 	// +required
 	Title string `json:"title"`
 }
 
-// WebsiteStatus is what the operator has observed.
+// WebsiteStatus is the observed state of a Website.
 type WebsiteStatus struct {
 	// +listType=map
 	// +listMapKey=type

@@ -24,7 +24,7 @@ type WebsiteReconciler struct {
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups=core,resources=services,verbs=get;list;watch;create;update
 
-// Reconcile makes the Deployment and the Service of a Website what they should be.
+// Reconcile creates and updates the Deployment and the Service of a Website.
 func (r *WebsiteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var site webv1.Website
 	if err := r.Get(ctx, req.NamespacedName, &site); err != nil {

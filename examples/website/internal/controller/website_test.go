@@ -27,7 +27,7 @@ import (
 	webv1 "example.com/website/api/v1"
 )
 
-// world is what each test begins with.
+// world is the initial state of each test.
 var world = tidemarktest.World{
 	CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
 	ErrorIfCRDPathMissing: true,
