@@ -11,7 +11,7 @@
 //		}
 //	}
 //
-// Servers answer one request for a list in different ways: what resourceVersion means
+// Servers handle a request for a list in different ways: what resourceVersion means
 // depends on whether the list is paged, resourceVersionMatch is not known before
 // Kubernetes v1.19, aggregated servers may ignore both. KEP-2523 ("Consistent Resource
 // Version Semantics for List", Backward Compatibility) and the API Concepts
@@ -23,8 +23,8 @@
 // What it does with each kind of server:
 //
 //	asked         sent                                 if the server does not know the match
-//	MostRecent    no version                           the same answer
-//	Any           0, NotOlderThan                      the same answer
+//	MostRecent    no version                           the same response
+//	Any           0, NotOlderThan                      the same response
 //	NotOlderThan  R, NotOlderThan                      paged: exactly R, or 410: then MostRecent
 //	Exact         R, Exact                             paged: exactly R; else maybe newer: then paged
 //

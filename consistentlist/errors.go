@@ -16,7 +16,7 @@ type Kind string
 const (
 	// Invalid: the guarantee, or the list to follow from, makes no request.
 	Invalid Kind = "Invalid"
-	// NotHonoured: the server answered, and not what was asked: another version, an
+	// NotHonoured: the response is not the requested one: another version, an
 	// older one, none, pages of different versions, pages without end. Old servers
 	// and some aggregated ones ignore resourceVersionMatch (KEP-2523).
 	NotHonoured Kind = "NotHonoured"
@@ -62,7 +62,7 @@ func (e *Error) Error() string {
 // Unwrap returns the error of the server.
 func (e *Error) Unwrap() error { return e.Err }
 
-// typed gives the answers about versions their kind, and leaves the others alone.
+// typed gives the responses about versions their kind, and leaves the others alone.
 func (g Guarantee) typed(err error) error {
 	if _, done := errors.AsType[*Error](err); done {
 		return err

@@ -287,7 +287,7 @@ func (f *follower[L]) receive(ctx context.Context, opts metav1.ListOptions) erro
 		opening.Stop()
 		return errAgain
 	case err != nil && watchCtx.Err() != nil:
-		return fmt.Errorf("no answer to a watch within %v: %w", f.options.timeout(), err)
+		return fmt.Errorf("no response to a watch within %v: %w", f.options.timeout(), err)
 	case err != nil:
 		opening.Stop()
 		return err

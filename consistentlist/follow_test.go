@@ -102,7 +102,7 @@ func TestFollow(t *testing.T) {
 					last := 0
 					go func() {
 						defer close(done)
-						last = disturb(r, m)
+						last = writeAtRandom(r, m)
 					}()
 					told := 0
 					for e, err := range events {
@@ -133,8 +133,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// disturb writes for some minutes, and returns the last revision.
-func disturb(r *rand.Rand, m *model) int {
+// writeAtRandom writes for some minutes, and returns the last revision.
+func writeAtRandom(r *rand.Rand, m *model) int {
 	for range 600 {
 		switch r.IntN(20) {
 		case 0:
@@ -323,7 +323,7 @@ func TestFollowBrokenServers(t *testing.T) {
 		}, consistentlist.NotReached, "Too large"},
 		{"the state has no version", func(m *model) {
 			m.age = ages[2]
-			m.tamper = func(_ *http.Request, page *answer) { page.version = "" }
+			m.tamper = func(_ *http.Request, page *response) { page.version = "" }
 		}, consistentlist.NotHonoured, "no version to watch from"},
 		{"garbage in the stream", func(m *model) {
 			m.before = func(w http.ResponseWriter, r *http.Request) bool {
@@ -349,16 +349,16 @@ func TestFollowBrokenServers(t *testing.T) {
 				return true
 			}
 		}, "", "watch is forbidden"},
-		{"a watch that is never answered", func(m *model) {
+		{"a watch that is never responded", func(m *model) {
 			m.before = func(w http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }
-		}, "", "no answer to a watch within 2m0s"},
+		}, "", "no response to a watch within 2m0s"},
 		{"429 for a year", func(m *model) {
 			m.before = func(w http.ResponseWriter, r *http.Request) bool {
 				w.Header().Set("Retry-After", "31536000")
 				w.WriteHeader(429)
 				return true
 			}
-		}, "", "no answer to a watch within 2m0s"},
+		}, "", "no response to a watch within 2m0s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -434,7 +434,7 @@ func TestFollowFromRefuses(t *testing.T) {
 			pages = append(pages, page)
 			break
 		}
-		m.tamper = func(_ *http.Request, page *answer) { page.version = "" }
+		m.tamper = func(_ *http.Request, page *response) { page.version = "" }
 		for page := range consistentlist.List(t.Context(), c.typed, consistentlist.MostRecent, consistentlist.Options{}) {
 			pages = append(pages, page)
 		}
@@ -457,7 +457,7 @@ func TestFollowInconsistent(t *testing.T) {
 			m.write(fmt.Sprintf("object-%02d", i), false)
 		}
 		served := 0
-		m.tamper = func(*http.Request, *answer) {
+		m.tamper = func(*http.Request, *response) {
 			if served++; served == 2 {
 				m.write("object-00", true)
 				m.compact(m.write("object-09", false))
@@ -487,7 +487,7 @@ func TestFollowInconsistent(t *testing.T) {
 
 // scripted is a client whose watch sends prepared events, and then cancels the context.
 type scripted struct {
-	paged
+	listClient
 	events []watch.Event
 }
 
@@ -504,7 +504,7 @@ func (s scripted) Watch(context.Context, metav1.ListOptions) (watch.Interface, e
 func TestFollowAllocations(t *testing.T) {
 	cost := func(objects int) float64 {
 		list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: make([]corev1.ConfigMap, objects)}
-		client := scripted{paged{func(metav1.ListOptions) (*corev1.ConfigMapList, error) { return list, nil }}, nil}
+		client := scripted{listClient{func(metav1.ListOptions) (*corev1.ConfigMapList, error) { return list, nil }}, nil}
 		ctx := context.Background()
 		return testing.AllocsPerRun(20, func() {
 			for e, err := range consistentlist.Follow(ctx, client, consistentlist.Exact("7"), consistentlist.Options{}) {
@@ -525,7 +525,7 @@ func TestFollowAllocations(t *testing.T) {
 }
 
 func TestFollowUnknownEvent(t *testing.T) {
-	client := scripted{paged{}, []watch.Event{{Type: "MOVED", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}}}}
+	client := scripted{listClient{}, []watch.Event{{Type: "MOVED", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}}}}
 	var last error
 	for _, err := range consistentlist.Follow(t.Context(), client, consistentlist.MostRecent, consistentlist.Options{}) {
 		last = err
@@ -543,7 +543,7 @@ func TestFollowPlainBookmark(t *testing.T) {
 			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
 		}
 		list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}}
-		client := scripted{paged{func(metav1.ListOptions) (*corev1.ConfigMapList, error) { return list, nil }},
+		client := scripted{listClient{func(metav1.ListOptions) (*corev1.ConfigMapList, error) { return list, nil }},
 			[]watch.Event{{Type: watch.Added, Object: at("5")}, {Type: watch.Bookmark, Object: at("7")}}}
 		began := time.Now()
 		for e, err := range consistentlist.Follow(t.Context(), client, consistentlist.MostRecent, consistentlist.Options{}) {

@@ -42,7 +42,7 @@ type Options struct {
 	// the list begins again. Exact lists never go on, and a watch never begins with such a list.
 	Inconsistent bool
 
-	// Retries is how often a request is repeated after an answer that allows it, a
+	// Retries is how often a request is repeated after a response that allows it, a
 	// list begun again, and a watch opened again without an event in between. Zero
 	// means 10, a negative number none.
 	Retries int

@@ -169,7 +169,7 @@ func listOnce(t *testing.T, r *rand.Rand, m *model, c clients) {
 		m.write(fmt.Sprintf("object-%02d", r.IntN(30)), r.IntN(4) == 0)
 	}
 	between := r.IntN(3)
-	m.tamper = func(*http.Request, *answer) { // writes between pages, and sometimes compaction
+	m.tamper = func(*http.Request, *response) { // writes between pages, and sometimes compaction
 		for range between {
 			m.write(fmt.Sprintf("object-%02d", r.IntN(30)), false)
 		}
@@ -233,7 +233,7 @@ func TestExpiresBetweenPages(t *testing.T) {
 					m.write(fmt.Sprintf("object-%02d", i), false)
 				}
 				served := 0
-				m.tamper = func(*http.Request, *answer) {
+				m.tamper = func(*http.Request, *response) {
 					if served++; served == 2 || c.often {
 						m.compact(m.write("late", false))
 					}
@@ -272,14 +272,14 @@ func TestBrokenServers(t *testing.T) {
 		{"opaque, not older", consistentlist.NotOlderThan("rev-64"), 0, opaque, consistentlist.Incomparable},
 		{"opaque, exact", consistentlist.Exact("rev-64"), 0, opaque, consistentlist.NotHonoured},
 		{"pages of different versions", consistentlist.MostRecent, 2, func(m *model) {
-			m.tamper = func(r *http.Request, page *answer) {
+			m.tamper = func(r *http.Request, page *response) {
 				if r.URL.Query().Has("continue") {
 					page.version = "119"
 				}
 			}
 		}, consistentlist.NotHonoured},
 		{"a page that continues with itself", consistentlist.MostRecent, 2, func(m *model) {
-			m.tamper = func(_ *http.Request, page *answer) { page.token = "120:a" }
+			m.tamper = func(_ *http.Request, page *response) { page.token = "120:a" }
 		}, consistentlist.NotHonoured},
 		{"always expired", notOlder, 0, func(m *model) {
 			m.before = func(w http.ResponseWriter, _ *http.Request) bool {
@@ -288,7 +288,7 @@ func TestBrokenServers(t *testing.T) {
 			}
 		}, consistentlist.Expired},
 		{"a rest that is older", consistentlist.MostRecent, 2, func(m *model) {
-			m.tamper = func(r *http.Request, page *answer) {
+			m.tamper = func(r *http.Request, page *response) {
 				if strings.HasPrefix(r.URL.Query().Get("continue"), "-1:") {
 					page.version = "50"
 				} else {
@@ -317,15 +317,15 @@ func TestBrokenServers(t *testing.T) {
 }
 
 func ignoresVersions(m *model) {
-	m.tamper = func(_ *http.Request, page *answer) { page.version = "120" }
+	m.tamper = func(_ *http.Request, page *response) { page.version = "120" }
 }
 
 func goesBack(m *model) {
-	m.tamper = func(_ *http.Request, page *answer) { page.version = "99" }
+	m.tamper = func(_ *http.Request, page *response) { page.version = "99" }
 }
 
 func forgetsVersions(m *model) {
-	m.tamper = func(_ *http.Request, page *answer) { page.version = "" }
+	m.tamper = func(_ *http.Request, page *response) { page.version = "" }
 }
 
 func opaque(m *model) { m.opaque = true }
@@ -346,22 +346,22 @@ func TestOpaqueVersions(t *testing.T) {
 	})
 }
 
-// paged is a client without a network.
-type paged struct {
+// listClient is a client without a network.
+type listClient struct {
 	page func(metav1.ListOptions) (*corev1.ConfigMapList, error)
 }
 
-func (p paged) List(_ context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
+func (p listClient) List(_ context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
 	return p.page(o)
 }
 
-func (p paged) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+func (p listClient) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
 	return nil, errors.ErrUnsupported
 }
 
 func TestPagesWithoutEnd(t *testing.T) {
 	pages := 0
-	client := paged{func(metav1.ListOptions) (*corev1.ConfigMapList, error) {
+	client := listClient{func(metav1.ListOptions) (*corev1.ConfigMapList, error) {
 		pages++
 		return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: strconv.Itoa(pages)}}, nil
 	}}
@@ -446,7 +446,7 @@ func TestRetries(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				asked := 0
-				client := paged{func(metav1.ListOptions) (*corev1.ConfigMapList, error) {
+				client := listClient{func(metav1.ListOptions) (*corev1.ConfigMapList, error) {
 					asked++
 					return nil, c.err
 				}}
@@ -530,7 +530,7 @@ func TestAllocations(t *testing.T) {
 				lists[i].Continue = strconv.Itoa(i + 1)
 			}
 		}
-		client := paged{func(o metav1.ListOptions) (*corev1.ConfigMapList, error) {
+		client := listClient{func(o metav1.ListOptions) (*corev1.ConfigMapList, error) {
 			i, _ := strconv.Atoi(o.Continue)
 			return lists[i], nil
 		}}

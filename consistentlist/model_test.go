@@ -54,8 +54,8 @@ type change struct {
 	before  bool // it was there before
 }
 
-// answer is a page before it is written.
-type answer struct {
+// response is a page before it is written.
+type response struct {
 	version, token string
 	names          []string
 	versions       map[string]int
@@ -75,10 +75,10 @@ type model struct {
 	// refusals is how many requests get 503 before one is served; guarded by mu.
 	refusals int
 
-	// before answers a request in place of the model, if it returns true.
+	// before responds to a request in place of the model, if it returns true.
 	before func(w http.ResponseWriter, r *http.Request) bool
 	// tamper spoils a page.
-	tamper func(r *http.Request, page *answer)
+	tamper func(r *http.Request, page *response)
 	// spoil spoils a watch event; it returns the events to send in its place.
 	spoil func(event map[string]any) []map[string]any
 	// opaque writes versions as no integers.
@@ -222,7 +222,7 @@ func (m *model) list(w http.ResponseWriter, r *http.Request) {
 		at = number
 	}
 	state := m.state(at)
-	page := answer{version: m.text(at), versions: state}
+	page := response{version: m.text(at), versions: state}
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		if name < start {
 			continue

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/resourceversion"
 )
 
-// A server that has not reached a version waits for some seconds, and then answers 504 with
+// A server that has not reached a version waits for some seconds, and then responds with 504 with
 // Retry-After. A retry helps if one of several servers lags; it does not help if the version is
 // of another server, or newer than a backup that was restored. client-go retries silently, up
 // to ten times. So after two tries, the server is asked for its most recent version. If that is

@@ -105,7 +105,7 @@ func TestNeverReachedWithoutNetwork(t *testing.T) {
 	}{{0, 3, "100"}, {1, 3, "100"}, {-1, 1, ""}} {
 		synctest.Test(t, func(t *testing.T) {
 			asked := 0
-			client := paged{func(o metav1.ListOptions) (*corev1.ConfigMapList, error) {
+			client := listClient{func(o metav1.ListOptions) (*corev1.ConfigMapList, error) {
 				asked++
 				if o.ResourceVersion == "" {
 					return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "100"}}, nil

@@ -23,7 +23,7 @@ const (
 func (o Options) repeat(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout(), errTimeout)
 	defer cancel()
-	var last error // of a call that the server has answered
+	var last error // of a call that got a response
 	for failures := 1; ; failures++ {
 		err := call(ctx)
 		if err == nil {
@@ -57,7 +57,7 @@ func (o Options) late(ctx context.Context, err, last error) error {
 	case last != nil:
 		return last
 	default:
-		return fmt.Errorf("no answer within %v: %w", o.timeout(), err)
+		return fmt.Errorf("no response within %v: %w", o.timeout(), err)
 	}
 }
 

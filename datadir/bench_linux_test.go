@@ -46,13 +46,13 @@ func BenchmarkDurableWrite(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		answer, err := io.ReadAll(resp.Body)
+		response, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusCreated {
-			b.Fatalf("%s: %s, %v", resp.Status, answer, err)
+			b.Fatalf("%s: %s, %v", resp.Status, response, err)
 		}
 		written := time.Now()
-		if _, err := f.Write(answer); err != nil {
+		if _, err := f.Write(response); err != nil {
 			b.Fatal(err)
 		}
 		if err := unix.Fdatasync(int(f.Fd())); err != nil {

@@ -1,5 +1,5 @@
 // Package follower keeps the objects of a server in step with those of another one, which it follows. A follower
-// answers reads and watches from its own copy, has the server that it follows make its writes, and can take that
+// responds to reads and watches from its own copy, has the server that it follows make its writes, and can take that
 // server's place.
 package follower
 
@@ -102,7 +102,7 @@ func (c *Copy) open(ctx context.Context, e *encryption.Active) (*replication.Log
 	}
 }
 
-// unreachable reports whether the server failed to answer, as opposed to refusing, or to a failure of the copy.
+// unreachable reports whether the server failed to respond, as opposed to refusing, or to a failure of the copy.
 func unreachable(err error) bool {
 	if replication.OfCopy(err) {
 		return false
@@ -153,10 +153,10 @@ func (c *Copy) fetch(ctx context.Context, client *serverclient.Client, logger *s
 func (c *Copy) backup(ctx context.Context, client *serverclient.Client) (io.ReadCloser, error) {
 	const patience = 30 * time.Second
 	for began := time.Now(); ; {
-		answer, err := client.Do(ctx, http.MethodGet, "/backup", "", nil)
+		response, err := client.Do(ctx, http.MethodGet, "/backup", "", nil)
 		switch {
 		case err == nil:
-			return answer.Body, nil
+			return response.Body, nil
 		case !apierrors.IsTooManyRequests(err), time.Since(began) > patience:
 			return nil, err
 		}

@@ -154,7 +154,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestOutage stops the server. Its follower answers reads of any version, and nothing else, until the server is back.
+// TestOutage stops the server. Its follower responds to reads of any version, and nothing else, until the server is back.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -214,7 +214,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestStartAlone starts a follower while its server is away. It answers reads of any version from its copy, and goes
+// TestStartAlone starts a follower while its server is away. It responds to reads of any version from its copy, and goes
 // on with it when the server is back.
 func TestStartAlone(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,7 @@ func both(all [2]*tidemark.Server, n int, f func(i int, c *kubernetes.Clientset)
 	wg.Wait()
 }
 
-// TestAllocate makes Services through both servers. No address and no port is given twice, and the answers have the
+// TestAllocate makes Services through both servers. No address and no port is given twice, and the responses have the
 // resource versions that are read back.
 func TestAllocate(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestAllocate(t *testing.T) {
 		clear(seen)
 		for _, s := range list.Items {
 			if m := made[s.Name]; m != nil && m.ResourceVersion != s.ResourceVersion {
-				t.Errorf("%s: the answer had the resource version %s, and %s is stored", s.Name, m.ResourceVersion, s.ResourceVersion)
+				t.Errorf("%s: the response had the resource version %s, and %s is stored", s.Name, m.ResourceVersion, s.ResourceVersion)
 			}
 			for _, what := range []string{s.Spec.ClusterIP, fmt.Sprint(s.Spec.Ports[0].NodePort)} {
 				if other := seen[what]; what != "0" && other != "" {

@@ -145,7 +145,7 @@ func TestLost503(t *testing.T) {
 	lose.Store(true)
 	_, err := clients(f).CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "twice-"}}, metav1.CreateOptions{})
 	if err == nil {
-		t.Error("a create whose answer was lost succeeds")
+		t.Error("a create whose response was lost succeeds")
 	}
 	if n := strings.Count(state(t, p), "twice-"); n != 1 {
 		t.Errorf("one create made %d objects", n)

@@ -208,7 +208,7 @@ func (x *target) post(ctx context.Context, connections int, bodies map[string]st
 // request is a request of a hostile client; the zero value of method is GET. A body has no end.
 type request struct{ method, path, token, body string }
 
-// hostile is an HTTP/2 connection that takes no byte of any answer's body.
+// hostile is an HTTP/2 connection that takes no byte of any response's body.
 type hostile struct {
 	conn   net.Conn
 	framer *http2.Framer

@@ -45,7 +45,7 @@ const (
 )
 
 // TestAttacks runs hostile clients, with and without a token: one attack after the other,
-// then all at once. Meanwhile a good client gets all its answers in time, and the server's
+// then all at once. Meanwhile a good client gets all its responses in time, and the server's
 // memory stays bounded.
 func TestAttacks(t *testing.T) {
 	tier.Full(t)
@@ -75,7 +75,7 @@ type target struct {
 }
 
 // attack is one way to harm a server. It sends until the context is done, and checks
-// nothing: answers of any kind, and connections that are closed, are right.
+// nothing: responses of any kind, and connections that are closed, are right.
 type attack struct {
 	name string
 	run  func(ctx context.Context, t *target)
@@ -114,7 +114,7 @@ func newTarget(t *testing.T, p *process) *target {
 	return x
 }
 
-// stalledWebhook makes a kind whose conversion webhook never answers.
+// stalledWebhook makes a kind whose conversion webhook never responds.
 func (x *target) stalledWebhook(t *testing.T) {
 	t.Helper()
 	hook := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -140,17 +140,17 @@ func (x *target) good(t *testing.T, method, path, body string, took *[]time.Dura
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	begin := time.Now()
-	code, answer, err := x.p.do(ctx, method, path, []byte(body))
+	code, response, err := x.p.do(ctx, method, path, []byte(body))
 	for range 10 {
 		if code != http.StatusTooManyRequests {
 			break
 		}
 		x.again++
 		time.Sleep(time.Second)
-		code, answer, err = x.p.do(ctx, method, path, []byte(body))
+		code, response, err = x.p.do(ctx, method, path, []byte(body))
 	}
 	if err != nil || code >= 300 {
-		t.Errorf("%s %s of the good client after %v: %d %.300s, %v", method, path, time.Since(begin), code, answer, err)
+		t.Errorf("%s %s of the good client after %v: %d %.300s, %v", method, path, time.Since(begin), code, response, err)
 	}
 	if took != nil {
 		*took = append(*took, time.Since(begin))

@@ -63,14 +63,14 @@ func TestKillControllers(t *testing.T) {
 	}
 }
 
-// must sends a request that has to succeed, and returns the UID of the answer.
+// must sends a request that has to succeed, and returns the UID of the response.
 func (p *process) must(method, path, body string) string {
-	code, answer, err := p.do(context.Background(), method, path, []byte(body))
+	code, response, err := p.do(context.Background(), method, path, []byte(body))
 	if err != nil || code >= 300 {
-		p.t.Errorf("%s %s: %d %v %s", method, path, code, err, answer)
+		p.t.Errorf("%s %s: %d %v %s", method, path, code, err, response)
 		return ""
 	}
-	_, rest, _ := strings.Cut(string(answer), `"uid":"`)
+	_, rest, _ := strings.Cut(string(response), `"uid":"`)
 	uid, _, _ := strings.Cut(rest, `"`)
 	return uid
 }

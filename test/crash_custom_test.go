@@ -65,12 +65,12 @@ func TestKillCustom(t *testing.T) {
 // crashKind is the client's knowledge of a definition. Only one client writes it.
 type crashKind struct {
 	name string
-	// defined means that the definition exists. If its creation or deletion got no answer,
+	// defined means that the definition exists. If its creation or deletion got no response,
 	// unsure is set.
 	defined, unsure bool
 	schema          int // how many changes of the schema are acknowledged
 	objects         map[string]bool
-	maybe           string // the object whose write was not answered
+	maybe           string // the object whose write got no response
 	steps           int
 	next            int
 }
@@ -88,7 +88,7 @@ func (k *crashKind) object(name string) []byte {
 func (k *crashKind) collection() string { return "/apis/crash.example.com/v1/" + k.name }
 func (k *crashKind) at() string         { return crashDefinitions + "/" + k.name + ".crash.example.com" }
 
-// step makes one request, and reports whether the server answered.
+// step makes one request, and reports whether the server responded.
 func (k *crashKind) step(p *process, rng *rand.Rand) bool {
 	ctx := context.Background()
 	var err error
@@ -135,11 +135,11 @@ func (p *process) patch(path string, body []byte) (int, error) {
 		return 0, err
 	}
 	r.Header.Set("Content-Type", "application/json-patch+json")
-	answer, err := p.client.Do(r)
+	response, err := p.client.Do(r)
 	if err != nil {
 		return 0, err
 	}
-	return answer.StatusCode, answer.Body.Close()
+	return response.StatusCode, response.Body.Close()
 }
 
 // check compares the restarted server with the client's knowledge, and resolves unknowns.

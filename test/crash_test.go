@@ -212,7 +212,7 @@ func (l *load) run(p *process, rng *rand.Rand, writes int) {
 	}
 }
 
-// write changes one name, and reports whether the server answered.
+// write changes one name, and reports whether the server responded.
 func (l *load) write(p *process, rng *rand.Rand, name string) bool {
 	l.mu.Lock()
 	r := l.model[name]
@@ -235,12 +235,12 @@ func (l *load) write(p *process, rng *rand.Rand, name string) bool {
 	if method != "DELETE" {
 		body = fmt.Appendf(nil, `{"metadata":{"name":%q},"stringData":{"v":%q}}`, name, value)
 	}
-	code, answer, err := p.do(context.Background(), method, path, body)
+	code, response, err := p.do(context.Background(), method, path, body)
 	if err != nil || code >= 300 {
 		return false // the record keeps maybe: the outcome is unknown
 	}
 	var o object
-	json.Unmarshal(answer, &o)
+	json.Unmarshal(response, &o)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.value, r.maybe = value, nil

@@ -30,12 +30,12 @@ const (
 	// and a webhook has 512 calls at most.
 	hungMemory     = 512 << 20
 	hungGoroutines = 12_000
-	// hungOthers is the least number of other writes until the last one that waits is answered. If they
+	// hungOthers is the least number of other writes until the last one that waits gets a response. If they
 	// waited for the webhook, there would be one in each of its timeouts.
 	hungOthers = 20
 )
 
-// TestHungWebhook sends 10,000 writes at once to a webhook that never answers. The server's memory
+// TestHungWebhook sends 10,000 writes at once to a webhook that never responds. The server's memory
 // stays bounded, other writes continue, and no goroutine remains after the timeout of the webhook.
 func TestHungWebhook(t *testing.T) {
 	tier.Full(t)
@@ -74,12 +74,12 @@ func TestHungWebhook(t *testing.T) {
 			}
 			continue
 		}
-		t.Logf("answers: %v; the slowest of %d other writes took %v; %d MiB and %d goroutines at most, %d before", codes, others, slowest, peakMemory>>20, peakGoroutines, before)
+		t.Logf("responds: %v; the slowest of %d other writes took %v; %d MiB and %d goroutines at most, %d before", codes, others, slowest, peakMemory>>20, peakGoroutines, before)
 		break
 	}
 	// Where the machine is slow, some have waited for the time-out of their request.
 	if n := codes[http.StatusInternalServerError] + codes[http.StatusGatewayTimeout]; n < 1000 || n+codes[http.StatusTooManyRequests] != hungWrites {
-		t.Errorf("answers by code: %v, want 500 or 504 for those that waited, at least 1000, and 429 for the others", codes)
+		t.Errorf("responses by code: %v, want 500 or 504 for those that waited, at least 1000, and 429 for the others", codes)
 	}
 	if peakMemory > hungMemory || peakGoroutines > hungGoroutines {
 		t.Errorf("%d MiB and %d goroutines are too many", peakMemory>>20, peakGoroutines)
@@ -96,7 +96,7 @@ func TestHungWebhook(t *testing.T) {
 	t.Errorf("%d goroutines are left of %d before", p.goroutines(t), before)
 }
 
-// flood sends the writes, by several users. It returns the answers by code, which may be read when end
+// flood sends the writes, by several users. It returns the responses by code, which may be read when end
 // is closed.
 func (p *process) flood(t *testing.T) (codes map[int]int, end chan struct{}) {
 	codes, end = map[int]int{}, make(chan struct{})
@@ -122,11 +122,11 @@ func (p *process) flood(t *testing.T) (codes map[int]int, end chan struct{}) {
 				r, err := http.NewRequestWithContext(context.Background(), "POST", p.base+"/api/v1/namespaces/hung/configmaps", strings.NewReader(body))
 				if err == nil {
 					r.Header.Set("Content-Type", "application/json")
-					var answer *http.Response
-					if answer, err = client.Do(r); err == nil {
-						code = answer.StatusCode
-						_, _ = io.Copy(io.Discard, answer.Body)
-						answer.Body.Close()
+					var response *http.Response
+					if response, err = client.Do(r); err == nil {
+						code = response.StatusCode
+						_, _ = io.Copy(io.Discard, response.Body)
+						response.Body.Close()
 					}
 				}
 				mu.Lock()

@@ -42,7 +42,7 @@ func TestKubectlCanI(t *testing.T) {
 	can := func(want string, args ...string) {
 		t.Helper()
 		out, code := k.exit("", append([]string{"auth", "can-i"}, args...)...)
-		if answer, _, _ := strings.Cut(strings.TrimSpace(out[strings.LastIndex("\n"+strings.TrimSpace(out), "\n"):]), " "); answer != want || (code == 0) != (want == "yes") {
+		if response, _, _ := strings.Cut(strings.TrimSpace(out[strings.LastIndex("\n"+strings.TrimSpace(out), "\n"):]), " "); response != want || (code == 0) != (want == "yes") {
 			t.Errorf("kubectl auth can-i %s: %d\n%s\nwant %s", strings.Join(args, " "), code, out, want)
 		}
 	}

@@ -100,10 +100,10 @@ func (p *provider) login(t *testing.T) tokens {
 		t.Fatalf("no code: %v, %v, %s", location, err, back.Status)
 	}
 	form = url.Values{"grant_type": {"authorization_code"}, "code": {location.Query().Get("code")}, "redirect_uri": {redirectURI}}
-	answer := p.do(t, "POST", "/oauth/token", form)
+	response := p.do(t, "POST", "/oauth/token", form)
 	var all tokens
-	if err := json.NewDecoder(answer.Body).Decode(&all); err != nil || all.ID == "" || all.Refresh == "" {
-		t.Fatalf("no tokens: %s, %v", answer.Status, err)
+	if err := json.NewDecoder(response.Body).Decode(&all); err != nil || all.ID == "" || all.Refresh == "" {
+		t.Fatalf("no tokens: %s, %v", response.Status, err)
 	}
 	return all
 }
@@ -118,12 +118,12 @@ func (p *provider) do(t *testing.T, method, path string, form url.Values) *http.
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.SetBasicAuth(clientID, clientSecret)
 	}
-	answer, err := p.client.Do(r)
+	response, err := p.client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { answer.Body.Close() })
-	return answer
+	t.Cleanup(func() { response.Body.Close() })
+	return response
 }
 
 // TestOIDC: a user logs in at a provider; kubectl is then that user, by an ID token, and by a
@@ -152,7 +152,7 @@ func TestOIDC(t *testing.T) {
 			settings["idp-issuer-url"], settings["client-id"], settings["client-secret"] = p.url, clientID, clientSecret
 			settings["idp-certificate-authority-data"] = b64(authority)
 			setUser(t, k.kubeconfig, &clientcmdapi.AuthInfo{AuthProvider: &clientcmdapi.AuthProviderConfig{Name: "oidc", Config: settings}})
-			await.True(t, "an answer to whoami as ann", func() bool {
+			await.True(t, "a response to whoami as ann", func() bool {
 				_, err := k.run("", "auth", "whoami")
 				return err == nil
 			})

@@ -43,10 +43,10 @@ func (p *process) tide(succeeds bool, args []string, texts ...string) {
 // eventually sends a request and wants a code, now or soon.
 func (p *process) eventually(code int, method, path, body string) string {
 	p.t.Helper()
-	var answer []byte
+	var response []byte
 	await.Nil(p.t, fmt.Sprintf("%d for %s %s", code, method, path), func() error {
 		got, text, err := p.do(context.Background(), method, path, []byte(body))
-		if answer = text; err != nil {
+		if response = text; err != nil {
 			p.t.Fatalf("%s %s: %v", method, path, err)
 		}
 		if got != code {
@@ -54,7 +54,7 @@ func (p *process) eventually(code int, method, path, body string) string {
 		}
 		return nil
 	})
-	return string(answer)
+	return string(response)
 }
 
 const configMaps = "/api/v1/namespaces/default/configmaps"
@@ -142,7 +142,7 @@ func TestRepairFullDisk(t *testing.T) {
 	p.start()
 	t.Cleanup(p.kill)
 	made := 0
-	// fill writes until a path is answered with a code: the server gives back space meanwhile.
+	// fill writes until a path gets a code: the server gives back space meanwhile.
 	fill := func(code int, path string) string {
 		t.Helper()
 		for range 500 {
@@ -150,19 +150,19 @@ func TestRepairFullDisk(t *testing.T) {
 			if _, err := rand.Read(noise); err != nil {
 				t.Fatal(err)
 			}
-			got, answer, err := p.do(context.Background(), "POST", configMaps, []byte(oneConfigMap(fmt.Sprint("n", made), fmt.Sprintf("%x", noise))))
+			got, response, err := p.do(context.Background(), "POST", configMaps, []byte(oneConfigMap(fmt.Sprint("n", made), fmt.Sprintf("%x", noise))))
 			switch {
 			case err != nil:
 				t.Fatal(err)
 			case got == http.StatusCreated:
 				made++
-			case got != http.StatusInsufficientStorage || !strings.Contains(string(answer), "free space there, or delete objects"):
-				t.Fatalf("%d %s", got, answer)
+			case got != http.StatusInsufficientStorage || !strings.Contains(string(response), "free space there, or delete objects"):
+				t.Fatalf("%d %s", got, response)
 			}
-			if got, answer, err = p.do(context.Background(), "GET", path, nil); err != nil {
+			if got, response, err = p.do(context.Background(), "GET", path, nil); err != nil {
 				t.Fatal(err)
 			} else if got == code {
-				return string(answer)
+				return string(response)
 			}
 		}
 		t.Fatalf("GET %s is never %d, with %d objects", path, code, made)

@@ -57,13 +57,13 @@ func send(ctx context.Context, e *tidemarktest.Env, method, path, body string) i
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "steps-controller")
-	answer, err := nethttp.Client(e).Do(r)
+	resp, err := nethttp.Client(e).Do(r)
 	if err != nil {
 		return 0
 	}
-	defer answer.Body.Close()
-	io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode
+	defer resp.Body.Close()
+	io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
 }
 
 // makeStep creates an object and returns the code.
@@ -182,7 +182,7 @@ func TestEveryPrefix(t *testing.T) {
 }
 
 // TestEveryFault: a controller that tries again passes. One that does not fails on errors, and passes with
-// lost answers and latency.
+// lost responses and latency.
 func TestEveryFault(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TIDEMARK_DUMP", dir)
@@ -562,11 +562,11 @@ type counting struct {
 }
 
 func (h counting) Control(ctx context.Context, method, path string, body []byte) (int, io.ReadCloser, error) {
-	code, answer, err := h.Host.Control(ctx, method, path, body)
+	code, resp, err := h.Host.Control(ctx, method, path, body)
 	if strings.HasSuffix(path, "/watches") {
 		h.counted()
 	}
-	return code, answer, err
+	return code, resp, err
 }
 
 // TestLeaks: a test fails if its client watches on. Its log has the objects that wait for finalizers.
@@ -585,21 +585,21 @@ func TestLeaks(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("User-Agent", "forgotten")
-		answer, err := nethttp.Client(env).Do(r)
+		resp, err := nethttp.Client(env).Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer answer.Body.Close()
+		defer resp.Body.Close()
 		for _, resource := range []string{"deployments", "replicasets"} {
 			other, err := http.NewRequestWithContext(ctx, "GET", env.URL()+"/apis/apps/v1/"+resource+"?watch=true", http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer, err := nethttp.Client(env).Do(other)
+			resp, err := nethttp.Client(env).Do(other)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer answer.Body.Close()
+			defer resp.Body.Close()
 		}
 		e.end()
 		if len(e.errors) != 1 || !strings.Contains(e.errors[0], "still have watches open in the world "+env.Name()+" (1,") || !strings.Contains(e.errors[0], "watch configmaps in default by forgotten") {

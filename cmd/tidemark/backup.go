@@ -107,14 +107,14 @@ func fetchBackup(ctx context.Context, config *rest.Config, out, stderr io.Writer
 	if err != nil {
 		return datadir.Contents{}, err
 	}
-	answer, err := client.Do(ctx, http.MethodGet, "/backup", "", nil)
+	response, err := client.Do(ctx, http.MethodGet, "/backup", "", nil)
 	if err != nil {
 		return datadir.Contents{}, err
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	count := &byteProgress{p: progress.Progress{W: stderr, Terminal: isTerminal(stderr)}}
 	defer count.end()
-	return datadir.VerifyBackup(ctx, io.TeeReader(answer.Body, io.MultiWriter(out, count)))
+	return datadir.VerifyBackup(ctx, io.TeeReader(response.Body, io.MultiWriter(out, count)))
 }
 
 // byteProgress shows how many bytes were written to it.

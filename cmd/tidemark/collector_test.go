@@ -72,13 +72,13 @@ func TestCollector(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Content-Type", "application/json")
-		answer, err := client.Do(r)
+		response, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusCreated {
-			t.Fatalf("%s: %s", path, answer.Status)
+		response.Body.Close()
+		if response.StatusCode != http.StatusCreated {
+			t.Fatalf("%s: %s", path, response.Status)
 		}
 	}
 	post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", fmt.Sprintf(

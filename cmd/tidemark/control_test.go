@@ -81,14 +81,14 @@ func TestControlSocket(t *testing.T) {
 	if err := listenAgain(r.Control); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("a second listener: %v", err)
 	}
-	answer, err := socketClient(r.Control).Post("http://control/control/v1/leases", "", nil)
+	response, err := socketClient(r.Control).Post("http://control/control/v1/leases", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(answer.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"lease"`) {
+	if line, err := bufio.NewReader(response.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"lease"`) {
 		t.Errorf("the lease is %q %v", line, err)
 	}
-	answer.Body.Close()
+	response.Body.Close()
 	p.Kill()
 	io.Copy(io.Discard, stdout)
 	r, stdout, _ = driven(t, dir, self(t), append(args, "--exit-idle=100ms")...)
@@ -126,13 +126,13 @@ func TestControlTCP(t *testing.T) {
 			t.Fatal(err)
 		}
 		q.Header.Set("Authorization", header)
-		answer, err := http.DefaultClient.Do(q)
+		response, err := http.DefaultClient.Do(q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer.Body.Close()
-		if answer.StatusCode != code {
-			t.Errorf("%q: %d, want %d", header, answer.StatusCode, code)
+		response.Body.Close()
+		if response.StatusCode != code {
+			t.Errorf("%q: %d, want %d", header, response.StatusCode, code)
 		}
 	}
 	if err := os.Chmod(r.ControlTokenFile, 0o644); err != nil {

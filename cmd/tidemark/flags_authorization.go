@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
 )
 
-// webhookTTLs are the flags for how long answers of the authorization webhook are kept.
+// webhookTTLs are the flags for how long responses of the authorization webhook are kept.
 type webhookTTLs struct{ authorized, unauthorized time.Duration }
 
 // registerAuthorization registers the flags of authorization.

@@ -23,7 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// post creates a ConfigMap, and returns the code of the answer.
+// post creates a ConfigMap, and returns the code of the response.
 func (p *process) post(name string) int {
 	p.t.Helper()
 	r, err := p.client.Post(p.config.Host+"/api/v1/namespaces/default/configmaps", "application/json", strings.NewReader(`{"metadata":{"name":"`+name+`"}}`))
@@ -119,13 +119,13 @@ func TestFollowKills(t *testing.T) {
 				if err != nil {
 					return
 				}
-				answer, err := client.Do(r)
+				response, err := client.Do(r)
 				if err != nil {
 					time.Sleep(time.Millisecond) // the server is being killed
 					continue
 				}
-				answer.Body.Close()
-				if answer.StatusCode == http.StatusCreated {
+				response.Body.Close()
+				if response.StatusCode == http.StatusCreated {
 					mu.Lock()
 					acknowledged[name] = true
 					mu.Unlock()

@@ -31,8 +31,8 @@ import (
 const (
 	// forkTimeout bounds a request of the command.
 	forkTimeout = time.Minute
-	// maxForkAnswer bounds an answer, in bytes.
-	maxForkAnswer = 16 << 20
+	// maxForkResponse bounds a response, in bytes.
+	maxForkResponse = 16 << 20
 )
 
 // forkFlags are the flags of fork.
@@ -258,7 +258,7 @@ func (f *forkFlags) printList(ctx context.Context, config *rest.Config, out io.W
 	return nil
 }
 
-// callForks sends a request about forks, and decodes the answer.
+// callForks sends a request about forks, and decodes the response.
 func callForks(ctx context.Context, config *rest.Config, method, path string, request, into any) error {
 	client, err := serverclient.New(config)
 	if err != nil {
@@ -272,13 +272,13 @@ func callForks(ctx context.Context, config *rest.Config, method, path string, re
 	}
 	ctx, cancel := context.WithTimeout(ctx, forkTimeout)
 	defer cancel()
-	answer, err := client.Do(ctx, method, forkapi.Path+path, "application/json", body)
+	response, err := client.Do(ctx, method, forkapi.Path+path, "application/json", body)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	if into == nil {
 		return nil
 	}
-	return json.NewDecoder(io.LimitReader(answer.Body, maxForkAnswer)).Decode(into)
+	return json.NewDecoder(io.LimitReader(response.Body, maxForkResponse)).Decode(into)
 }

@@ -101,7 +101,7 @@ func (a *apiServer) flags() *pflag.FlagSet {
 	})
 	flags.Usage = func() {} // runAPIServer prints it
 	flags.StringVar(&a.certDir, "cert-dir", "", "directory with apiserver.crt and apiserver.key, the serving certificate unless --tls-cert-file is given; created with a self-signed pair if there is none (default: the certificate is issued in memory)")
-	flags.StringSliceVar(&a.etcdServers, "etcd-servers", nil, "URLs of the members of an etcd cluster that keeps the objects; required. If the stand-in that tidemark envtest-assets writes answers in its place, Tidemark keeps its objects in memory")
+	flags.StringSliceVar(&a.etcdServers, "etcd-servers", nil, "URLs of the members of an etcd cluster that keeps the objects; required. If the stand-in that tidemark envtest-assets writes responds in its place, Tidemark keeps its objects in memory")
 	flags.StringSliceVar(&a.admission, "admission-control", nil, "the only admission plugins to enable; empty: none. It excludes --enable-admission-plugins and --disable-admission-plugins (default: those of kube-apiserver)")
 	flags.Var(&a.gates, "feature-gates", gatesUsage()+"; others are ignored with a warning")
 	flags.Bool("allow-privileged", false, "accepted; privileged containers are always allowed")
@@ -240,7 +240,7 @@ func (a *apiServer) warn(flags *pflag.FlagSet) {
 	}
 }
 
-// findEtcd waits until one of --etcd-servers answers. It reports whether that is a real etcd, and not a stub.
+// findEtcd waits until one of --etcd-servers responds. It reports whether that is a real etcd, and not a stub.
 func (a *apiServer) findEtcd(ctx context.Context) (real bool, err error) {
 	if slices.ContainsFunc(a.etcdServers, func(s string) bool { return strings.Contains(s, "@") }) { // it may have a password
 		return false, errors.New("--etcd-servers: a URL has a user: leave it out, etcd takes the name of a user from the client certificate")
@@ -248,21 +248,21 @@ func (a *apiServer) findEtcd(ctx context.Context) (real bool, err error) {
 	a.serve.etcd.complete(a.etcdServers)
 	ctx, cancel := context.WithTimeout(ctx, etcdWait)
 	defer cancel()
-	type answer struct {
+	type response struct {
 		url string
 		err error
 	}
-	answers := make(chan answer, len(a.etcdServers))
+	responses := make(chan response, len(a.etcdServers))
 	for _, url := range a.etcdServers {
-		go func() { answers <- answer{url, etcdstub.Check(ctx, url)} }()
+		go func() { responses <- response{url, etcdstub.Check(ctx, url)} }()
 	}
 	for range a.etcdServers {
-		got := <-answers
+		got := <-responses
 		if errors.Is(got.err, etcdstub.ErrOther) {
 			return true, nil // the other members may be down
 		}
 		if got.err != nil {
-			err = fmt.Errorf("--etcd-servers: %s does not answer: %w", got.url, got.err)
+			err = fmt.Errorf("--etcd-servers: %s does not respond: %w", got.url, got.err)
 		}
 	}
 	return false, err

@@ -100,7 +100,7 @@ func anonymous(client ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: client}}, Timeout: 20 * time.Second}
 }
 
-// until polls a URL until it answers 200. Only refused connections may come before.
+// until polls a URL until it responds with 200. Only refused connections may come before.
 func until(t *testing.T, b *background, url string) {
 	t.Helper()
 	await.Nil(t, url, func() error {
@@ -115,7 +115,7 @@ func until(t *testing.T, b *background, url string) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("the first answer of %s is %s", url, resp.Status)
+			t.Fatalf("the first response of %s is %s", url, resp.Status)
 		}
 		return nil
 	})
@@ -253,7 +253,7 @@ func likeEnvtest(t *testing.T, env []string, more ...string) *plane {
 }
 
 // TestLikeEnvtest: the server uses the files in --cert-dir, is ready for clients without credentials
-// with its first answer, runs no controllers of kube-controller-manager, logs no warning, and ends
+// with its first response, runs no controllers of kube-controller-manager, logs no warning, and ends
 // at once while a watch is open.
 func TestLikeEnvtest(t *testing.T) {
 	t.Parallel()
@@ -343,7 +343,7 @@ func TestAdmissionControl(t *testing.T) {
 	}
 }
 
-// orphans starts both programs from a shell, as a harness does, and returns when they answer. Each reader
+// orphans starts both programs from a shell, as a harness does, and returns when they respond. Each reader
 // ends when its program has ended.
 func orphans(t *testing.T, env string, script string) (shell *exec.Cmd, etcd, server io.Reader) {
 	t.Helper()
@@ -379,13 +379,13 @@ func orphans(t *testing.T, env string, script string) (shell *exec.Cmd, etcd, se
 		syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
 		shell.Wait()
 	})
-	answers(t, etcdURL+"/health")
-	answers(t, fmt.Sprintf("https://127.0.0.1:%d/readyz", port))
+	responses(t, etcdURL+"/health")
+	responses(t, fmt.Sprintf("https://127.0.0.1:%d/readyz", port))
 	return shell, ends[0], ends[1]
 }
 
-// answers waits until a URL answers 200.
-func answers(t *testing.T, url string) {
+// responses waits until a URL responds with 200.
+func responses(t *testing.T, url string) {
 	t.Helper()
 	await.Nil(t, url, func() error {
 		resp, err := anonymous().Get(url)

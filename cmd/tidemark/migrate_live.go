@@ -80,14 +80,14 @@ func (m *migration) fetchCopy(ctx context.Context, path string) (*datadir.Dir, e
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig=%s: %w", kubeconfig, err)
 	}
-	answer, err := client.Do(ctx, http.MethodGet, "/backup", "", nil)
+	response, err := client.Do(ctx, http.MethodGet, "/backup", "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("a backup of the server of %s: %w; if it does not run, leave out --live", m.dir.Path, err)
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	m.steps.at("fetching a backup", 0, 0)
 	d := &datadir.Dir{Path: path, Follows: client.URL}
-	if _, err := d.MakeCopy(ctx, answer.Body); err != nil {
+	if _, err := d.MakeCopy(ctx, response.Body); err != nil {
 		return nil, fmt.Errorf("a backup of the server of %s: %w", m.dir.Path, err)
 	}
 	return d, nil

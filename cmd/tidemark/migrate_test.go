@@ -124,7 +124,7 @@ func TestMigrateDirectory(t *testing.T) {
 	want(exitFailed, "log/HEAD", from, to+"3")
 }
 
-// TestMigrateAway: an etcd that does not answer leaves no directory.
+// TestMigrateAway: an etcd that does not respond leaves no directory.
 func TestMigrateAway(t *testing.T) {
 	tier.Full(t) // the command waits for etcd for 10 s
 	to := filepath.Join(t.TempDir(), "new")

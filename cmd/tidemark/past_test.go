@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// write sends a body and returns the resource version of the answer.
+// write sends a body and returns the resource version of the response.
 func (p *process) write(method, path, body string) string {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), method, p.config.Host+path, strings.NewReader(body))
@@ -27,17 +27,17 @@ func (p *process) write(method, path, body string) string {
 		p.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var answer struct {
+	var response struct {
 		Metadata struct{ ResourceVersion string }
 	}
 	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode/100 != 2 || json.Unmarshal(text, &answer) != nil {
+	if err != nil || resp.StatusCode/100 != 2 || json.Unmarshal(text, &response) != nil {
 		p.t.Fatalf("%s %s: %s %s %v", method, path, resp.Status, text, err)
 	}
-	return answer.Metadata.ResourceVersion
+	return response.Metadata.ResourceVersion
 }
 
-// text returns the body of an answer.
+// text returns the body of a response.
 func (p *process) text(path string) string {
 	p.t.Helper()
 	text, err := io.ReadAll(p.get(path).Body)

@@ -195,12 +195,12 @@ func TestReferenceMetrics(t *testing.T) {
 		if user != "" {
 			r.Header.Set("Impersonate-User", user)
 		}
-		answer, err := client.Do(r)
+		response, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,11 +218,11 @@ func TestReferenceMetrics(t *testing.T) {
 	get("/readyz")
 	post := func(path, body string) {
 		t.Helper()
-		answer, err := client.Post(s.URL()+path, "application/json", strings.NewReader(body))
+		response, err := client.Post(s.URL()+path, "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer.Body.Close()
+		response.Body.Close()
 	}
 	post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", failingWebhooks)
 	post("/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"refused"}}`)
@@ -290,7 +290,7 @@ var rareMetrics = map[string]metric{
 	"apiserver_terminated_watchers_total":            {"counter", "Watches that ended because their clients did not read.", "`group`, `resource`"},
 }
 
-// failingWebhooks has two webhooks for ConfigMaps that nothing answers. The failure of one is ignored.
+// failingWebhooks has two webhooks for ConfigMaps that nothing serves. The failure of one is ignored.
 const failingWebhooks = `{"metadata":{"name":"failing"},"webhooks":[
 	{"name":"ignored.example.com","failurePolicy":"Ignore","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://127.0.0.1:1/"},
 		"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]},

@@ -322,31 +322,31 @@ func TestAuditSurvivesTheEnd(t *testing.T) {
 			}
 			p := serve(t, "--in-memory", "--audit-policy-file="+policy, "--audit-log-path="+log, "--audit-log-mode="+row.mode)
 			var mu sync.Mutex
-			answered := map[string]bool{}
+			responded := map[string]bool{}
 			var wg sync.WaitGroup
 			for range 4 {
 				wg.Go(func() {
 					for range 200 {
-						answer, err := p.client.Get(p.config.Host + "/api/v1/namespaces/default")
+						response, err := p.client.Get(p.config.Host + "/api/v1/namespaces/default")
 						if err != nil {
 							return
 						}
 						mu.Lock()
-						answered[answer.Header.Get("Audit-Id")] = true
-						if len(answered) == 400 {
+						responded[response.Header.Get("Audit-Id")] = true
+						if len(responded) == 400 {
 							p.signal(row.signal)
 						}
 						mu.Unlock()
-						answer.Body.Close()
+						response.Body.Close()
 					}
 				})
 			}
 			wg.Wait()
 			p.exit()
 			got := auditedIDs(t, log, "ResponseComplete")
-			for id := range answered {
+			for id := range responded {
 				if !got[id] {
-					t.Errorf("%s, %v: the request %s was answered, and is not in the log", row.mode, row.signal, id)
+					t.Errorf("%s, %v: the request %s got a response, and is not in the log", row.mode, row.signal, id)
 				}
 			}
 		})

@@ -42,9 +42,9 @@ class Server:
         connection = _Socket(self.ready["control"])
         try:
             connection.request(method, "/control/v1/" + path, json.dumps(body or {}), {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            text = answer.read()
-            if answer.status >= 300:
+            response = connection.getresponse()
+            text = response.read()
+            if response.status >= 300:
                 raise RuntimeError(json.loads(text)["message"])
             return json.loads(text) if text else None
         finally:
@@ -72,8 +72,8 @@ class World:
 
     def get(self, path):
         request = urllib.request.Request(self.info["url"] + path, headers={"Authorization": "Bearer " + self.info["token"]})
-        with urllib.request.urlopen(request, context=self.tls) as answer:
-            return json.load(answer)
+        with urllib.request.urlopen(request, context=self.tls) as response:
+            return json.load(response)
 
     def close(self):
         self.server.control("DELETE", "worlds/" + self.info["name"])

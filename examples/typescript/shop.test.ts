@@ -16,15 +16,15 @@ const server = spawn(
   { stdio: ["ignore", "pipe", "ignore"] },
 );
 
-// send sends a request and returns the JSON of the answer.
+// send sends a request and returns the JSON of the response.
 function send(options = {}, body = "", secure = true) {
   return new Promise((resolve, reject) => {
-    const request = (secure ? https : http).request(options, (answer) => {
+    const request = (secure ? https : http).request(options, (response) => {
       let text = "";
-      answer.on("data", (part) => (text += part));
-      answer.on("end", () => {
+      response.on("data", (part) => (text += part));
+      response.on("end", () => {
         const value = text === "" ? undefined : JSON.parse(text);
-        (answer.statusCode ?? 500) < 300 ? resolve(value) : reject(new Error(value?.message));
+        (response.statusCode ?? 500) < 300 ? resolve(value) : reject(new Error(value?.message));
       });
     });
     request.on("error", reject);

@@ -129,7 +129,7 @@ func scope(a *registry.Attributes) rbac.Scope {
 	return rbac.Scope{State: a.State, User: a.User, Namespace: a.Namespace, Resource: a.Type.GroupResource()}
 }
 
-// refused is the answer to a request that grants more than the client has.
+// refused is the response to a request that grants more than the client has.
 func refused(a *registry.Attributes, why error) error {
 	name := a.Object.(metav1.Object).GetName()
 	if a.NameGenerated {

@@ -22,7 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// service answers reviews: it refuses the image "bad", fails twice for "late", and always for "fail".
+// service responds to reviews: it refuses the image "bad", fails twice for "late", and always for "fail".
 type service struct {
 	*httptest.Server
 	calls atomic.Int32
@@ -143,7 +143,7 @@ func TestImagePolicyResponses(t *testing.T) {
 	}
 	now = now.Add(6 * time.Minute)
 	if _, err := validate("good", 1); err != nil {
-		t.Errorf("the answer is too old: %v", err)
+		t.Errorf("the response is too old: %v", err)
 	}
 	for range 2 { // a denyTTL of -1 caches no denial
 		if _, err := validate("bad", 1); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "image policy webhook backend denied one or more images: it is bad") {

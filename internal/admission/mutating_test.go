@@ -177,7 +177,7 @@ func TestGrownObjects(t *testing.T) {
 	}
 }
 
-// FuzzMutations applies mutations to ConfigMaps. Whatever they do, the answer is a ConfigMap with the
+// FuzzMutations applies mutations to ConfigMaps. Whatever they do, the response is a ConfigMap with the
 // name that was sent, or a Status that is no internal error of the server.
 func FuzzMutations(f *testing.F) {
 	for _, seed := range []struct {

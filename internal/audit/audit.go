@@ -17,9 +17,9 @@ type Level uint8
 // The levels, each with all that the one before it records.
 const (
 	None            Level = iota // no event
-	Metadata                     // who, what, when, and the status of the answer
+	Metadata                     // who, what, when, and the status of the response
 	Request                      // the body of the request
-	RequestResponse              // the answer
+	RequestResponse              // the response
 )
 
 var levelNames = [...]string{"None", "Metadata", "Request", "RequestResponse"}
@@ -34,10 +34,10 @@ type Stage uint8
 const (
 	// RequestReceived is before the request is authorized.
 	RequestReceived Stage = iota
-	// ResponseStarted is when the headers of an answer are sent that can take long: of a watch,
+	// ResponseStarted is when the headers of a response are sent that can take long: of a watch,
 	// of a log. It is also the only stage of a request that is not authenticated.
 	ResponseStarted
-	// ResponseComplete is when the answer is complete.
+	// ResponseComplete is when the response is complete.
 	ResponseComplete
 	// Panic is when a panic ended the request.
 	Panic

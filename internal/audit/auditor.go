@@ -100,7 +100,7 @@ func New(c Config) (*Auditor, error) {
 	return a, nil
 }
 
-// closeTimeout bounds how long Close waits for a webhook that does not answer.
+// closeTimeout bounds how long Close waits for a webhook that does not respond.
 const closeTimeout = 5 * time.Second
 
 // Close writes the buffered events, and closes the back ends. Later events are lost. A webhook that

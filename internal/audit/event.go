@@ -26,7 +26,7 @@ type Event struct {
 	UserAgent          string
 	// Object is the resource of the request, nil for a non-resource request.
 	Object *ObjectRef
-	// Status is the status of the answer; nil: there is no answer yet. Only the fields Status,
+	// Status is the status of the response; nil: there is no response yet. Only the fields Status,
 	// Message, Reason, Details and Code count.
 	Status *metav1.Status
 	// RequestObject and ResponseObject are JSON; nil: there is none. Text that is no JSON

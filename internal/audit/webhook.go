@@ -104,14 +104,14 @@ func (w *webhook) post(ctx context.Context, body []byte) error {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, */*")
-	answer, err := w.client.Do(r)
+	response, err := w.client.Do(r)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	_, _ = io.CopyN(io.Discard, answer.Body, 64<<10) // so that the connection can be used again
-	if answer.StatusCode < 200 || answer.StatusCode > 299 {
-		return fmt.Errorf("the audit webhook answered %d", answer.StatusCode)
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, 64<<10) // so that the connection can be used again
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return fmt.Errorf("the audit webhook responded %d", response.StatusCode)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 // Token is a bearer token.
 type Token struct {
-	// Text is the token. It must not appear in logs, errors or answers.
+	// Text is the token. It must not appear in logs, errors or responses.
 	Text string
 	// Sum is the SHA-256 of Text. Tokens are looked up by it: the time of a lookup by hash
 	// reveals nothing about the tokens.

@@ -105,7 +105,7 @@ func readManifests(w http.ResponseWriter, r *http.Request) (body applyRequest, e
 
 // withObject adds to an error which object it is about.
 func withObject(o *object, err error) error {
-	a := *answerOf(err)
+	a := *responseOf(err)
 	a.message = o.String() + ": " + a.message
 	return &a
 }
@@ -120,13 +120,13 @@ type client struct {
 // manager is the field manager of the objects.
 const manager = "tidemark-control"
 
-// call sends a request and decodes the answer into out, which may be nil.
+// call sends a request and decodes the response into out, which may be nil.
 func (c *client) call(ctx context.Context, method, path string, body any, out any) error {
 	_, err := c.send(ctx, method, path, "application/json", body, out)
 	return err
 }
 
-// get reads the answer with a media type into out.
+// get reads the response with a media type into out.
 func (c *client) get(ctx context.Context, path, accept string, out any) error {
 	_, err := c.send(ctx, http.MethodGet, path, accept, nil, out)
 	return err
@@ -154,19 +154,19 @@ func (c *client) send(ctx context.Context, method, path, accept string, body any
 		r.Header.Set("Content-Type", "application/apply-patch+yaml")
 	}
 	r.Header.Set("User-Agent", manager)
-	answer := &buffer{header: http.Header{}}
-	c.api.ServeHTTP(answer, r)
-	if answer.code/100 == 2 {
+	response := &buffer{header: http.Header{}}
+	c.api.ServeHTTP(response, r)
+	if response.code/100 == 2 {
 		if out == nil {
-			return answer.code, nil
+			return response.code, nil
 		}
-		return answer.code, json.Unmarshal(answer.body, out)
+		return response.code, json.Unmarshal(response.body, out)
 	}
 	var status metav1.Status
-	if json.Unmarshal(answer.body, &status) != nil || status.Message == "" {
-		status.Message = fmt.Sprintf("%s %s is answered %d: %s", method, path, answer.code, bytes.TrimSpace(answer.body))
+	if json.Unmarshal(response.body, &status) != nil || status.Message == "" {
+		status.Message = fmt.Sprintf("%s %s gets a response %d: %s", method, path, response.code, bytes.TrimSpace(response.body))
 	}
-	return answer.code, &apiError{answer.code, status.Reason, status.Message}
+	return response.code, &apiError{response.code, status.Reason, status.Message}
 }
 
 // maxTries limits how often an update is repeated because another writer was faster.
@@ -248,7 +248,7 @@ func (c *client) replace(ctx context.Context, at endpoint, o *object) (written m
 }
 
 func isReason(err error, reason metav1.StatusReason) bool {
-	return err != nil && answerOf(err).reason == reason
+	return err != nil && responseOf(err).reason == reason
 }
 
 // endpoint is where objects of a kind are written.
@@ -272,7 +272,7 @@ func (c *client) endpoint(ctx context.Context, o *object) (at endpoint, err erro
 	if kinds == nil {
 		kinds = new(metav1.APIResourceList)
 		err := c.call(ctx, http.MethodGet, base, nil, kinds)
-		if err != nil && answerOf(err).code != http.StatusNotFound {
+		if err != nil && responseOf(err).code != http.StatusNotFound {
 			return at, err
 		}
 		c.kinds[version] = kinds

@@ -19,7 +19,7 @@ import (
 // Root is the name of the world that a server begins with. It cannot be deleted.
 const Root = "root"
 
-// Errors of Worlds and World. The handler answers them with 404, 409, 400, 403, 410 and 507.
+// Errors of Worlds and World. The handler responds to them with 404, 409, 400, 403, 410 and 507.
 var (
 	ErrNotFound  = errors.New("not found")
 	ErrExists    = errors.New("exists already")
@@ -35,7 +35,7 @@ type Worlds interface {
 	Names() []string
 	// Find returns a world, or an error that wraps ErrNotFound.
 	Find(name string) (World, error)
-	// Create creates a world and returns when it answers requests. An error wraps ErrNotFound if there
+	// Create creates a world and returns when it responds to requests. An error wraps ErrNotFound if there
 	// is no such parent, ErrExists, ErrInvalid or ErrLimit.
 	Create(ctx context.Context, o Options) (World, error)
 	// Delete ends a world: its requests, its watches, its memory. An error wraps ErrNotFound, or
@@ -108,7 +108,7 @@ type World interface {
 // Settled is the state of a world that has settled.
 type Settled struct {
 	Revision uint64 `json:"revision"`
-	// Requests is how many requests the world has begun to answer so far.
+	// Requests is the number of requests that the world has begun to serve.
 	Requests uint64 `json:"requests"`
 }
 

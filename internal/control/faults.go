@@ -105,7 +105,7 @@ const (
 	maxSettle     = 10 * time.Minute
 )
 
-// settle answers when the world has settled, and been quiet for as long as the client wants.
+// settle responds when the world has settled, and been quiet for as long as the client wants.
 func (h *handler) settle(w http.ResponseWriter, r *http.Request) error {
 	world, err := h.world(r)
 	if err != nil {
@@ -136,8 +136,8 @@ func (h *handler) settle(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// faultAnswer returns the answer for an error of package fault, nil for others.
-func faultAnswer(err error) *apiError {
+// faultResponse returns the response for an error of package fault, nil for others.
+func faultResponse(err error) *apiError {
 	switch {
 	case errors.Is(err, fault.ErrInvalid):
 		return &apiError{http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()}

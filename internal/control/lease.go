@@ -102,7 +102,7 @@ func (l *Leases) bind(id, world string) bool {
 	return ok
 }
 
-// lease answers with the identifier of a lease, and ends the lease when the client goes away.
+// lease responds with the identifier of a lease, and ends the lease when the client goes away.
 func (h *handler) lease(w http.ResponseWriter, r *http.Request) error {
 	id, ok := h.Leases.take()
 	if !ok {

@@ -35,7 +35,7 @@ type ReplicaOptions struct {
 	Resources []string `json:"resources"`
 }
 
-// replicaRow is a replica in answers.
+// replicaRow is a replica in responses.
 type replicaRow struct {
 	Name     string `json:"name"`
 	Revision uint64 `json:"revision"`

@@ -17,7 +17,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// An apiError is an error with its answer.
+// An apiError is an error with its response.
 type apiError struct {
 	code    int
 	reason  metav1.StatusReason
@@ -30,11 +30,11 @@ func badRequest(format string, args ...any) error {
 	return &apiError{http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf(format, args...)}
 }
 
-// answerOf returns the answer for an error.
-func answerOf(err error) *apiError {
+// responseOf returns the response for an error.
+func responseOf(err error) *apiError {
 	var known *apiError
 	var large *http.MaxBytesError
-	if a := faultAnswer(err); a != nil {
+	if a := faultResponse(err); a != nil {
 		return a
 	}
 	switch {
@@ -61,7 +61,7 @@ func answerOf(err error) *apiError {
 }
 
 func writeError(w http.ResponseWriter, err error) {
-	a := answerOf(err)
+	a := responseOf(err)
 	writeJSON(w, a.code, &metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: int32(a.code), Reason: a.reason, Message: a.message,
@@ -109,8 +109,8 @@ func readJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) error 
 	return nil
 }
 
-// withStatus returns a handler that answers unknown paths and methods with a Status, as all other errors
-// are answered.
+// withStatus returns a handler that responds to unknown paths and methods with a Status, as all other errors
+// get a response.
 func withStatus(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mux.Handler(r); pattern != "" {
@@ -144,7 +144,7 @@ func RequireToken(token string, next http.Handler) http.Handler {
 	})
 }
 
-// buffer is a ResponseWriter that keeps the answer.
+// buffer is a ResponseWriter that keeps the response.
 type buffer struct {
 	header http.Header
 	code   int

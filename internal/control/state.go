@@ -96,7 +96,7 @@ func stateLines(w http.ResponseWriter, r *http.Request, world World, at uint64) 
 	return nil
 }
 
-// historyLine is a line of the answer of history.
+// historyLine is a line of the response of history.
 type historyLine struct {
 	Revision   uint64          `json:"revision"`
 	Time       *time.Time      `json:"time,omitempty"`
@@ -160,7 +160,7 @@ func (h *handler) history(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// abort returns the error of an answer that has not begun. Otherwise it breaks the connection: a
+// abort returns the error of a response that has not begun. Otherwise it breaks the connection: a
 // client must not take the part for the whole.
 func abort(begun bool, err error) error {
 	if begun {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// server answers what the server is.
+// server serves the version and process of the server.
 func (h *handler) server(w http.ResponseWriter, _ *http.Request) error {
 	writeJSON(w, http.StatusOK, map[string]any{"version": h.Version, "pid": os.Getpid(), "worlds": len(h.Worlds.Names())})
 	return nil

@@ -82,7 +82,7 @@ func TestIPAddresses(t *testing.T) {
 	w.wantAddresses("10.0.0.5", "10.0.0.6")
 	w.release("services", "n/a")
 	if w.get(ipCollection, "10.0.0.5") != nil {
-		t.Error("the address outlives the answer to the deletion")
+		t.Error("the address outlives the response to the deletion")
 	}
 	w.wantAddresses("10.0.0.6")
 

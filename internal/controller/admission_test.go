@@ -42,7 +42,7 @@ func (g *guard) plugin() registry.Plugin {
 		}
 		select {
 		case <-time.After(10 * time.Second):
-			return errors.New("the webhook does not answer")
+			return errors.New("the webhook does not respond")
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -201,7 +201,7 @@ func TestRequests(t *testing.T) {
 				if c.certificate > 0 {
 					status.Certificate = issued(t, c.certificate)
 				}
-				w.answer(requests, "r", status)
+				w.response(requests, "r", status)
 				time.Sleep(c.stays - 3*time.Second)
 				w.restart()
 				w.settle()
@@ -214,8 +214,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// answer sets the status of a request, bypassing the rules of its subresources.
-func (w *world) answer(collection, key string, status certificatesv1.CertificateSigningRequestStatus) {
+// response sets the status of a request, bypassing the rules of its subresources.
+func (w *world) response(collection, key string, status certificatesv1.CertificateSigningRequestStatus) {
 	w.Helper()
 	o := w.get(collection, key)
 	text, err := json.Marshal(status)

@@ -17,8 +17,8 @@ const requestCollection = "certificatesigningrequests.certificates.k8s.io"
 
 // How long certificate signing requests stay, by their outcome.
 const (
-	answeredStays = time.Hour      // issued, denied or failed
-	waitingStays  = 24 * time.Hour // pending, or approved and not issued
+	respondedStays = time.Hour      // issued, denied or failed
+	waitingStays   = 24 * time.Hour // pending, or approved and not issued
 )
 
 // requests deletes CertificateSigningRequests that are no longer needed.
@@ -72,10 +72,10 @@ func endOf(c *certificatesv1.CertificateSigningRequest) time.Time {
 		}
 		switch condition.Type {
 		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
-			after(condition.LastUpdateTime, answeredStays)
+			after(condition.LastUpdateTime, respondedStays)
 		case certificatesv1.CertificateApproved:
 			if issued {
-				after(condition.LastUpdateTime, answeredStays)
+				after(condition.LastUpdateTime, respondedStays)
 				at(expiryOf(c.Status.Certificate))
 			} else {
 				after(condition.LastUpdateTime, waitingStays)

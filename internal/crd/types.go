@@ -153,7 +153,7 @@ func (v *version) fromAll(ctx context.Context, all []runtime.Object) ([]runtime.
 		}
 	}
 	made, err := v.of.convertAll(ctx, others, to)
-	if err != nil && answered(err) {
+	if err != nil && responded(err) {
 		return v.oneByOne(ctx, all)
 	}
 	if err != nil {

@@ -32,7 +32,7 @@ import (
 )
 
 // Conversion by webhook: ConversionReview of apiextensions.k8s.io/v1, and of v1beta1, whose
-// answers are checked less.
+// responses are checked less.
 
 const (
 	// webhookTimeout is how long a webhook may take.
@@ -42,11 +42,11 @@ const (
 	webhookCalls = 32
 	// webhookBytes is about the memory that a call needs, without its body.
 	webhookBytes = 1 << 20
-	// maxAnswerBytes limits an answer. Conversion may make an object larger.
-	maxAnswerBytes = 8 << 20
-	// maxAnswerValues limits the values of several objects in an answer, which are decoded together: an empty
+	// maxResponseBytes limits a response. Conversion may make an object larger.
+	maxResponseBytes = 8 << 20
+	// maxResponseValues limits the values of several objects in a response, which are decoded together: an empty
 	// list of two bytes takes forty in memory.
-	maxAnswerValues = 1 << 19
+	maxResponseValues = 1 << 19
 )
 
 // webhook converts objects by calling a webhook. It is safe for concurrent use.
@@ -150,10 +150,10 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 		TypeMeta: metav1.TypeMeta{Kind: "ConversionReview", APIVersion: "apiextensions.k8s.io/" + w.version},
 		Request:  &reviewRequest{UID: types.UID(uuid.New()), DesiredAPIVersion: to, Objects: all},
 	}
-	answer, err := w.post(ctx, asked)
+	response, err := w.post(ctx, asked)
 	switch {
 	case err == nil:
-		err = answer.check(asked)
+		err = response.check(asked)
 	case errors.Is(err, fairness.ErrFull):
 		return nil, err
 	case errors.Is(err, remote.ErrBusy):
@@ -164,7 +164,7 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 	if err != nil {
 		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v failed: %w", kind, err))
 	}
-	list := &answer.Response.ConvertedObjects
+	list := &response.Response.ConvertedObjects
 	if list.n != len(all) {
 		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", kind, list.n, len(all)))
 	}
@@ -172,8 +172,8 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 	for _, one := range list.all {
 		values += bytes.Count(one, []byte(",")) + bytes.Count(one, []byte("[")) + bytes.Count(one, []byte("{"))
 	}
-	if len(all) > 1 && values > maxAnswerValues {
-		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned more than %d values in %d objects", kind, maxAnswerValues, len(all)))
+	if len(all) > 1 && values > maxResponseValues {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned more than %d values in %d objects", kind, maxResponseValues, len(all)))
 	}
 	made := make([]*Object, len(all))
 	for i, in := range all {
@@ -184,7 +184,7 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 	return made, nil
 }
 
-// readConverted reads the converted form of an object, the i-th of an answer.
+// readConverted reads the converted form of an object, the i-th of a response.
 func readConverted(in *Object, value []byte, to string, i int) (*Object, error) {
 	out := new(Object)
 	err := wire.CheckDepth(value)
@@ -209,7 +209,7 @@ func readConverted(in *Object, value []byte, to string, i int) (*Object, error) 
 	return out, nil
 }
 
-// failedWebhook returns the answer to a request whose conversion failed.
+// failedWebhook returns the response to a request whose conversion failed.
 func failedWebhook(err error) error { return &webhookError{err} }
 
 // webhookError is a failure of a webhook. It is an apierrors.APIStatus.
@@ -226,20 +226,20 @@ func (e *webhookError) Status() metav1.Status {
 // Unwrap returns the cause.
 func (e *webhookError) Unwrap() error { return e.error }
 
-// answered reports whether the webhook has sent an answer: another call may succeed.
-func answered(err error) bool {
+// responded reports whether the webhook has sent a response: another call may succeed.
+func responded(err error) bool {
 	var failed *webhookError
 	var transport *url.Error
 	return errors.As(err, &failed) && !errors.As(err, &transport)
 }
 
-// post sends a review, and returns the answer. It waits for memory and for other calls.
+// post sends a review, and returns the response. It waits for memory and for other calls.
 func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 	body, err := json.Marshal(asked)
 	if err != nil {
 		return nil, err
 	}
-	answer := &review{}
+	response := &review{}
 	if tracing.Recording(ctx) {
 		var span trace.Span
 		ctx, span = tracing.Start(ctx, "Call conversion webhook", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
@@ -249,14 +249,14 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 		defer span.End()
 	}
 	err = fairness.Wait(ctx, int64(len(body))+webhookBytes, func() error {
-		return w.endpoint.Call(ctx, webhookTimeout, func(ctx context.Context) error { return w.call(ctx, body, answer) })
+		return w.endpoint.Call(ctx, webhookTimeout, func(ctx context.Context) error { return w.call(ctx, body, response) })
 	})
-	return answer, err
+	return response, err
 }
 
-// call sends a request, and reads the answer.
-func (w *webhook) call(ctx context.Context, body []byte, answer *review) error {
-	got, err := w.endpoint.Post(ctx, maxAnswerBytes, body)
+// call sends a request, and reads the response.
+func (w *webhook) call(ctx context.Context, body []byte, response *review) error {
+	got, err := w.endpoint.Post(ctx, maxResponseBytes, body)
 	switch {
 	case err != nil:
 		return err
@@ -265,13 +265,13 @@ func (w *webhook) call(ctx context.Context, body []byte, answer *review) error {
 	case got.Code != http.StatusOK && got.Code != http.StatusCreated:
 		return remote.UnexpectedStatus(got.Code)
 	}
-	if err := fastjson.Unmarshal(got.Body, answer, jsontext.AllowDuplicateNames(true)); err != nil {
-		return errors.New("the answer is not a ConversionReview in JSON")
+	if err := fastjson.Unmarshal(got.Body, response, jsontext.AllowDuplicateNames(true)); err != nil {
+		return errors.New("the response is not a ConversionReview in JSON")
 	}
 	return nil
 }
 
-// check returns an error unless r is a successful answer to the review.
+// check returns an error unless r is a successful response to the review.
 func (r *review) check(asked *review) error {
 	v1 := asked.APIVersion == "apiextensions.k8s.io/v1"
 	switch {

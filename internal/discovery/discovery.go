@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// Document is the answer to one discovery request. It is shared: callers must not
+// Document is the response to one discovery request. It is shared: callers must not
 // change Body.
 type Document struct {
 	// Body is JSON on one line that ends with a newline. That of Root is indented

@@ -32,7 +32,7 @@ const (
 	// maxDataKeys bounds the data keys that were decrypted, of 100 bytes each. There is one for each
 	// start and each change of the plugin's key.
 	maxDataKeys = 1024
-	// refuseFor is how long no data key is asked for after a plugin did not answer, so that
+	// refuseFor is how long no data key is asked for after a plugin did not respond, so that
 	// a read of many objects fails at once.
 	refuseFor = time.Second
 	// patience is how long values are tried again since the first call for a data key failed: the
@@ -397,7 +397,7 @@ func (k *kms) dataKey(ctx context.Context, e *envelope) (dataKey, error) {
 }
 
 // failed records a call for a data key that began at a time, and failed. The caller holds calling.
-func (k *kms) failed(began time.Time, err error, unanswered bool) {
+func (k *kms) failed(began time.Time, err error, unresponded bool) {
 	now := k.now()
 	k.mu.Lock()
 	if k.failing.first.IsZero() || k.err() == nil && began.Sub(k.failing.last) > streakGap {
@@ -407,9 +407,9 @@ func (k *kms) failed(began time.Time, err error, unanswered bool) {
 	k.mu.Unlock()
 	k.refusal = err
 	switch {
-	case unanswered && k.exhausted():
+	case unresponded && k.exhausted():
 		k.refused = now.Add(pollIll)
-	case unanswered:
+	case unresponded:
 		k.refused = now.Add(refuseFor)
 	}
 }

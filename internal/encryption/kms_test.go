@@ -206,12 +206,12 @@ func TestKMSNeverUp(t *testing.T) {
 	storetest.Close(t, s)
 }
 
-// client is a plugin in the process, for a bubble. The zero value answers no call.
+// client is a plugin in the process, for a bubble. The zero value does not respond to calls.
 type client struct {
 	mu    sync.Mutex
 	state kmsapi.StatusResponse // of Status
 	fail  error                 // of Status
-	keyID string                // of Encrypt; empty: Decrypt does not answer
+	keyID string                // of Encrypt; empty: Decrypt does not respond
 	calls int                   // of Decrypt
 }
 
@@ -307,8 +307,8 @@ func TestFollowKMS(t *testing.T) {
 	})
 }
 
-// TestKMSDoesNotAnswer: a read of many objects does not wait for each of them.
-func TestKMSDoesNotAnswer(t *testing.T) {
+// TestKMSDoesNotRespond: a read of many objects does not wait for each of them.
+func TestKMSDoesNotRespond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &client{fail: errors.New("down")}
 		k := c.follow(t)
@@ -448,7 +448,7 @@ func TestKMSPatienceOfOutage(t *testing.T) {
 			return failed.Again
 		}
 		synctest.Wait()
-		c.set(func() { c.keyID = "" }) // no answer to this value
+		c.set(func() { c.keyID = "" }) // no response to this value
 		if !read("destroyed") {
 			t.Error("the first failure is final")
 		}

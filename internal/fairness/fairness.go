@@ -54,7 +54,7 @@ import (
 	"time"
 )
 
-// The errors of Acquire. A client is answered with 429.
+// The errors of Acquire. A client gets 429.
 var (
 	// ErrQueueFull: the request's queue is full, or no memory is left for waiting requests.
 	ErrQueueFull = errors.New("the queue of the request is full")

@@ -8,7 +8,7 @@ import (
 )
 
 // waitBytes is the estimated size of a request that waits in the middle of its work, without
-// its body and without a large answer: goroutine stack, headers, stream, and a small answer.
+// its body and without a large response: goroutine stack, headers, stream, and a small response.
 const waitBytes = 32 << 10
 
 // queuedBytes is the estimated size of a request in a queue, whose body has not been read.

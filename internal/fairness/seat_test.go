@@ -136,7 +136,7 @@ func TestLeavingWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestExtra: the seats of a write stay taken for the extra time, also if its answer is on its
+// TestExtra: the seats of a write stay taken for the extra time, also if its response is on its
 // way. Waiting requests get them when the time has passed.
 func TestExtra(t *testing.T) {
 	for name, end := range map[string]func(*fairness.Seat){

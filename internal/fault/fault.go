@@ -18,21 +18,21 @@ import (
 type Kind string
 
 const (
-	// Conflict answers an update or a patch with 409, as if another client had written the object.
+	// Conflict responds to an update or a patch with 409, as if another client had written the object.
 	Conflict Kind = "conflict"
 	// Latency delays a request by Rule.DelayMilliseconds. Other faults can follow.
 	Latency Kind = "latency"
-	// Status answers with Rule.Code, and with Retry-After if Rule.RetryAfterSeconds is set.
+	// Status responds with Rule.Code, and with Retry-After if Rule.RetryAfterSeconds is set.
 	Status Kind = "status"
-	// Gone answers 410 for a continue token, an exact list, and a watch from a resource version.
+	// Gone responds with 410 for a continue token, an exact list, and a watch from a resource version.
 	Gone Kind = "gone"
 	// Drop breaks the connection before the request is executed. It breaks a watch after
 	// Rule.Events events; with zero also those that are open when the rule is added.
 	Drop Kind = "drop"
-	// LostAnswer executes a write, and breaks the connection instead of answering.
+	// LostAnswer executes a write, and breaks the connection instead of responding.
 	LostAnswer Kind = "lostAnswer"
-	// WebhookTimeout answers a write as if the admission webhook Rule.Webhook, with the failure policy
-	// Fail, had not answered in time.
+	// WebhookTimeout responds to a write as if the admission webhook Rule.Webhook, with the failure policy
+	// Fail, had not responded in time.
 	WebhookTimeout Kind = "webhookTimeout"
 )
 

@@ -43,33 +43,33 @@ func TestRuleCheck(t *testing.T) {
 		rule fault.Rule
 		want string // in the error; empty: the rule is valid
 	}{
-		"no kind":                   {fault.Rule{}, `no fault ""`},
-		"an unknown kind":           {fault.Rule{Fault: "explode"}, `no fault "explode"`},
-		"an unknown verb":           {fault.Rule{Fault: fault.Drop, Verbs: []string{"apply"}}, `no verb "apply"`},
-		"a conflict of a read":      {fault.Rule{Fault: fault.Conflict, Verbs: []string{"update", "get"}}, "conflict cannot happen to get"},
-		"a conflict of a create":    {fault.Rule{Fault: fault.Conflict, Verbs: []string{"create"}}, "conflict cannot happen to create"},
-		"a lost answer of a watch":  {fault.Rule{Fault: fault.LostAnswer, Verbs: watch}, "lostAnswer cannot happen to watch"},
-		"a write that is gone":      {fault.Rule{Fault: fault.Gone, Verbs: []string{"create"}}, "gone cannot happen to create"},
-		"a webhook of a list":       {fault.Rule{Fault: fault.WebhookTimeout, Verbs: []string{"list"}}, "webhookTimeout cannot happen to list"},
-		"a long field":              {fault.Rule{Fault: fault.Drop, UserAgent: long}, "1024 bytes"},
-		"a long webhook":            {fault.Rule{Fault: fault.WebhookTimeout, Webhook: long}, "1024 bytes"},
-		"a probability above 1":     {fault.Rule{Fault: fault.Drop, Probability: 1.1}, "probability 1.1"},
-		"a probability below 0":     {fault.Rule{Fault: fault.Drop, Probability: -0.1}, "probability -0.1"},
-		"a probability of NaN":      {fault.Rule{Fault: fault.Drop, Probability: math.NaN()}, "probability NaN"},
-		"no delay":                  {fault.Rule{Fault: fault.Latency}, "delayMilliseconds"},
-		"a delay without latency":   {fault.Rule{Fault: fault.Drop, DelayMilliseconds: 1}, "delayMilliseconds"},
-		"a negative delay":          {fault.Rule{Fault: fault.Latency, DelayMilliseconds: -1}, "delayMilliseconds -1"},
-		"a long delay":              {fault.Rule{Fault: fault.Latency, DelayMilliseconds: 600_001}, "1 to 600000"},
-		"no code":                   {fault.Rule{Fault: fault.Status}, "code 0"},
-		"a code of the client":      {fault.Rule{Fault: fault.Status, Code: http.StatusNotFound}, "code 404"},
-		"a code without status":     {fault.Rule{Fault: fault.Gone, Code: http.StatusGone}, "for status alone"},
-		"Retry-After of a conflict": {fault.Rule{Fault: fault.Conflict, RetryAfterSeconds: 1}, "for status alone"},
-		"a negative Retry-After":    {fault.Rule{Fault: fault.Status, Code: 429, RetryAfterSeconds: -1}, "retryAfterSeconds -1"},
-		"a long Retry-After":        {fault.Rule{Fault: fault.Status, Code: 429, RetryAfterSeconds: 3601}, "0 to 3600"},
-		"events of all verbs":       {fault.Rule{Fault: fault.Drop, Events: 1}, "events"},
-		"events of two verbs":       {fault.Rule{Fault: fault.Drop, Events: 1, Verbs: []string{"watch", "get"}}, "events"},
-		"events without drop":       {fault.Rule{Fault: fault.Gone, Events: 1, Verbs: watch}, "events"},
-		"a webhook of a drop":       {fault.Rule{Fault: fault.Drop, Webhook: "w"}, "for webhookTimeout alone"},
+		"no kind":                    {fault.Rule{}, `no fault ""`},
+		"an unknown kind":            {fault.Rule{Fault: "explode"}, `no fault "explode"`},
+		"an unknown verb":            {fault.Rule{Fault: fault.Drop, Verbs: []string{"apply"}}, `no verb "apply"`},
+		"a conflict of a read":       {fault.Rule{Fault: fault.Conflict, Verbs: []string{"update", "get"}}, "conflict cannot happen to get"},
+		"a conflict of a create":     {fault.Rule{Fault: fault.Conflict, Verbs: []string{"create"}}, "conflict cannot happen to create"},
+		"a lost response of a watch": {fault.Rule{Fault: fault.LostAnswer, Verbs: watch}, "lostAnswer cannot happen to watch"},
+		"a write that is gone":       {fault.Rule{Fault: fault.Gone, Verbs: []string{"create"}}, "gone cannot happen to create"},
+		"a webhook of a list":        {fault.Rule{Fault: fault.WebhookTimeout, Verbs: []string{"list"}}, "webhookTimeout cannot happen to list"},
+		"a long field":               {fault.Rule{Fault: fault.Drop, UserAgent: long}, "1024 bytes"},
+		"a long webhook":             {fault.Rule{Fault: fault.WebhookTimeout, Webhook: long}, "1024 bytes"},
+		"a probability above 1":      {fault.Rule{Fault: fault.Drop, Probability: 1.1}, "probability 1.1"},
+		"a probability below 0":      {fault.Rule{Fault: fault.Drop, Probability: -0.1}, "probability -0.1"},
+		"a probability of NaN":       {fault.Rule{Fault: fault.Drop, Probability: math.NaN()}, "probability NaN"},
+		"no delay":                   {fault.Rule{Fault: fault.Latency}, "delayMilliseconds"},
+		"a delay without latency":    {fault.Rule{Fault: fault.Drop, DelayMilliseconds: 1}, "delayMilliseconds"},
+		"a negative delay":           {fault.Rule{Fault: fault.Latency, DelayMilliseconds: -1}, "delayMilliseconds -1"},
+		"a long delay":               {fault.Rule{Fault: fault.Latency, DelayMilliseconds: 600_001}, "1 to 600000"},
+		"no code":                    {fault.Rule{Fault: fault.Status}, "code 0"},
+		"a code of the client":       {fault.Rule{Fault: fault.Status, Code: http.StatusNotFound}, "code 404"},
+		"a code without status":      {fault.Rule{Fault: fault.Gone, Code: http.StatusGone}, "for status alone"},
+		"Retry-After of a conflict":  {fault.Rule{Fault: fault.Conflict, RetryAfterSeconds: 1}, "for status alone"},
+		"a negative Retry-After":     {fault.Rule{Fault: fault.Status, Code: 429, RetryAfterSeconds: -1}, "retryAfterSeconds -1"},
+		"a long Retry-After":         {fault.Rule{Fault: fault.Status, Code: 429, RetryAfterSeconds: 3601}, "0 to 3600"},
+		"events of all verbs":        {fault.Rule{Fault: fault.Drop, Events: 1}, "events"},
+		"events of two verbs":        {fault.Rule{Fault: fault.Drop, Events: 1, Verbs: []string{"watch", "get"}}, "events"},
+		"events without drop":        {fault.Rule{Fault: fault.Gone, Events: 1, Verbs: watch}, "events"},
+		"a webhook of a drop":        {fault.Rule{Fault: fault.Drop, Webhook: "w"}, "for webhookTimeout alone"},
 
 		"a name of a create": {fault.Rule{Fault: fault.Drop, Verbs: []string{"create"}, Resource: "pods", Name: "a"}, "no name"},
 
@@ -122,7 +122,7 @@ func TestSelection(t *testing.T) {
 		"a user agent":    {fault.Rule{Fault: fault.Drop, UserAgent: "manager/"}, []fault.Request{update}, []fault.Request{with(func(q *fault.Request) { q.UserAgent = "a manager/v1" })}},
 		"two fields":      {fault.Rule{Fault: fault.Drop, Name: "web", User: "bob"}, nil, []fault.Request{update}},
 		"conflict":        {fault.Rule{Fault: fault.Conflict}, []fault.Request{update}, []fault.Request{get, with(func(q *fault.Request) { q.Verb = "create" })}},
-		"lost answer":     {fault.Rule{Fault: fault.LostAnswer}, []fault.Request{update}, []fault.Request{get, list}},
+		"lost response":   {fault.Rule{Fault: fault.LostAnswer}, []fault.Request{update}, []fault.Request{get, list}},
 		"webhook timeout": {fault.Rule{Fault: fault.WebhookTimeout}, []fault.Request{update}, []fault.Request{get}},
 		"gone": {fault.Rule{Fault: fault.Gone}, []fault.Request{oldList, with(func(q *fault.Request) { q.Verb, q.Old = "watch", true })},
 			[]fault.Request{list, get, with(func(q *fault.Request) { q.Old = true })}},
@@ -302,7 +302,7 @@ func TestDrops(t *testing.T) {
 	}
 }
 
-// TestErr: the answers have the codes, reasons and delays that clients look at.
+// TestErr: the responses have the codes, reasons and delays that clients look at.
 func TestErr(t *testing.T) {
 	q := fault.Request{Verb: "update", Group: "apps", Resource: "deployments", Name: "web"}
 	for name, test := range map[string]struct {

@@ -30,7 +30,7 @@ const (
 type Work struct {
 	// Seats is how many seats it takes while it executes; at least 1.
 	Seats int
-	// FinalSeats is how many seats it takes for Extra after it has been answered; zero: none.
+	// FinalSeats is how many seats it takes for Extra after it has a response; zero: none.
 	FinalSeats int
 	Extra      time.Duration
 	// Large: only a few such requests execute at once; see fairness.Config.

@@ -50,7 +50,7 @@ func TestHeaderCost(t *testing.T) {
 					all := fields(n)
 					return func() {
 						p.askMany(id, true, "/quick", all...)
-						p.until("an answer", ended(id))
+						p.until("a response", ended(id))
 						id += 2
 					}
 				}
@@ -244,7 +244,7 @@ func TestFloods(t *testing.T) {
 					p.c.Write(all.Bytes())
 				}()
 				if flood.free {
-					p.until("an answer", ended(20_001))
+					p.until("a response", ended(20_001))
 				} else if code := p.code(); code != h2.ErrCodeEnhanceYourCalm {
 					t.Errorf("GOAWAY with %v", code)
 				}
@@ -259,9 +259,9 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// TestStuckAnswers: no answer waits for its client longer than the server's limit, even if
-// it answers a request with too large headers. A handler with a small answer returns at once.
-func TestStuckAnswers(t *testing.T) {
+// TestStuckResponses: no response waits for its client longer than the server's limit, even if
+// it responds to a request with too large headers. A handler with a small response returns at once.
+func TestStuckResponses(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	for name, test := range map[string]struct {
 		path   string
@@ -269,9 +269,9 @@ func TestStuckAnswers(t *testing.T) {
 		leaves bool
 	}{
 		"too large":        {"/quick", 70, true},
-		"a small answer":   {"/small", 0, true},
+		"a small response": {"/small", 0, true},
 		"of no length":     {"/quick", 0, false},
-		"a large answer":   {"/flood", 0, false},
+		"a large response": {"/flood", 0, false},
 		"a small last one": {"/parts", 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -349,7 +349,7 @@ func TestGone(t *testing.T) {
 }
 
 // TestConnectionCloseOfMany: requests that run end as they would when one of them has the
-// client go; the GOAWAY names the last of them, and no answer says "connection".
+// client go; the GOAWAY names the last of them, and no response says "connection".
 func TestConnectionCloseOfMany(t *testing.T) {
 	t.Parallel()
 	proceed := make(chan struct{})
@@ -366,7 +366,7 @@ func TestConnectionCloseOfMany(t *testing.T) {
 	p := dial(t, ts)
 	p.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	heads := map[uint32]string{}
-	answer := func(id uint32) func(h2.Frame) bool {
+	response := func(id uint32) func(h2.Frame) bool {
 		return func(f h2.Frame) bool {
 			if m, ok := f.(*h2.MetaHeadersFrame); ok {
 				heads[m.StreamID] = m.PseudoValue("status")
@@ -381,9 +381,9 @@ func TestConnectionCloseOfMany(t *testing.T) {
 		}
 	}
 	p.ask(1, true, "GET", "/")
-	p.until("headers", answer(1))
+	p.until("headers", response(1))
 	p.ask(3, true, "GET", "/close")
-	p.until("401", answer(3))
+	p.until("401", response(3))
 	p.until("GOAWAY", func(f h2.Frame) bool {
 		away, ok := f.(*h2.GoAwayFrame)
 		if ok && (away.LastStreamID != 3 || away.ErrCode != h2.ErrCodeNo) {
@@ -403,7 +403,7 @@ func TestConnectionCloseOfMany(t *testing.T) {
 		}
 	}
 	if heads[3] != "401" || heads[5] != "" {
-		t.Errorf("answers: %v", heads)
+		t.Errorf("responds: %v", heads)
 	}
 }
 
@@ -415,15 +415,15 @@ func TestIdleMemory(t *testing.T) {
 	for name, use := range map[string]func(p *client){
 		"headers": func(p *client) {
 			p.askMany(1, true, "/quick", repeat(20_000, "cookie", "a=b")...)
-			p.until("an answer", ended(1))
+			p.until("a response", ended(1))
 		},
 		"a large field": func(p *client) {
 			p.askMany(1, true, "/quick", "x-large", strings.Repeat("~", 900_000))
-			p.until("an answer", ended(1))
+			p.until("a response", ended(1))
 		},
 		"too large headers": func(p *client) {
 			p.askMany(1, true, "/quick", repeat(12, "x-large", strings.Repeat("x", 100_000))...)
-			p.until("an answer", ended(1))
+			p.until("a response", ended(1))
 		},
 		"a body": func(p *client) {
 			p.ask(1, false, "POST", "/read")
@@ -431,7 +431,7 @@ func TestIdleMemory(t *testing.T) {
 				p.WriteData(1, false, big(16<<10))
 			}
 			p.WriteData(1, true, nil)
-			p.until("an answer", ended(1))
+			p.until("a response", ended(1))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -449,7 +449,7 @@ func TestIdleMemory(t *testing.T) {
 			for i := range all {
 				all[i] = dial(t, ts)
 				all[i].ask(99, true, "GET", "/quick")
-				all[i].until("an answer", ended(99))
+				all[i].until("a response", ended(99))
 			}
 			before := heap()
 			for i := range all {
@@ -461,7 +461,7 @@ func TestIdleMemory(t *testing.T) {
 			const most = 96 << 10 // of it TLS keeps records, on both sides
 			each := (heap() - before) / connections
 			for begin := time.Now(); each > most && time.Since(begin) < time.Minute; each = (heap() - before) / connections {
-				time.Sleep(10 * time.Millisecond) // the server releases it after its answer
+				time.Sleep(10 * time.Millisecond) // the server releases it after its response
 			}
 			t.Logf("%d KiB more for each connection", each>>10)
 			if each > most {

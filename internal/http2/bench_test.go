@@ -28,7 +28,7 @@ func deep(n int) byte {
 	return room[n]
 }
 
-// BenchmarkGet answers with 2 KB, to 16 clients on 4 connections.
+// BenchmarkGet responds with 2 KB, to 16 clients on 4 connections.
 func BenchmarkGet(b *testing.B) {
 	both(b, func(b *testing.B, s *http2.Server) {
 		body := big(2048)

@@ -8,9 +8,9 @@ import (
 
 // The memory that waits for clients is charged to one budget of the server: send buffers and
 // writes under way, bodies that handlers have not read, incomplete header blocks, headers of
-// running requests, handlers that wait for clients without credentials, and the ends of answers
+// running requests, handlers that wait for clients without credentials, and the ends of responses
 // whose handlers have returned. Each connection
-// counts its own memory under its lock and charges the server in steps, so that a small answer
+// counts its own memory under its lock and charges the server in steps, so that a small response
 // does not touch shared state.
 //
 // Over the budget, no connection gets more upload window, and send buffers shrink. Then the
@@ -19,7 +19,7 @@ import (
 
 const (
 	// DefaultTransportBytes is the default of Server.TransportBytes. It is twice the memory of
-	// 400 answers that are sent at once, each with 128 KiB in the write, as much encrypted,
+	// 400 responses that are sent at once, each with 128 KiB in the write, as much encrypted,
 	// and as much in the buffer. It is also enough for 1,000 connections whose clients never read.
 	DefaultTransportBytes = 256 << 20
 	// DefaultHeaderTimeout is the default of Server.HeaderTimeout: kube-apiserver's timeout
@@ -30,8 +30,8 @@ const (
 	stepBytes = 16 << 10
 	// unauthenticatedSendBytes is sendBytes of a client that has not authenticated.
 	unauthenticatedSendBytes = 32 << 10
-	// unauthenticatedRestBytes bounds the ends of answers that streams keep for such a client: enough
-	// for 100 answers with 401 or 403.
+	// unauthenticatedRestBytes bounds the ends of responses that streams keep for such a client: enough
+	// for 100 responses with 401 or 403.
 	unauthenticatedRestBytes = 64 << 10
 	// unauthenticatedHeaderBytes bounds the headers of all running requests of such a client: enough
 	// for 100 requests with a token of some KiB.
@@ -220,7 +220,7 @@ func (c *conn) mayEnd() bool {
 }
 
 // waitsLong reports whether the client lets the server wait: with a write, with the end of an
-// answer, or for the rest of a header block. The lock is held.
+// response, or for the rest of a header block. The lock is held.
 func (c *conn) waitsLong() bool {
 	now := time.Now()
 	if !c.stall.since.IsZero() && now.Sub(c.stall.since) > waits || !c.blockUntil.IsZero() && c.blockUntil.Sub(now) < c.s.headerTimeout()-waits {

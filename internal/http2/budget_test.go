@@ -129,7 +129,7 @@ func TestBudgetOfFields(t *testing.T) {
 		p, _ := l.dial(true)
 		const fields, least = 10_000, 120 // bytes of each
 		p.askMany(1, true, "/hold", numbered(fields)...)
-		p.until("the answer", func(f h2.Frame) bool { return f.Header().Type == h2.FrameHeaders })
+		p.until("the response", func(f h2.Frame) bool { return f.Header().Type == h2.FrameHeaders })
 		if used := s.TransportUsed(); used < least*fields {
 			t.Errorf("%d fields count as %d bytes, want %d at least", fields, used, least*fields)
 		}
@@ -231,9 +231,9 @@ func TestBudgetCost(t *testing.T) {
 	}
 }
 
-// TestBudgetOfAnswers: answers that are not read stay within the budget, and clients that
+// TestBudgetOfResponses: responses that are not read stay within the budget, and clients that
 // do read get theirs.
-func TestBudgetOfAnswers(t *testing.T) {
+func TestBudgetOfResponses(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	synctest.Test(t, func(t *testing.T) {
 		s := server(io.Discard)
@@ -258,7 +258,7 @@ func TestBudgetOfAnswers(t *testing.T) {
 		}
 		p, _ := l.dial(true)
 		p.ask(1, true, "GET", "/quick")
-		p.until("an answer", ended(1))
+		p.until("a response", ended(1))
 		for _, p := range append(all, p) {
 			p.c.NetConn().Close()
 		}
@@ -351,11 +351,11 @@ func (l *pool) end() {
 // responses, for bodies, and for headers, and that it is disconnected in time after a GOAWAY.
 func TestStrangers(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
-	t.Run("answers", func(t *testing.T) {
+	t.Run("responses", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := strangers(t, config)
 			defer l.end()
-			// The answers are more than two send buffers of a stranger: one is being written while the next one grows.
+			// The responses are more than two send buffers of a stranger: one is being written while the next one grows.
 			const pings = 9000
 			for _, known := range []bool{false, true} {
 				p, _ := l.dial(known)
@@ -437,7 +437,7 @@ func TestStrangers(t *testing.T) {
 			p.c.NetConn().Close()
 		})
 	})
-	t.Run("the ends of answers", func(t *testing.T) {
+	t.Run("the ends of responses", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := strangers(t, config)
 			defer l.end()
@@ -510,7 +510,7 @@ func TestSlowHeaders(t *testing.T) {
 		p.WriteHeaders(h2.HeadersFrameParam{StreamID: 3, BlockFragment: []byte{0x82}}) // in time
 		time.Sleep(15 * time.Second)
 		p.WriteContinuation(3, true, []byte{0x87, 0x84})
-		p.reset(3) // it is answered, and its body not waited for
+		p.reset(3) // it gets a response before the end of its body
 		time.Sleep(time.Hour)
 		begin := time.Now()
 		sent := make(chan struct{})
@@ -576,7 +576,7 @@ func TestLeft(t *testing.T) {
 		}
 	})
 	for left := streams; left > 0; {
-		p.until("the end of an answer", func(f h2.Frame) bool {
+		p.until("the end of a response", func(f h2.Frame) bool {
 			if d, ok := f.(*h2.DataFrame); ok {
 				got[d.StreamID] = append(got[d.StreamID], d.Data()...)
 				return d.StreamEnded()

@@ -54,11 +54,11 @@ type conn struct {
 	// Deadlines of reads; zero: none.
 	helloUntil time.Time // for the preface and SETTINGS
 	blockUntil time.Time // for the rest of a header block
-	leaveUntil time.Time // after GOAWAY and all answers
+	leaveUntil time.Time // after GOAWAY and all responses
 
 	flying  int // bytes of the write under way, with their encrypted form
 	kept    int // other bytes that are kept for the client, see keep
-	rests   int // of kept: the ends of answers
+	rests   int // of kept: the ends of responses
 	charged int // bytes of all charged to the server's budget
 
 	sender
@@ -213,7 +213,7 @@ func (c *conn) goAway(code h2.ErrCode) {
 	c.endIfDone()
 }
 
-// endIfDone sets the deadline for closing the connection if GOAWAY and all answers were
+// endIfDone sets the deadline for closing the connection if GOAWAY and all responses were
 // sent. The lock is held.
 func (c *conn) endIfDone() {
 	if c.away && c.leaveUntil.IsZero() && len(c.streams) == 0 && len(c.out) == 0 && !c.sending {

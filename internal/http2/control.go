@@ -22,7 +22,7 @@ const (
 
 // controlLimiter limits control frames that carry no request or cancel one: PING,
 // SETTINGS, PRIORITY, RST_STREAM, unknown ones, DATA without data, small window
-// increments, and frames that are answered by a reset of their stream. Beyond the limit
+// increments, and frames that cause a reset of their stream. Beyond the limit
 // the connection is closed. The zero value is ready.
 type controlLimiter struct {
 	until time.Time // when the frames so far would have arrived at controlRate

@@ -255,7 +255,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestLargeHeaders: they get an answer, and the connection goes on.
+// TestLargeHeaders: they get a response, and the connection goes on.
 func TestLargeHeaders(t *testing.T) {
 	ts := start(t, server(t.Output()), newHold())
 	p := dial(t, ts) // net/http's client knows the bound, and would not send them
@@ -271,7 +271,7 @@ func TestLargeHeaders(t *testing.T) {
 		p.WriteContinuation(1, false, block[:16<<10])
 	}
 	p.WriteContinuation(1, true, block)
-	p.until("an answer", func(f h2.Frame) bool {
+	p.until("a response", func(f h2.Frame) bool {
 		m, ok := f.(*h2.MetaHeadersFrame)
 		if ok {
 			status = m.PseudoValue("status")
@@ -282,7 +282,7 @@ func TestLargeHeaders(t *testing.T) {
 		t.Errorf("status %s", status)
 	}
 	p.ask(3, true, "GET", "/quick")
-	p.until("a later answer", func(f h2.Frame) bool {
+	p.until("a later response", func(f h2.Frame) bool {
 		d, ok := f.(*h2.DataFrame)
 		return ok && d.StreamID == 3 && d.StreamEnded()
 	})
@@ -325,7 +325,7 @@ func TestManyStreams(t *testing.T) {
 	for id += 2; ; id += 2 { // there is room again, as soon as the handlers have gone
 		p.ask(id, true, "GET", "/")
 		refused := false
-		p.until("an answer", func(f h2.Frame) bool {
+		p.until("a response", func(f h2.Frame) bool {
 			r, ok := f.(*h2.RSTStreamFrame)
 			refused = ok && r.StreamID == id
 			return refused || ended(id)(f)
@@ -336,7 +336,7 @@ func TestManyStreams(t *testing.T) {
 	}
 }
 
-// TestAskedAndNotRead: a client that causes answers and does not read them gets a GOAWAY
+// TestAskedAndNotRead: a client that causes responses and does not read them gets a GOAWAY
 // before it fills the memory.
 func TestAskedAndNotRead(t *testing.T) {
 	t.Parallel()
@@ -363,7 +363,7 @@ func TestAskedAndNotRead(t *testing.T) {
 	}
 }
 
-// TestFlood: a client that does not read an answer holds up neither the other
+// TestFlood: a client that does not read a response holds up neither the other
 // streams' handlers nor the server's memory, and loses its connection in time.
 func TestFlood(t *testing.T) {
 	s := server(t.Output())

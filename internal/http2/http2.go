@@ -8,7 +8,7 @@
 // limit. The first handler that flushes becomes the sender: it lets other goroutines that are
 // ready run first (runtime.Gosched), then takes the buffer and writes it with one call.
 // Frames that are appended meanwhile go out with the next write. So an event for a hundred
-// streams of a connection takes one TLS write and one system call, a single answer is
+// streams of a connection takes one TLS write and one system call, a single response is
 // written by its own handler, and no write waits for a timer:
 //
 //	handler 1   append, flush: yield ........ take, write ...
@@ -45,10 +45,10 @@ const (
 	// prefaceTimeout is how long a client may take to send the connection preface.
 	prefaceTimeout = 10 * time.Second
 	// farewell is how long a client may take to close the connection after a GOAWAY and all
-	// its answers.
+	// its responses.
 	farewell = time.Second
-	// earlyReset is how long after the answer a stream is reset whose client still sends its
-	// body. Some clients (curl) lose the answer if the reset comes at once.
+	// earlyReset is how long after the response a stream is reset whose client still sends its
+	// body. Some clients (curl) lose the response if the reset comes at once.
 	earlyReset = 20 * time.Millisecond
 	// sendBytes bounds the send buffer of a connection; handlers wait when it is full. As
 	// much again may be in the write under way.
@@ -63,8 +63,8 @@ const (
 	controlBytes = 1 << 20
 	// unauthenticatedControlBytes is controlBytes for a client that has not authenticated.
 	unauthenticatedControlBytes = 64 << 10
-	// restBytes bounds the end of an answer that a stream keeps, so that its handler can
-	// return before the client reads. Most answers are smaller.
+	// restBytes bounds the end of a response that a stream keeps, so that its handler can
+	// return before the client reads. Most responses are smaller.
 	restBytes = 16 << 10
 	// spareFrames is how many frames a header block may have beyond twice the necessary
 	// number.
@@ -97,7 +97,7 @@ type Server struct {
 	// SetWriteTimeout), and how long an unauthenticated client may stay after a GOAWAY.
 	WriteTimeout time.Duration
 	// TransportBytes bounds the memory that waits for clients, of all connections together;
-	// zero: DefaultTransportBytes. It counts answers that are not sent yet, bodies that are
+	// zero: DefaultTransportBytes. It counts responses that are not sent yet, bodies that are
 	// not read yet and headers, beyond 16 KiB of each connection. Above it, clients get no
 	// upload window, and connections whose clients do not read are closed: unauthenticated
 	// ones first, the largest first.

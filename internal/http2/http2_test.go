@@ -146,7 +146,7 @@ var exchanges = []exchange{
 			saw(r.Method, r.URL.String(), r.RequestURI, r.Proto, r.ProtoMajor, r.ProtoMinor, r.Header, r.ContentLength, r.TransferEncoding, r.Close)
 			saw(r.TLS.NegotiatedProtocol, r.Host != "", r.RemoteAddr != "", r.Context().Value(http.LocalAddrContextKey) != nil, r.Context().Value(http.ServerContextKey) != nil)
 		}},
-	{name: "headers that no answer may have", handler: func(w http.ResponseWriter, _ *http.Request, _ func(...any)) {
+	{name: "headers that no response may have", handler: func(w http.ResponseWriter, _ *http.Request, _ func(...any)) {
 		w.Header()["bad name"] = []string{"x"}
 		w.Header()["X-Bad"] = []string{"a\nb"}
 		w.Header()["X-Large"] = []string{strings.Repeat("x", 100_000)} // CONTINUATION
@@ -203,7 +203,7 @@ func (e *exchange) run(t *testing.T, s *http2.Server) []string {
 	resp, err := ts.Client().Transport.RoundTrip(req)
 	<-done
 	if err != nil {
-		return append(seen, "no answer: "+errorText(err))
+		return append(seen, "no response: "+errorText(err))
 	}
 	defer resp.Body.Close()
 	all, err := io.ReadAll(resp.Body)
@@ -228,7 +228,7 @@ func errorText(err error) string {
 	return strings.TrimPrefix(err.Error(), "stream error: stream ID 1; ")
 }
 
-// TestLengths: an answer that is not as long as was said does not look like a whole
+// TestLengths: a response that is not as long as was said does not look like a whole
 // one.
 func TestLengths(t *testing.T) {
 	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -26,7 +26,7 @@ func isHeaders(id uint32) func(h2.Frame) bool {
 
 func isPong(f h2.Frame) bool { p, ok := f.(*h2.PingFrame); return ok && p.IsAck() }
 
-// TestHeadsNotRead: answers without a body are bounded too, though their streams have
+// TestHeadsNotRead: responses without a body are bounded too, though their streams have
 // ended before they are sent.
 func TestHeadsNotRead(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
@@ -53,7 +53,7 @@ func TestHeadsNotRead(t *testing.T) {
 	})
 }
 
-// TestLateContinue: a handler that has answered does not ask for the body any more.
+// TestLateContinue: a handler that has responded does not ask for the body any more.
 func TestLateContinue(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	synctest.Test(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestDeclared(t *testing.T) {
 	})
 }
 
-// TestTwoWriters: all who write to an answer learn that it is broken off.
+// TestTwoWriters: all who write to a response learn that it is broken off.
 func TestTwoWriters(t *testing.T) {
 	wrote, done := make(chan error, 3), make(chan bool)
 	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -295,7 +295,7 @@ func TestConnectionClose(t *testing.T) {
 	}
 }
 
-// TestSlowFarewell: a client that got a GOAWAY gets its whole answer, however slowly it
+// TestSlowFarewell: a client that got a GOAWAY gets its whole response, however slowly it
 // reads.
 func TestSlowFarewell(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS.Clone()
@@ -323,9 +323,9 @@ func TestSlowFarewell(t *testing.T) {
 	})
 }
 
-// TestEarlyAnswer: a client that gets its answer while it sends is asked to stop, but not
+// TestEarlyResponse: a client that gets its response while it sends is asked to stop, but not
 // immediately.
-func TestEarlyAnswer(t *testing.T) {
+func TestEarlyResponse(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	synctest.Test(t, func(t *testing.T) {
 		p, done := pipe(t, server(t.Output()), config, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -333,17 +333,17 @@ func TestEarlyAnswer(t *testing.T) {
 		}))
 		p.hello(t)
 		p.ask(1, false, "POST", "/")
-		p.until("the answer", ended(1))
+		p.until("the response", ended(1))
 		at := time.Now()
 		if code := p.reset(1); code != h2.ErrCodeNo || time.Since(at) == 0 {
 			t.Errorf("reset with %v after %v", code, time.Since(at))
 		}
 		p.ask(3, false, "POST", "/") // a stream that is complete by then is not reset
-		p.until("the answer", ended(3))
+		p.until("the response", ended(3))
 		p.WriteData(3, true, []byte("x"))
 		time.Sleep(time.Second)
 		p.ask(5, true, "POST", "/")
-		p.until("a later answer", func(f h2.Frame) bool {
+		p.until("a later response", func(f h2.Frame) bool {
 			if r, ok := f.(*h2.RSTStreamFrame); ok {
 				t.Errorf("%d is reset", r.StreamID)
 			}
@@ -354,7 +354,7 @@ func TestEarlyAnswer(t *testing.T) {
 	})
 }
 
-// TestGoexit: a handler that ends its goroutine has not answered.
+// TestGoexit: a handler that ends its goroutine has not responded.
 func TestGoexit(t *testing.T) {
 	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "half")

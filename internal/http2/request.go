@@ -166,7 +166,7 @@ func (s *stream) declare(lengths []string) bool {
 	return true
 }
 
-// tooLarge answers a request whose headers are too large.
+// tooLarge responds to a request whose headers are too large.
 var tooLarge = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 	const text = "The request's headers are too large.\n"
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(text))}

@@ -13,7 +13,7 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// stream is a request and its answer. The connection's lock guards its fields,
+// stream is a request and its response. The connection's lock guards its fields,
 // unless they say otherwise.
 type stream struct {
 	c       *conn
@@ -22,7 +22,7 @@ type stream struct {
 	cancel  context.CancelFunc // of the request's context
 
 	err    error // why nothing is read or written any more; nil: the stream is open
-	window int64 // bytes of the answer's body that may be sent
+	window int64 // bytes of the response's body that may be sent
 
 	// The request's body.
 	body      []byte // received and not read
@@ -46,9 +46,9 @@ type stream struct {
 	waiters int        // goroutines that wait to write
 
 	headerBytes int    // of the request, while its handler runs
-	rest        []byte // the end of the answer that the handler did not wait for
+	rest        []byte // the end of the response that the handler did not wait for
 
-	answer // of the handler's goroutine
+	responseState // of the handler's goroutine
 }
 
 func newStream(c *conn, id uint32, end bool) *stream {

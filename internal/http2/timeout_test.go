@@ -74,7 +74,7 @@ func TestTimeouts(t *testing.T) {
 		}, time.Minute + time.Second},
 		"one request": {func(t *testing.T, p *client) { p.hello(t) }, 40 * time.Second, func(t *testing.T, p *client) {
 			p.ask(1, true, "GET", "/quick")
-			p.until("an answer", ended(1))
+			p.until("a response", ended(1))
 			p.code()
 		}, 40*time.Second + time.Minute + time.Second},
 		"a request that lasts": {func(t *testing.T, p *client) {
@@ -165,7 +165,7 @@ func TestEventsTogether(t *testing.T) {
 	})
 }
 
-// TestWriteTimeout: an answer whose client takes no more of it is broken off after its
+// TestWriteTimeout: a response whose client takes no more of it is broken off after its
 // timeout, each write anew; the connection and its other requests live on.
 func TestWriteTimeout(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
@@ -212,6 +212,6 @@ func TestWriteTimeout(t *testing.T) {
 		}
 		<-granted
 		p.ask(3, true, "GET", "/quick")
-		p.until("an answer", ended(3))
+		p.until("a response", ended(3))
 	})
 }

@@ -23,7 +23,7 @@ func TestTryWrite(t *testing.T) {
 		settings     []h2.Setting
 		handler      func(w shared, try func(n int, ok, full bool))
 	}{
-		{"before the answer begins", "GET", nil, func(w shared, try func(int, bool, bool)) { try(1, false, false) }},
+		{"before the response begins", "GET", nil, func(w shared, try func(int, bool, bool)) { try(1, false, false) }},
 		{"a small window of the stream", "GET", []h2.Setting{{ID: h2.SettingInitialWindowSize, Val: 96}}, func(w shared, try func(int, bool, bool)) {
 			w.Flush()
 			try(112, false, false)
@@ -123,7 +123,7 @@ func TestTryWriteFull(t *testing.T) {
 	})
 }
 
-// TestTryWriteAfter: an answer that was reset takes nothing.
+// TestTryWriteAfter: a response that was reset takes nothing.
 func TestTryWriteAfter(t *testing.T) {
 	ended := make(chan bool)
 	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,18 +1,18 @@
 // Package http2client sends requests over one HTTP/2 connection (RFC 9113). It is made for small requests and
-// answers that many goroutines exchange with one server: calls of webhooks. A Conn is what an entry "h2" of
+// responses that many goroutines exchange with one server: calls of webhooks. A Conn is what an entry "h2" of
 // http.Transport.TLSNextProto returns; the transport dials, and calls with HTTP/1.1 where a server has no HTTP/2.
 //
 // Three goroutines take part in a request:
 //
-//	caller   starts a stream and wakes the writer; waits for the answer
+//	caller   starts a stream and wakes the writer; waits for the response
 //	writer   encodes what all callers have started since its last write, and sends it with one call
-//	reader   takes frames, and wakes the caller when its answer is complete
+//	reader   takes frames, and wakes the caller when its response is complete
 //
 // So a request takes one TLS record and one system call, and a server that does not read holds up the writer,
 // but no caller beyond its deadline. net/http starts a goroutine for each request, sends its headers and its body
-// one after the other, and wakes the caller for each part of the answer.
+// one after the other, and wakes the caller for each part of the response.
 //
-// The package does not support server push, trailers, informational answers that a caller sees, or bodies of requests
+// The package does not support server push, trailers, informational responses that a caller sees, or bodies of requests
 // that block when they are read.
 package http2client
 
@@ -56,9 +56,9 @@ var ErrUnprocessed = errors.New("http2: the server did not process the request")
 
 var (
 	errIdle    = errors.New("http2: the connection was idle")
-	errSilent  = errors.New("http2: the server does not answer pings")
+	errSilent  = errors.New("http2: the server does not respond to pings")
 	errStalled = errors.New("http2: the server does not read")
-	errClosed  = errors.New("http2: the answer is closed")
+	errClosed  = errors.New("http2: the response is closed")
 )
 
 // ErrUnusable is the error of a request that a connection cannot take. http.Transport sends it on another connection.
@@ -73,7 +73,7 @@ func (unusable) IsHTTP2NoCachedConnError() {}
 
 // Config has the limits of a connection. All must be set.
 type Config struct {
-	// HeaderBytes bounds the headers of an answer.
+	// HeaderBytes bounds the headers of a response.
 	HeaderBytes uint32
 	// IdleTimeout is how long a connection without requests stays open.
 	IdleTimeout time.Duration

@@ -123,8 +123,8 @@ func call(c *Conn, r *http.Request) chan result {
 	return got
 }
 
-// TestAnswer: one call, with an informational answer and trailers.
-func TestAnswer(t *testing.T) {
+// TestResponse: one call, with an informational response and trailers.
+func TestResponse(t *testing.T) {
 	c, s := dial(t)
 	got := call(c, post(t.Context(), "hello"))
 	id, body := s.request()
@@ -198,23 +198,23 @@ func TestSmallerWindow(t *testing.T) {
 	}
 }
 
-// TestReadAfterClose: the rest of an answer that was closed is lost.
+// TestReadAfterClose: the rest of a response that was closed is lost.
 func TestReadAfterClose(t *testing.T) {
 	c, s := dial(t)
-	answered := make(chan *http.Response)
+	responded := make(chan *http.Response)
 	go func() {
 		resp, err := c.RoundTrip(post(t.Context(), "x"))
 		if err != nil {
 			t.Error(err)
 		}
-		answered <- resp
+		responded <- resp
 	}()
 	id, _ := s.request()
 	s.headers(id, false, ":status", "200")
 	for range 3 {
 		s.must(s.WriteData(id, false, make([]byte, maxFrame)))
 	}
-	resp := <-answered
+	resp := <-responded
 	go func() { _, _ = io.Copy(io.Discard, s.conn) }()
 	if n, err := resp.Body.Read(make([]byte, 10)); n != 10 || err != nil {
 		t.Errorf("got %d, %v", n, err)
@@ -346,20 +346,20 @@ func TestBeyondTheWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answered := make(chan *http.Response)
+	responded := make(chan *http.Response)
 	go func() {
 		resp, err := c.RoundTrip(r)
 		if err != nil {
 			t.Error(err)
 		}
-		answered <- resp
+		responded <- resp
 	}()
 	id, _ := s.request()
 	s.headers(id, false, ":status", "200")
 	for range firstGrant / maxFrame {
 		s.must(s.WriteData(id, false, make([]byte, maxFrame)))
 	}
-	resp := <-answered
+	resp := <-responded
 	go func() { _ = s.WriteData(id, false, make([]byte, maxFrame)) }()
 	if f := s.next(h2.FrameRSTStream).(*h2.RSTStreamFrame); f.ErrCode != h2.ErrCodeFlowControl {
 		t.Errorf("got %v", f)
@@ -372,7 +372,7 @@ func TestBeyondTheWindow(t *testing.T) {
 	}
 }
 
-// TestDeadline: a call ends with its context, before and after the answer has begun; the server learns of it.
+// TestDeadline: a call ends with its context, before and after the response has begun; the server learns of it.
 func TestDeadline(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -414,7 +414,7 @@ func TestUnread(t *testing.T) {
 	})
 }
 
-// TestSilence: a silent server gets a ping, and loses the connection if it does not answer.
+// TestSilence: a silent server gets a ping, and loses the connection if it does not respond.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := dial(t)
@@ -481,14 +481,14 @@ func TestFirstRequest(t *testing.T) {
 	}
 }
 
-// TestManyCalls: calls of any size at once, with a server of net/http's module, each get their own answer.
+// TestManyCalls: calls of any size at once, with a server of net/http's module, each get their own response.
 func TestManyCalls(t *testing.T) {
 	r := testrand.New(t)
 	here, there := net.Pipe()
 	c := New(here, limits)
 	//lint:ignore SA1019 http.Server needs TLS for HTTP/2, and serves no pipe
 	go (&h2.Server{MaxConcurrentStreams: 300}).ServeConn(there, &h2.ServeConnOpts{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength%7 == 0 { // an answer before the request is read
+		if r.ContentLength%7 == 0 { // a response before the request is read
 			fmt.Fprintf(w, "%d", r.ContentLength)
 			return
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxInfos bounds the informational answers to a request.
+	// maxInfos bounds the informational responses to a request.
 	maxInfos = 5
 	// maxSettings bounds the settings of a frame; net/http has the same bound.
 	maxSettings = 100
@@ -103,7 +103,7 @@ func (c *Conn) stream(id uint32) (*stream, error) {
 	return c.streams[id], nil
 }
 
-// takeHeaders handles the headers or the trailers of an answer.
+// takeHeaders handles the headers or the trailers of a response.
 func (c *Conn) takeHeaders(f *h2.MetaHeadersFrame) error {
 	s, err := c.stream(f.StreamID)
 	if s == nil {
@@ -150,7 +150,7 @@ func (c *Conn) takeHeaders(f *h2.MetaHeadersFrame) error {
 	return nil
 }
 
-// takeData handles a part of an answer's body.
+// takeData handles a part of a response's body.
 func (c *Conn) takeData(f *h2.DataFrame) error {
 	size := int(f.Length) // padding counts too
 	if c.owed += size; c.owed >= connWindow/2 {

@@ -9,11 +9,11 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// enough is how much of an answer's body wakes its caller before the answer is complete. The server may always send
+// enough is how much of a response's body wakes its caller before the response is complete. The server may always send
 // as much.
 const enough = firstGrant / 2
 
-// stream is a request and its answer. The connection's lock guards it.
+// stream is a request and its response. The connection's lock guards it.
 type stream struct {
 	c      *Conn
 	id     uint32
@@ -33,9 +33,9 @@ type stream struct {
 	declared int64 // Content-Length; negative: unknown
 	grant    int   // window for the body of the response
 	owed     int   // bytes that were read, and that the server may not send again yet
-	infos    int   // informational answers
+	infos    int   // informational responses
 	returned bool  // the caller has the response
-	ended    bool  // the answer is complete
+	ended    bool  // the response is complete
 	err      error // why the stream has failed
 }
 
@@ -130,7 +130,7 @@ func (s *stream) wake() {
 // waiting returns how much of the body is not read. The lock is held.
 func (s *stream) waiting() int { return len(s.body) - s.taken }
 
-// finish ends the answer. The lock is held.
+// finish ends the response. The lock is held.
 func (s *stream) finish() {
 	s.ended = true
 	if s.declared >= 0 && s.received != s.declared {
@@ -144,7 +144,7 @@ func (s *stream) finish() {
 	s.wake()
 }
 
-// body is the body of the answer.
+// body is the body of the response.
 type body stream
 
 // Read implements io.Reader.
@@ -187,7 +187,7 @@ func (s *stream) took(n int) {
 	}
 }
 
-// Close implements io.Closer. The rest of the answer is lost.
+// Close implements io.Closer. The rest of the response is lost.
 func (b *body) Close() error {
 	(*stream)(b).cancel()
 	return nil

@@ -93,7 +93,7 @@ func (q *request) offer() wire.Offer {
 	case q.info.Verb == verbList:
 		return wire.Lists
 	case target.Exchanged().Display.Columns == nil, q.info.Verb == verbCreate && q.h.c.Registry.CreatesVirtual(target):
-		return wire.Answers
+		return wire.Responses
 	}
 	return wire.Objects
 }

@@ -10,34 +10,34 @@ import (
 	"sync"
 )
 
-// exchange is a request and its answer. Three goroutines take part: the client's, the handler's,
+// exchange is a request and its response. Three goroutines take part: the client's, the handler's,
 // and, if there is a body, the one that sends it.
 type exchange struct {
 	t        *Transport
 	client   *http.Request
 	upload   *pipe // the request's body; after an upgrade, what the client sends
-	download *pipe // the answer's body; after an upgrade, what the handler sends
+	download *pipe // the response's body; after an upgrade, what the handler sends
 
 	cancel    context.CancelFunc // of the handler's context
 	unlink    func() bool        // the client's context has no effect any more
 	closeBody func()             // closes the body of the client's request, once
 
-	// answered is closed when the client has an answer: result or failure.
-	answered chan struct{}
-	result   *http.Response
-	failure  error
+	// responded is closed when the client has a response: result or failure.
+	responded chan struct{}
+	result    *http.Response
+	failure   error
 	// trailer is set before download is finished.
 	trailer http.Header
 
 	mu    sync.Mutex
-	ended bool // the client has the whole answer, or the exchange was broken off
+	ended bool // the client has the whole response, or the exchange was broken off
 	cut   bool // the exchange was broken off
-	began bool // answered is closed, or is about to be
+	began bool // responded is closed, or is about to be
 }
 
 func newExchange(t *Transport, r *http.Request) *exchange {
 	return &exchange{
-		t: t, client: r, upload: newPipe(), download: newPipe(), answered: make(chan struct{}),
+		t: t, client: r, upload: newPipe(), download: newPipe(), responded: make(chan struct{}),
 		closeBody: sync.OnceFunc(func() { closeBody(r) }),
 	}
 }
@@ -101,7 +101,7 @@ func (x *exchange) leave() {
 
 // errAborted ends an exchange whose handler has panicked, or did not write as many bytes as it
 // declared.
-var errAborted = errors.New("inprocess: the handler has broken the answer off")
+var errAborted = errors.New("inprocess: the handler has broken the response off")
 
 // errClosed is the error of reads of a body that the client has closed; its text is that of net/http.
 var errClosed = errors.New("http: read on closed response body")
@@ -120,7 +120,7 @@ func (x *exchange) end(err error) {
 		return // another call has done the rest, or does it
 	}
 	// The handler learns of it last, by its context and by the request's body. If it returned before
-	// the answer is broken off, the client would take what it has for the whole answer.
+	// the response is broken off, the client would take what it has for the whole response.
 	defer x.cancel()
 	if over {
 		return
@@ -129,12 +129,12 @@ func (x *exchange) end(err error) {
 	if errors.Is(err, errAborted) || errors.Is(err, errStopped) {
 		shown = io.ErrUnexpectedEOF
 		if !began {
-			shown = io.EOF // as of a connection that is closed before the answer
+			shown = io.EOF // as of a connection that is closed before the response
 		}
 	}
 	if !began {
 		x.failure = shown
-		close(x.answered)
+		close(x.responded)
 	}
 	if shown == err { //nolint:errorlint // it was not replaced
 		x.download.cut(shown, errGone)
@@ -146,8 +146,8 @@ func (x *exchange) end(err error) {
 	x.closeBody()
 }
 
-// answer gives the client the answer's headers, and reports false if the exchange is over.
-func (x *exchange) answer(resp *http.Response) bool {
+// response gives the client the response's headers, and reports false if the exchange is over.
+func (x *exchange) respond(resp *http.Response) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.began {
@@ -155,11 +155,11 @@ func (x *exchange) answer(resp *http.Response) bool {
 	}
 	x.began = true
 	x.result = resp
-	close(x.answered)
+	close(x.responded)
 	return true
 }
 
-// read notes that the client has read the whole answer.
+// read notes that the client has read the whole response.
 func (x *exchange) read() {
 	x.mu.Lock()
 	x.ended = true
@@ -167,7 +167,7 @@ func (x *exchange) read() {
 	x.unlink()
 }
 
-// responseBody is the body of the answer for the client.
+// responseBody is the body of the response for the client.
 type responseBody struct{ x *exchange }
 
 // Read implements io.Reader.

@@ -2,13 +2,13 @@
 // is no port, no connection and no TLS handshake.
 //
 // A Transport is an http.RoundTripper. Handlers and clients see what they would see over HTTP/2:
-// answers are streamed, a client that does not read holds the handler up, either side can cancel,
-// and an answer that the handler breaks off ends with io.ErrUnexpectedEOF. A request that asks for
+// responses are streamed, a client that does not read holds the handler up, either side can cancel,
+// and a response that the handler breaks off ends with io.ErrUnexpectedEOF. A request that asks for
 // an upgrade is shown to the handler as HTTP/1.1, and can be hijacked.
 //
-// These things need a connection, and do not exist here: informational answers (1xx) other than
+// These things need a connection, and do not exist here: informational responses (1xx) other than
 // 101, which the client does not get; server push; CONNECT; and http.Response.TLS. The transport
-// does not ask for compression on its own: the client gets the answer as the handler sends it.
+// does not ask for compression on its own: the client gets the response as the handler sends it.
 //
 // All goroutines wait on channels and condition variables, so that client and server can run in a
 // bubble of package testing/synctest. They must be in the same one.
@@ -34,8 +34,8 @@ const (
 	// bufferBytes is how many bytes wait for a reader, in each direction of an exchange: about what
 	// the windows of HTTP/2 and the buffers of a socket hold.
 	bufferBytes = 256 << 10
-	// heldBytes is how many bytes of an answer wait for its end before its headers are sent. If the
-	// answer ends meanwhile, it gets a Content-Length, as in net/http.
+	// heldBytes is how many bytes of a response wait for its end before its headers are sent. If the
+	// response ends meanwhile, it gets a Content-Length, as in net/http.
 	heldBytes = 2 << 10
 	// clientAddress is http.Request.RemoteAddr.
 	clientAddress = "127.0.0.1:0"
@@ -48,7 +48,7 @@ const (
 // Server calls a handler for the clients in its process. The fields must not change after the first
 // request. The methods are safe for concurrent use.
 type Server struct {
-	// Handler answers the requests.
+	// Handler responds to the requests.
 	Handler http.Handler
 	// Host is the host in the URLs of requests, with its port if it has one; requests for other
 	// hosts fail. Empty: any.
@@ -56,7 +56,7 @@ type Server struct {
 	// HeaderBytes limits a request's headers: 431 above. Zero: DefaultHeaderBytes.
 	HeaderBytes int
 	// WriteTimeout is how long each write of a handler may wait for the client, unless the handler
-	// sets another one; then the answer is broken off. Zero: no limit.
+	// sets another one; then the response is broken off. Zero: no limit.
 	WriteTimeout time.Duration
 	// Drain ends the handler's long-running requests; it does not wait for them. Nil: there are none.
 	Drain func()
@@ -170,7 +170,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errRefused(r.URL.Host)
 	}
 	x.run(request)
-	<-x.answered
+	<-x.responded
 	return x.result, x.failure
 }
 

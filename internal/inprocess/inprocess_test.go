@@ -26,7 +26,7 @@ func client(t *testing.T, s *inprocess.Server) *http.Client {
 	return &http.Client{Transport: s.Transport(t.Context(), nil)}
 }
 
-// open sends a GET and wants an answer.
+// open sends a GET and wants a response.
 func open(t *testing.T, ctx context.Context, c *http.Client) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -113,14 +113,14 @@ func TestCancel(t *testing.T) {
 }
 
 // TestCancelIsNotTheEnd cancels requests whose handler returns as soon as it notices. The client must
-// never take what it has read for the whole answer.
+// never take what it has read for the whole response.
 func TestCancelIsNotTheEnd(t *testing.T) {
 	rounds := 1000
 	if tier.IsFull(t) {
 		rounds = 5000
 	}
 	begin := func(w http.ResponseWriter) {
-		if _, err := fmt.Fprintln(w, "a part of the answer"); err != nil {
+		if _, err := fmt.Fprintln(w, "a part of the response"); err != nil {
 			t.Error(err)
 		}
 		_ = http.NewResponseController(w).Flush() // the client may be gone
@@ -164,14 +164,14 @@ func TestCancelIsNotTheEnd(t *testing.T) {
 }
 
 // TestCancelBesideClose closes the body while the context ends: neither call lets the other one's reader take a part for
-// the whole answer.
+// the whole response.
 func TestCancelBesideClose(t *testing.T) {
 	rounds := 1000
 	if tier.IsFull(t) {
 		rounds = 20_000
 	}
 	handler := func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintln(w, "a part of the answer")
+		fmt.Fprintln(w, "a part of the response")
 		_ = http.NewResponseController(w).Flush() // the client may be gone
 		<-r.Context().Done()
 	}
@@ -185,13 +185,13 @@ func TestCancelBesideClose(t *testing.T) {
 			cancel()
 			go resp.Body.Close()
 			if _, err := io.ReadAll(resp.Body); err == nil {
-				t.Error("a part was read as the whole answer")
+				t.Error("a part was read as the whole response")
 			}
 		}
 	})
 }
 
-// TestCancelBefore cancels a request whose handler has not answered.
+// TestCancelBefore cancels a request whose handler has not responded.
 func TestCancelBefore(t *testing.T) {
 	ended := make(chan error, 1)
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done(); ended <- r.Context().Err() }
@@ -325,8 +325,8 @@ func TestReadDeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		if answer, _ := io.ReadAll(resp.Body); string(answer) != "true" {
-			t.Errorf("the handler answers %s", answer)
+		if respond, _ := io.ReadAll(resp.Body); string(respond) != "true" {
+			t.Errorf("the handler responds %s", respond)
 		}
 		synctest.Wait()
 		if _, err := w.Write([]byte("late")); !errors.Is(err, io.ErrClosedPipe) {
@@ -378,7 +378,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("large headers: %s", resp.Status)
 		}
 		if _, err := c.Get("https://other.example/"); err == nil {
-			t.Error("the request for another host is answered")
+			t.Error("the request for another host gets a response")
 		}
 		s.Stop()
 		if _, err := c.Get(url); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -431,7 +431,7 @@ func TestStop(t *testing.T) {
 }
 
 // TestUpgrade checks a protocol upgrade: both ends read and write, and one of them closes. The client's context has no
-// effect from the answer on, even if the handler hijacks later.
+// effect from the response on, even if the handler hijacks later.
 func TestUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cancelled := make(chan struct{})

@@ -39,7 +39,7 @@ func newResponse(x *exchange, r *http.Request) *response {
 // Header implements http.ResponseWriter.
 func (w *response) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter. Informational answers are dropped.
+// WriteHeader implements http.ResponseWriter. Informational responses are dropped.
 func (w *response) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic("inprocess: invalid status " + strconv.Itoa(status))
@@ -157,7 +157,7 @@ func (w *response) send() error {
 	resp.Trailer = w.announce()
 	switch {
 	case w.status == http.StatusSwitchingProtocols:
-		w.x.unlink() // before the client has the answer and may cancel its context
+		w.x.unlink() // before the client has the response and may cancel its context
 		resp.Body = &upgraded{w.x}
 	case w.head, !bodyAllowed(w.status), w.ended && w.written == 0 && !w.hasTrailers():
 		resp.Body = http.NoBody
@@ -168,7 +168,7 @@ func (w *response) send() error {
 	default:
 		resp.Body = responseBody{w.x}
 	}
-	if !w.x.answer(resp) {
+	if !w.x.respond(resp) {
 		return errGone
 	}
 	held := w.held
@@ -191,7 +191,7 @@ func (w *response) announce() (all http.Header) {
 	return all
 }
 
-// hasTrailers reports whether the answer has trailers, as far as it is known.
+// hasTrailers reports whether the response has trailers, as far as it is known.
 func (w *response) hasTrailers() bool {
 	if len(w.announced) > 0 {
 		return true
@@ -212,7 +212,7 @@ func addTrailer(to http.Header, name string, values []string) http.Header {
 	return to
 }
 
-// finish ends the answer after the handler has returned.
+// finish ends the response after the handler has returned.
 func (w *response) finish() {
 	w.ended = true
 	switch {
@@ -280,7 +280,7 @@ func (w *response) SetReadDeadline(at time.Time) error {
 }
 
 // SetWriteDeadline is for http.ResponseController. A write that waits for the client until then
-// breaks the answer off.
+// breaks the response off.
 func (w *response) SetWriteDeadline(at time.Time) error {
 	w.x.download.setDeadline(&w.x.download.writeUntil, at)
 	return nil
@@ -295,7 +295,7 @@ func (w *response) SetWriteTimeout(d time.Duration) {
 	w.x.download.setLimit(d)
 }
 
-// Connection identifies the client: it is equal for the answers of one transport.
+// Connection identifies the client: it is equal for the responses of one transport.
 func (w *response) Connection() any { return w.x.t }
 
 // TryWrite is a Write that does not wait: it writes all of p or nothing. full is false: the client
@@ -309,11 +309,11 @@ func (w *response) TryWrite(p []byte) (ok, full bool) {
 	return true, false
 }
 
-// Unread is how many bytes of the answer the client has not read. It is safe for concurrent use once
+// Unread is how many bytes of the response the client has not read. It is safe for concurrent use once
 // the headers are sent.
 func (w *response) Unread() int { return w.x.download.unread() }
 
-// bodyAllowed reports whether an answer with the status may have a body.
+// bodyAllowed reports whether a response with the status may have a body.
 func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }

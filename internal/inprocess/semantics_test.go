@@ -67,7 +67,7 @@ func (f *failing) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// echo answers with the request as the handler sees it.
+// echo responds with the request as the handler sees it.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "%s %s %s %v %d %s %q %v\n", r.Method, r.RequestURI, r.URL, r.URL.IsAbs(), r.ContentLength, r.Proto, body, err)

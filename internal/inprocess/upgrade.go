@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Hijack implements http.Hijacker for a handler that has answered an upgrade with 101. The exchange
-// then goes on until one of both closes its end; the client's end is the answer's Body, an
-// io.ReadWriteCloser. The client's context does not end it once the client has the answer.
+// Hijack implements http.Hijacker for a handler that has accepted an upgrade with 101. The exchange
+// then goes on until one of both closes its end; the client's end is the response's Body, an
+// io.ReadWriteCloser. The client's context does not end it once the client has the response.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	switch {
 	case w.hijacked:

@@ -243,7 +243,7 @@ func (s *images) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"ImageReview","status":%s}`, status)
 }
 
-// TestImagePolicy: a service decides on images; its answers are kept, failures are not.
+// TestImagePolicy: a service decides on images; its responses are kept, failures are not.
 func TestImagePolicy(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		service := &images{}
@@ -266,7 +266,7 @@ clusters: [{name: c, cluster: {server: %q, certificate-authority: %q}}], users: 
 			calls int32
 		}{
 			{"good", 201, "map[]", 1},
-			{"good", 409, "", 0}, // an allowing answer is kept
+			{"good", 409, "", 0}, // an allowing response is kept
 			{"bad", 403, `pods "bad" is forbidden: image policy webhook backend denied one or more images: bad image`, 1},
 			{"bad", 403, `pods "bad" is forbidden: image policy webhook backend denied one or more images: bad image`, 1},
 			{"mute", 403, `pods "mute" is forbidden: one or more images rejected by webhook backend`, 1},
@@ -275,18 +275,18 @@ clusters: [{name: c, cluster: {server: %q, certificate-authority: %q}}], users: 
 		} {
 			before := service.calls.Load()
 			code, b := post(t, c, path, fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{"a.image-policy.k8s.io/b":"c","x":"y"}},"spec":{"containers":[{"name":"c","image":%[1]q}]}}`, row.image))
-			var answer struct {
+			var response struct {
 				Message  string
 				Metadata struct{ Annotations map[string]string }
 			}
-			if err := json.Unmarshal(b, &answer); err != nil {
+			if err := json.Unmarshal(b, &response); err != nil {
 				t.Fatal(err)
 			}
-			got := answer.Message
+			got := response.Message
 			if code == 201 {
 				got = fmt.Sprint(noted(t, log, path, prefix))
-				if (answer.Metadata.Annotations["alpha.image-policy.k8s.io/failed-open"] == "true") != (row.image == "fail") {
-					t.Errorf("%s: annotations %v", row.image, answer.Metadata.Annotations)
+				if (response.Metadata.Annotations["alpha.image-policy.k8s.io/failed-open"] == "true") != (row.image == "fail") {
+					t.Errorf("%s: annotations %v", row.image, response.Metadata.Annotations)
 				}
 			}
 			if calls := service.calls.Load() - before; code != row.code || row.want != "" && got != row.want || calls != row.calls {

@@ -117,7 +117,7 @@ var auditRequests = []auditRequest{
 	{name: "delete-collection", method: "DELETE", path: inAudit + "/configmaps?labelSelector=x"},
 }
 
-// send sends the request, and returns the code of the answer.
+// send sends the request, and returns the code of the response.
 func (q *auditRequest) send(t *testing.T, c *rest.Config) int {
 	t.Helper()
 	c = rest.CopyConfig(c)
@@ -142,19 +142,19 @@ func (q *auditRequest) send(t *testing.T, c *rest.Config) int {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
 	}
-	answer, err := servertest.Client(t, c).Do(r)
+	response, err := servertest.Client(t, c).Do(r)
 	if err != nil {
 		t.Fatalf("%s: %v", q.name, err)
 	}
-	defer answer.Body.Close()
-	if got := answer.Header.Get("Audit-Id"); got != q.name {
-		t.Errorf("%s: the answer has the audit ID %q", q.name, got)
+	defer response.Body.Close()
+	if got := response.Header.Get("Audit-Id"); got != q.name {
+		t.Errorf("%s: the response has the audit ID %q", q.name, got)
 	}
 	if q.cancel {
 		cancel()
 	}
-	_, _ = io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
 }
 
 // auditEvent is an event whose volatile members are normalized.

@@ -19,18 +19,18 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// oracle is an authorization webhook, whose answers depend on the user. It keeps the reviews.
+// oracle is an authorization webhook, whose responses depend on the user. It keeps the reviews.
 type oracle struct {
 	kubeconfig string
-	answers    map[string]string // the status by user; others: no opinion
+	responses  map[string]string // the status by user; others: no opinion
 	slow       chan struct{}     // the user slow waits for it
 
 	mu   sync.Mutex
 	sent []authorizationv1.SubjectAccessReviewSpec // guarded by mu
 }
 
-func newOracle(t *testing.T, answers map[string]string) *oracle {
-	o := &oracle{answers: answers, slow: make(chan struct{})}
+func newOracle(t *testing.T, responses map[string]string) *oracle {
+	o := &oracle{responses: responses, slow: make(chan struct{})}
 	s := httptest.NewServer(o)
 	t.Cleanup(s.Close)
 	o.kubeconfig = file(t, "webhook.kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`, s.URL))
@@ -51,16 +51,16 @@ func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if review.Spec.User == "slow" {
 		<-o.slow
 	}
-	answer, ok := o.answers[review.Spec.User]
+	response, ok := o.responses[review.Spec.User]
 	switch {
 	case !ok:
-		answer = `{"allowed":false}`
-	case answer == "":
+		response = `{"allowed":false}`
+	case response == "":
 		http.Error(w, "broken", http.StatusTeapot)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":%s}`, answer)
+	fmt.Fprintf(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":%s}`, response)
 }
 
 // last returns the last review of a user, nil if there was none.
@@ -167,7 +167,7 @@ func TestAuthorizationWebhook(t *testing.T) {
 	testWebhookReviews(t, admin, o)
 
 	done := make(chan struct{})
-	go func() { // a slow answer holds up its request alone
+	go func() { // a slow response holds up its request alone
 		defer close(done)
 		as("slow").want(200, "", "GET", "/version", "")
 	}()
@@ -176,7 +176,7 @@ func TestAuthorizationWebhook(t *testing.T) {
 	<-done
 }
 
-// testWebhookReviews checks access reviews that a webhook answers.
+// testWebhookReviews checks access reviews that a webhook decides.
 func testWebhookReviews(t *testing.T, admin rbacClient, o *oracle) {
 	for _, row := range []struct {
 		spec string

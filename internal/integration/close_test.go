@@ -44,7 +44,7 @@ func TestCloseTime(t *testing.T) {
 			t.Errorf("the watch ends with %v", err)
 		}
 		if err := <-brokenOff; err == nil {
-			t.Error("a request without an end was answered")
+			t.Error("a request without an end got a response")
 		}
 	})
 }

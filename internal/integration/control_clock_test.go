@@ -26,7 +26,7 @@ func TestControlClock(t *testing.T) {
 		}
 	}
 	if now("a").Before(moved.Now) {
-		t.Errorf("advance has answered %v, later than it is", moved.Now)
+		t.Errorf("advance has responded %v, later than it is", moved.Now)
 	}
 	for _, body := range []string{`{}`, `{"milliseconds":0}`, `{"milliseconds":-1}`, `{"milliseconds":315360000001}`} {
 		a.do(http.StatusBadRequest, "POST", "/control/v1/worlds/a/clock/advance", body, nil)

@@ -31,12 +31,12 @@ func openWatch(t *testing.T, kubeconfig, path string) (next func() string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := servertest.Client(t, c).Do(r)
+	response, err := servertest.Client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { answer.Body.Close() })
-	lines := bufio.NewReader(answer.Body)
+	t.Cleanup(func() { response.Body.Close() })
+	lines := bufio.NewReader(response.Body)
 	return func() string {
 		line, err := lines.ReadString('\n')
 		if err != nil {
@@ -104,7 +104,7 @@ func TestControlReplicas(t *testing.T) {
 	a.do(http.StatusNoContent, "DELETE", replicas+"/old", "", nil)
 	a.do(http.StatusNotFound, "DELETE", replicas+"/old", "", nil)
 	if code, _ := getAs(t, kubeconfig, configMaps); code != http.StatusNotFound {
-		t.Errorf("a replica that was deleted answers %d", code)
+		t.Errorf("a replica that was deleted responds %d", code)
 	}
 }
 

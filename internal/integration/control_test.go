@@ -44,19 +44,19 @@ func (a *controlAPI) send(method, path, media, body string) (int, string) {
 		a.t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", media)
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return answer.StatusCode, string(text)
+	return response.StatusCode, string(text)
 }
 
-// do sends a JSON request, expects a code, and decodes the answer into out, which may be nil.
+// do sends a JSON request, expects a code, and decodes the response into out, which may be nil.
 func (a *controlAPI) do(code int, method, path, body string, out any) {
 	a.t.Helper()
 	got, text := a.send(method, path, "application/json", body)
@@ -142,10 +142,10 @@ metadata: {name: shop}
 	}
 	a.applyYAML(fork.Name, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\ndata: {a: b}\n")
 	if code, _ := getAs(t, fork.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 200 {
-		t.Errorf("the fork answers %d for its own object", code)
+		t.Errorf("the fork responds %d for its own object", code)
 	}
 	if code, _ := getAs(t, base.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 404 {
-		t.Errorf("the parent answers %d for an object of the fork", code)
+		t.Errorf("the parent responds %d for an object of the fork", code)
 	}
 	var again control.Description
 	a.do(200, "GET", "/control/v1/worlds/"+fork.Name, "", &again)
@@ -154,7 +154,7 @@ metadata: {name: shop}
 	}
 	old := a.create(fmt.Sprintf(`{"name":"old","parent":%q,"revision":%d}`, fork.Name, fork.Revision))
 	if code, _ := getAs(t, old.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 404 || old.Revision != fork.Revision {
-		t.Errorf("a fork at revision %d has %d, and answers %d for a later object", fork.Revision, old.Revision, code)
+		t.Errorf("a fork at revision %d has %d, and responds with %d for a later object", fork.Revision, old.Revision, code)
 	}
 	a.do(404, "POST", "/control/v1/worlds", fmt.Sprintf(`{"parent":%q,"revision":%d}`, fork.Name, again.Revision+1000), nil)
 	a.do(204, "DELETE", "/control/v1/worlds/old", "", nil)
@@ -241,13 +241,13 @@ items:
 		}
 		return `{"manifests":[{"name":"all.yaml","content":` + string(text) + `}],"webhooks":{"url":"https://127.0.0.1:1234","caBundle":""}}`
 	}
-	var answer struct {
+	var response struct {
 		Applied []struct{ Kind, Namespace, Name, Result string }
 	}
 	for _, result := range []string{"created", "updated"} {
-		a.do(200, "POST", "/control/v1/worlds/root/apply", manifest(result), &answer)
+		a.do(200, "POST", "/control/v1/worlds/root/apply", manifest(result), &response)
 		want := fmt.Sprintf("[{ConfigMap default c %[1]s} {ValidatingWebhookConfiguration  hook %[1]s}]", result)
-		if got := fmt.Sprint(answer.Applied); got != want {
+		if got := fmt.Sprint(response.Applied); got != want {
 			t.Errorf("applied %s, want %s", got, want)
 		}
 	}
@@ -272,11 +272,11 @@ resources: [service.yaml]
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answer struct {
+	var response struct {
 		Applied []struct{ Kind, Name string }
 	}
-	a.do(200, "POST", "/control/v1/worlds/root/apply", string(body), &answer)
-	if got, want := fmt.Sprint(answer.Applied), "[{MutatingWebhookConfiguration hook}]"; got != want {
+	a.do(200, "POST", "/control/v1/worlds/root/apply", string(body), &response)
+	if got, want := fmt.Sprint(response.Applied), "[{MutatingWebhookConfiguration hook}]"; got != want {
 		t.Errorf("applied %s, want %s", got, want)
 	}
 }
@@ -332,12 +332,12 @@ func TestControlApplyKeeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Content-Type", "application/merge-patch+json")
-		answer, err := servertest.Client(t, c).Do(r)
+		response, err := servertest.Client(t, c).Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if answer.Body.Close(); answer.StatusCode != http.StatusOK {
-			t.Fatal(answer.Status)
+		if response.Body.Close(); response.StatusCode != http.StatusOK {
+			t.Fatal(response.Status)
 		}
 	}
 	for _, c := range []struct {
@@ -591,12 +591,12 @@ func TestControlLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	line, err := bufio.NewReader(answer.Body).ReadBytes('\n')
+	defer response.Body.Close()
+	line, err := bufio.NewReader(response.Body).ReadBytes('\n')
 	var lease struct{ Lease string }
 	if err != nil || json.Unmarshal(line, &lease) != nil || lease.Lease == "" {
 		t.Fatalf("%q %v", line, err)
@@ -617,7 +617,7 @@ func TestControlLease(t *testing.T) {
 	a.do(410, "POST", "/control/v1/leases", "", nil)
 }
 
-// unfinished is a request whose body does not end, and its answer. A read fails as if the deadline had come.
+// unfinished is a request whose body does not end, and its response. A read fails as if the deadline had come.
 type unfinished struct {
 	httptest.ResponseRecorder
 	deadline time.Time
@@ -635,7 +635,7 @@ func (u *unfinished) Read([]byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// TestControlUnfinishedBodies: a request whose body does not end is answered.
+// TestControlUnfinishedBodies: a request whose body does not end gets a response.
 func TestControlUnfinishedBodies(t *testing.T) {
 	for _, media := range []string{"application/json", "application/yaml"} {
 		h := control.New(control.Config{Worlds: oneWorld{}, Leases: new(control.Leases)})

@@ -61,9 +61,9 @@ func TestWebhookAddress(t *testing.T) {
 	}
 }
 
-// TestWebhookAnswerIsNotShown checks that an error does not quote the response of an
+// TestWebhookResponseIsNotShown checks that an error does not quote the response of an
 // address that may not be a webhook.
-func TestWebhookAnswerIsNotShown(t *testing.T) {
+func TestWebhookResponseIsNotShown(t *testing.T) {
 	const secret = "hush-hush"
 	var reached atomic.Bool
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reached.Store(true) }))
@@ -86,7 +86,7 @@ func TestWebhookAnswerIsNotShown(t *testing.T) {
 				c.Close()
 			}
 		}, "not HTTP"},
-		"half an answer": {func(w http.ResponseWriter, r *http.Request) {
+		"half a response": {func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
 			c, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
@@ -106,15 +106,15 @@ func TestWebhookAnswerIsNotShown(t *testing.T) {
 	}
 }
 
-// TestLongWebhookAnswers checks that an error quotes only the beginning of a
+// TestLongWebhookResponses checks that an error quotes only the beginning of a
 // webhook's response.
-func TestLongWebhookAnswers(t *testing.T) {
+func TestLongWebhookResponses(t *testing.T) {
 	long := strings.Repeat("é", 1<<17)
-	object := func(answer map[string]any) map[string]any {
-		return answer["response"].(map[string]any)["convertedObjects"].([]any)[0].(map[string]any)
+	object := func(response map[string]any) map[string]any {
+		return response["response"].(map[string]any)["convertedObjects"].([]any)[0].(map[string]any)
 	}
 	for name, row := range map[string]struct {
-		spoil func(answer map[string]any)
+		spoil func(response map[string]any)
 		want  string
 	}{
 		"message": {func(a map[string]any) {
@@ -163,8 +163,8 @@ func TestManyConvertedValues(t *testing.T) {
 			{"POST " + things, thing("b", `{"n":2}`), 201, nil},
 			{"POST " + things, thing("c", `{"n":3}`), 201, nil},
 		})
-		spoil := func(answer map[string]any) {
-			for _, o := range answer["response"].(map[string]any)["convertedObjects"].([]any) {
+		spoil := func(response map[string]any) {
+			for _, o := range response["response"].(map[string]any)["convertedObjects"].([]any) {
 				o.(map[string]any)["other"] = make([][0]int, n)
 			}
 		}

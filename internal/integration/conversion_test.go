@@ -29,7 +29,7 @@ import (
 type converter struct {
 	asked atomic.Int64 // questions, and the objects in them
 	many  atomic.Int64
-	spoil atomic.Pointer[func(answer map[string]any)]
+	spoil atomic.Pointer[func(response map[string]any)]
 }
 
 func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,13 +56,13 @@ func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		object["apiVersion"] = request["desiredAPIVersion"]
 		all = append(all, object)
 	}
-	answer := map[string]any{"apiVersion": review["apiVersion"], "kind": review["kind"], "response": map[string]any{
+	response := map[string]any{"apiVersion": review["apiVersion"], "kind": review["kind"], "response": map[string]any{
 		"uid": request["uid"], "convertedObjects": all, "result": map[string]any{"status": "Success"},
 	}}
 	if spoil := c.spoil.Load(); spoil != nil {
-		(*spoil)(answer)
+		(*spoil)(response)
 	}
-	json.NewEncoder(w).Encode(answer)
+	json.NewEncoder(w).Encode(response)
 }
 
 // serveHook starts a webhook and returns its server and the certificate of its
@@ -122,7 +122,7 @@ func TestConversionByWebhook(t *testing.T) {
 		},
 			failed + "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v3)"},
 	} {
-		spoil := func(answer map[string]any) { row.spoil(answer["response"].(map[string]any)) }
+		spoil := func(response map[string]any) { row.spoil(response["response"].(map[string]any)) }
 		hook.spoil.Store(&spoil)
 		// A version of the object that no client has requested.
 		run(t, c, []step{{"MERGE " + things + "/a", fmt.Sprintf(`{"metadata":{"annotations":{"x":%q}}}`, row.want), 200, nil}})
@@ -134,8 +134,8 @@ func TestConversionByWebhook(t *testing.T) {
 	}
 	hook.spoil.Store(nil)
 	// A webhook may change only the labels and annotations of the metadata.
-	more := func(answer map[string]any) {
-		meta := answer["response"].(map[string]any)["convertedObjects"].([]any)[0].(map[string]any)["metadata"].(map[string]any)
+	more := func(response map[string]any) {
+		meta := response["response"].(map[string]any)["convertedObjects"].([]any)[0].(map[string]any)["metadata"].(map[string]any)
 		meta["labels"], meta["finalizers"] = map[string]any{"made": "up"}, []any{"example.com/f"}
 	}
 	hook.spoil.Store(&more)
@@ -255,8 +255,8 @@ func TestConversionOfLists(t *testing.T) {
 			}
 		}
 		// Its failure is reported for the object that it fails on, also if much of the list was converted before.
-		spoil := func(answer map[string]any) {
-			for _, o := range answer["response"].(map[string]any)["convertedObjects"].([]any) {
+		spoil := func(response map[string]any) {
+			for _, o := range response["response"].(map[string]any)["convertedObjects"].([]any) {
 				if m := o.(map[string]any)["metadata"].(map[string]any); m["name"] == "t0055" {
 					m["name"] = "other"
 				}
@@ -301,22 +301,22 @@ func shown(t *testing.T, c *rest.Config, accept, encoding string) (int, string) 
 	if encoding != "identity" {
 		r.Header.Set("Accept-Encoding", encoding)
 	}
-	answer, err := servertest.Client(t, c).Do(r)
+	resp, err := servertest.Client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	body := io.Reader(answer.Body)
-	if answer.Header.Get("Content-Encoding") == "gzip" {
+	defer resp.Body.Close()
+	body := io.Reader(resp.Body)
+	if resp.Header.Get("Content-Encoding") == "gzip" {
 		if body, err = gzip.NewReader(body); err != nil {
 			t.Fatal(err)
 		}
 	}
 	text, err := io.ReadAll(body)
 	if err != nil {
-		t.Fatalf("%s, %s: %s, %v", accept, encoding, answer.Status, err)
+		t.Fatalf("%s, %s: %s, %v", accept, encoding, resp.Status, err)
 	}
-	return answer.StatusCode, string(text)
+	return resp.StatusCode, string(text)
 }
 
 // TestSlowConversion checks that a watch that waits for a webhook does not delay
@@ -345,7 +345,7 @@ func TestSlowConversion(t *testing.T) {
 	for _, lines := range []*bufio.Scanner{slow, before} {
 		for _, name := range names {
 			if !lines.Scan() || !strings.Contains(lines.Text(), `"name":"`+name+`"`) || !strings.Contains(lines.Text(), `"count":1`) {
-				t.Fatalf("when the webhook has answered: %v, %s; want %s", lines.Err(), lines.Text(), name)
+				t.Fatalf("when the webhook has responded: %v, %s; want %s", lines.Err(), lines.Text(), name)
 			}
 		}
 	}

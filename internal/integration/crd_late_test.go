@@ -49,12 +49,12 @@ func late(t *testing.T, c *rest.Config, method, path, body string, meanwhile fun
 	}
 	r.Header.Set("Authorization", "Bearer "+c.BearerToken)
 	r.Header.Set("Expect", "100-continue")
-	answer, err := client.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
-	return answer.StatusCode
+	response.Body.Close()
+	return response.StatusCode
 }
 
 // TestObjectAfterItsDefinition checks that an object whose body arrives after its definition

@@ -60,12 +60,12 @@ func watch(t testing.TB, c *rest.Config, path string) *bufio.Scanner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := servertest.Client(t, c).Do(r)
+	response, err := servertest.Client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { answer.Body.Close() })
-	return bufio.NewScanner(answer.Body)
+	t.Cleanup(func() { response.Body.Close() })
+	return bufio.NewScanner(response.Body)
 }
 
 // waitGone waits until the definition is gone.

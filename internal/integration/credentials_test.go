@@ -66,7 +66,7 @@ func TestTokenReviewAudience(t *testing.T) {
 	servertest.WantCode(t, servertest.WithToken(s, token), "/version", http.StatusUnauthorized, "Unauthorized")
 }
 
-// TestTokenWebhook: a service authenticates tokens that nothing else knows. While it does not answer,
+// TestTokenWebhook: a service authenticates tokens that nothing else knows. While it does not respond,
 // only requests with such tokens wait.
 func TestTokenWebhook(t *testing.T) {
 	asked, release := make(chan string, 10), make(chan struct{})

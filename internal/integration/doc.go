@@ -5,7 +5,7 @@
 //	file                           what it tests
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
 //	admission_plugins_test.go      admission plugins with configurations: pod security, quotas, tolerations, images, namespaces
-//	answers_test.go                the words of errors, rows of bookmarks
+//	responses_test.go              the messages of errors, rows of bookmarks
 //	bypass_test.go                 paths, verbs and upgrades that other servers authorized as something else
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
 //	audit_test.go                  audit events compared with recorded ones, modes, back ends that fail
@@ -17,7 +17,7 @@
 //	control_replicas_test.go       several servers of one world
 //	controllers_test.go            controllers on and off, as health checks and metrics show them
 //	conversion_test.go             conversion webhooks of custom resources: caching, batches, stalls
-//	conversion_address_test.go     addresses that a webhook may not have, its answers in errors
+//	conversion_address_test.go     addresses that a webhook may not have, its responses in errors
 //	costs_test.go                  definitions whose columns, defaults and patterns cost more than their length
 //	credentials_test.go            bootstrap tokens, limits and audiences of tokens of service accounts, the token webhook
 //	crd_test.go                    definitions of custom resources: served at once, changed, removed
@@ -35,7 +35,7 @@
 //	generated_labels_test.go       labels that the server adds, and which objects get them
 //	fairness_test.go               flow schemas and priority levels: requests that wait or are rejected, and their metrics
 //	impersonation_test.go          Impersonate-User and the other headers
-//	inference_test.go              what answers reveal about objects that the user may not read
+//	inference_test.go              what responses reveal about objects that the user may not read
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
 //	mutating_policies_test.go      MutatingAdmissionPolicies, also compared with kube-apiserver
 //	profiling_test.go              profiles of the process, and who gets them
@@ -75,8 +75,8 @@
 //	webhooks_server_test.go        credentials and metrics of webhooks
 //	webhooks_bench_test.go         what a webhook adds to a write
 //	writers_test.go                concurrent writers of the same objects,
-//	writers_check_test.go          and what their watches, lists and answers must show
-//	scenario_test.go               requests and answers in files below testdata
+//	writers_check_test.go          and what their watches, lists and responses must show
+//	scenario_test.go               requests and responses in files below testdata
 //	requests_test.go               helpers: requests, steps, waiting for controllers
 //
 // Randomized tests print their seed and take it back with -seed.

@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// recordedExpressions are expressions in objects of many kinds, with the answers of kube-apiserver to
+// recordedExpressions are expressions in objects of many kinds, with the responses of kube-apiserver to
 // dry-run creates.
 //
 //go:embed testdata/expressions.json.gz
@@ -35,7 +35,7 @@ func TestStoredExpressions(t *testing.T) {
 			Path string
 			Body json.RawMessage
 		}
-		Answers []struct {
+		Responses []struct {
 			At, Expression, Message string
 			Code                    int
 		}
@@ -47,7 +47,7 @@ func TestStoredExpressions(t *testing.T) {
 	c := s.RESTConfig()
 	client := servertest.Client(t, c)
 	wrong := 0
-	for _, want := range recorded.Answers {
+	for _, want := range recorded.Responses {
 		if *expressionsAt != "" && want.At != *expressionsAt {
 			continue
 		}
@@ -57,10 +57,10 @@ func TestStoredExpressions(t *testing.T) {
 			t.Fatal(err)
 		}
 		body := strings.Replace(string(of.Body), `"{EXPRESSION}"`, string(text), 1)
-		code, answer := send(t, client, "POST", c.Host+of.Path+"?dryRun=All", body)
+		code, response := send(t, client, "POST", c.Host+of.Path+"?dryRun=All", body)
 		var got metav1.Status
 		if code != 201 {
-			if err := json.Unmarshal([]byte(answer), &got); err != nil {
+			if err := json.Unmarshal([]byte(response), &got); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -72,7 +72,7 @@ func TestStoredExpressions(t *testing.T) {
 		}
 	}
 	if wrong > 20 {
-		t.Errorf("%d answers are wrong", wrong)
+		t.Errorf("%d responses are wrong", wrong)
 	}
 }
 

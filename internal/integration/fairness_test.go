@@ -23,7 +23,7 @@ const (
 	flowDebug = "/debug/api_priority_and_fairness/"
 )
 
-// flows is a server whose answers name their flow schema and level.
+// flows is a server whose responses name their flow schema and level.
 type flows struct {
 	*testing.T
 	admin *rest.Config
@@ -43,11 +43,11 @@ func (f *flows) as(user string, groups ...string) *rest.Config {
 // do sends a request of the administrator.
 func (f *flows) do(method, path, body string, want int) string {
 	f.Helper()
-	code, _, answer := exchange(f.T, f.admin, method, path, body)
+	code, _, resp := exchange(f.T, f.admin, method, path, body)
 	if code != want {
-		f.Fatalf("%s %s: %d %s, want %d", method, path, code, answer, want)
+		f.Fatalf("%s %s: %d %s, want %d", method, path, code, resp, want)
 	}
-	return string(answer)
+	return string(resp)
 }
 
 // uid returns the UID of a stored object.
@@ -60,7 +60,7 @@ func (f *flows) uid(path string) string {
 	return o.Metadata.UID
 }
 
-// want compares the headers of an answer with the UIDs of a schema and a level.
+// want compares the headers of a response with the UIDs of a schema and a level.
 func (f *flows) want(c *rest.Config, method, path, schema, level string) {
 	f.Helper()
 	_, header, _ := exchange(f.T, c, method, path, "")
@@ -150,7 +150,7 @@ func (f *flows) ownLevel(name, response string) {
 	f.do("POST", schemas, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"matchingPrecedence":500,"priorityLevelConfiguration":{"name":%q},"distinguisherMethod":{"type":"ByUser"},"rules":[{"subjects":[{"kind":"User","user":{"name":"bob"}}],"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`, name, name), 201)
 }
 
-// wantRejected compares an answer with that of kube-apiserver to a rejected request.
+// wantRejected compares a response with that of kube-apiserver to a rejected request.
 func (f *flows) wantRejected(c *rest.Config, path, level string) {
 	f.Helper()
 	code, header, body := exchange(f.T, c, "GET", path, "")
@@ -246,18 +246,18 @@ func TestFlowPages(t *testing.T) {
 func TestFlowObjects(t *testing.T) {
 	f := startFlows(t, &tidemark.Server{})
 	for _, path := range []string{schemas + "/exempt", schemas + "/catch-all"} {
-		answer := f.do("MERGE", path, `{"spec":{"matchingPrecedence":5000}}`, 422)
-		if !strings.Contains(answer, "must equal the fixed value") {
-			t.Error(answer)
+		resp := f.do("MERGE", path, `{"spec":{"matchingPrecedence":5000}}`, 422)
+		if !strings.Contains(resp, "must equal the fixed value") {
+			t.Error(resp)
 		}
 	}
 	for _, path := range []string{schemas + "/exempt", schemas + "/global-default", levels + "/catch-all", levels + "/system"} {
 		before := f.uid(path)
 		f.do("DELETE", path, "", 200)
 		for after := before; after == before; {
-			if code, _, answer := exchange(t, f.admin, "GET", path, ""); code == 200 {
+			if code, _, resp := exchange(t, f.admin, "GET", path, ""); code == 200 {
 				var o struct{ Metadata struct{ UID string } }
-				if err := json.Unmarshal(answer, &o); err != nil {
+				if err := json.Unmarshal(resp, &o); err != nil {
 					t.Fatal(err)
 				}
 				after = o.Metadata.UID
@@ -267,7 +267,7 @@ func TestFlowObjects(t *testing.T) {
 	f.want(f.admin, "GET", "/version", "exempt", "exempt")
 }
 
-// TestFlowsOff: without priority and fairness, no answer has its headers, and there are no pages and
+// TestFlowsOff: without priority and fairness, no response has its headers, and there are no pages and
 // metrics of it.
 func TestFlowsOff(t *testing.T) {
 	f := startFlows(t, &tidemark.Server{Fairness: tidemark.Fairness{Disabled: true, MaxRequests: -1}})
@@ -332,11 +332,11 @@ func testFlowWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := client.Do(r)
+		resp, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { answer.Body.Close() })
+		t.Cleanup(func() { resp.Body.Close() })
 	}
 	executing := `apiserver_flowcontrol_current_executing_requests{flow_schema="global-default",priority_level="global-default"} 0`
 	synctest.Wait()

@@ -27,12 +27,12 @@ import (
 )
 
 var (
-	impersonationPeer  = flag.String("impersonation-peer", "", "kubeconfig of a kube-apiserver, whose answers TestImpersonationRandom compares with Tidemark's")
+	impersonationPeer  = flag.String("impersonation-peer", "", "kubeconfig of a kube-apiserver, whose responses TestImpersonationRandom compares with Tidemark's")
 	impersonationCases = flag.Int("impersonation-cases", 60, "how many service accounts with random rights TestImpersonationRandom makes")
 )
 
 // This test gives service accounts random rights to impersonate, and lets them impersonate random
-// users. A model of the rules says what has to be allowed. With a peer, whole answers are compared.
+// users. A model of the rules says what has to be allowed. With a peer, whole responses are compared.
 
 // impersonationWorld is a server of the test.
 type impersonationWorld struct {
@@ -59,16 +59,16 @@ func (w *impersonationWorld) do(method, path, token string, header http.Header, 
 		r.Header = header.Clone()
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
-	answer, err := w.client.Do(r)
+	response, err := w.client.Do(r)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	b, err = io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	b, err = io.ReadAll(response.Body)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return answer.StatusCode, b
+	return response.StatusCode, b
 }
 
 // must sends a request of the administrator that has to succeed.
@@ -91,8 +91,8 @@ func newImpersonationWorld(t *testing.T, c *rest.Config, namespace string) *impe
 		for _, path := range []string{"/api/v1/namespaces/", "/api/v1/nodes/"} {
 			r, _ := http.NewRequest("DELETE", c.Host+path+namespace, http.NoBody)
 			r.Header.Set("Authorization", "Bearer "+c.BearerToken)
-			if answer, err := w.client.Do(r); err == nil {
-				answer.Body.Close()
+			if response, err := w.client.Do(r); err == nil {
+				response.Body.Close()
 			}
 		}
 	})
@@ -117,8 +117,8 @@ func (w *impersonationWorld) account(name string, rules []rbacv1.PolicyRule) str
 		for _, path := range []string{bindings, roles} {
 			r, _ := http.NewRequest("DELETE", w.admin.Host+path+"/"+full, http.NoBody)
 			r.Header.Set("Authorization", "Bearer "+w.admin.BearerToken)
-			if answer, err := w.client.Do(r); err == nil {
-				answer.Body.Close()
+			if response, err := w.client.Do(r); err == nil {
+				response.Body.Close()
 			}
 		}
 	})
@@ -147,20 +147,20 @@ func (w *impersonationWorld) account(name string, rules []rbacv1.PolicyRule) str
 // impersonate returns the response to a request with headers.
 func (w *impersonationWorld) impersonate(token string, h http.Header) (int, string, authenticationv1.UserInfo) {
 	code, b := w.do("POST", selfReviews, token, h, map[string]any{})
-	var answer struct {
+	var response struct {
 		Message string
 		Status  json.RawMessage
 	}
-	if err := json.Unmarshal(b, &answer); err != nil {
+	if err := json.Unmarshal(b, &response); err != nil {
 		w.t.Fatalf("%d %s", code, b)
 	}
 	var who authenticationv1.SelfSubjectReviewStatus
 	if code == http.StatusCreated {
-		if err := json.Unmarshal(answer.Status, &who); err != nil {
+		if err := json.Unmarshal(response.Status, &who); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	return code, answer.Message, who.UserInfo
+	return code, response.Message, who.UserInfo
 }
 
 const authenticationGroup = "authentication.k8s.io"

@@ -27,16 +27,16 @@ func as(t *testing.T, c *rest.Config, headers ...string) (int, []byte) {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Add(name, value)
 	}
-	answer, err := servertest.Client(t, c).Do(r)
+	response, err := servertest.Client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	b, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer.StatusCode, b
+	return response.StatusCode, b
 }
 
 // TestImpersonation compares users with responses of kube-apiserver v1.36.

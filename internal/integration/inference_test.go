@@ -15,7 +15,7 @@ import (
 func TestRefusalsAreEqual(t *testing.T) {
 	b := besiege(t)
 	for _, row := range []string{"GET %s", "DELETE %s", "DELETE %s?dryRun=All", "PUT %s", "PATCH %s", "GET %s/status", "GET %s?resourceVersion=1", "GET %s?export=1"} {
-		answer := func(namespace, name string) string {
+		response := func(namespace, name string) string {
 			path := "/api/v1/namespaces/" + namespace + "/secrets/" + name
 			code, text := b.raw(fmt.Sprintf(row, path), asBob)
 			if code != http.StatusForbidden {
@@ -23,9 +23,9 @@ func TestRefusalsAreEqual(t *testing.T) {
 			}
 			return strings.NewReplacer(namespace, "NS", name, "NAME").Replace(text)
 		}
-		want := answer("bank", "absent")
+		want := response("bank", "absent")
 		for _, other := range [][2]string{{"bank", "vault"}, {"void", "vault"}} {
-			if got := answer(other[0], other[1]); got != want {
+			if got := response(other[0], other[1]); got != want {
 				t.Errorf(row+" differs:\n%s\n%s", other, got, want)
 			}
 		}

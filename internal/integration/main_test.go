@@ -10,8 +10,8 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(tier.Race(m,
 		"TestConversionOfLists", "TestDocumentsNeedRights", "TestDocumentsOfDefinitions", "TestEncryptedOnDisk",
-		"TestImpersonationRandom", "TestLongWebhookAnswers", "TestMutatingPolicies", "TestNamespacePlugins", "TestOddWrites", "TestProfiles",
+		"TestImpersonationRandom", "TestLongWebhookResponses", "TestMutatingPolicies", "TestNamespacePlugins", "TestOddWrites", "TestProfiles",
 		"TestStorageQuota", "TestStoredExpressions", "TestTypeChecking", "TestWebhookAddress",
-		"TestWebhookAnswerIsNotShown", "TestWebhooks", "TestWriteLimits",
+		"TestWebhookResponseIsNotShown", "TestWebhooks", "TestWriteLimits",
 	))
 }

@@ -53,10 +53,10 @@ type oddWriter struct {
 	http   *http.Client
 	host   string
 
-	objects []map[string]any
-	stored  map[string]string // path -> last acknowledged body
-	answers map[int]int
-	n       int
+	objects   []map[string]any
+	stored    map[string]string // path -> last acknowledged body
+	responses map[int]int
+	n         int
 }
 
 // TestOddWrites writes odd names, keys, values and sizes in every kind and every
@@ -72,13 +72,13 @@ func TestOddWrites(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := server(dir)
 	c := s.RESTConfig()
-	w := &oddWriter{t: t, chance: chance, http: servertest.Client(t, c), host: c.Host, stored: map[string]string{}, answers: map[int]int{}}
+	w := &oddWriter{t: t, chance: chance, http: servertest.Client(t, c), host: c.Host, stored: map[string]string{}, responses: map[int]int{}}
 	for i := range 3 {
 		w.objects = append(w.objects, testkinds.Objects(t, "../../test/kinds/testdata/objects", fmt.Sprintf("%s%d", stand, i), chance)...)
 	}
-	code, answer := w.do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", asJSON, []byte(oddDefinition))
+	code, response := w.do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", asJSON, []byte(oddDefinition))
 	if code != 201 {
-		t.Fatalf("the definition: %d %s", code, answer)
+		t.Fatalf("the definition: %d %s", code, response)
 	}
 	for range 20 {
 		w.objects = append(w.objects, map[string]any{"apiVersion": "example.com/v1", "kind": "Odd", "metadata": map[string]any{"name": stand}, "spec": map[string]any{stand: stand, "list": []any{map[string]any{"k": stand}}}})
@@ -103,9 +103,9 @@ func TestOddWrites(t *testing.T) {
 	default:
 	}
 	servertest.Stop(t, s)
-	t.Logf("answers: %v; %d objects", w.answers, len(w.stored))
-	if w.answers[201] < steps/20 || w.answers[422] == 0 || w.answers[400] == 0 {
-		t.Errorf("the writes were not odd, or too odd: %v", w.answers)
+	t.Logf("responds: %v; %d objects", w.responses, len(w.stored))
+	if w.responses[201] < steps/20 || w.responses[422] == 0 || w.responses[400] == 0 {
+		t.Errorf("the writes were not odd, or too odd: %v", w.responses)
 	}
 
 	s = server(dir)
@@ -141,7 +141,7 @@ func (w *oddWriter) neighbour(host string, h *http.Client) (stop func()) {
 	return func() { stopped.Store(true); <-done }
 }
 
-// do sends a request to a path as it stands, and returns the answer, which is JSON.
+// do sends a request to a path as it stands, and returns the response, which is JSON.
 func (w *oddWriter) do(method, path, media string, body []byte) (int, []byte) {
 	w.t.Helper()
 	req, err := http.NewRequest(method, w.host+path, bytes.NewReader(body))
@@ -155,14 +155,14 @@ func (w *oddWriter) do(method, path, media string, body []byte) (int, []byte) {
 		w.t.Fatalf("%s %.100q: %v", method, path, err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
+	response, err := io.ReadAll(resp.Body)
 	if err != nil {
 		w.t.Fatalf("%s %.100q: %v", method, path, err)
 	}
-	if resp.StatusCode >= 500 && resp.StatusCode != 504 || !utf8.Valid(answer) || resp.StatusCode != 404 && !json.Valid(answer) {
-		w.t.Errorf("%s %.100q %s: %d %.600s\nbody %.600q", method, path, media, resp.StatusCode, answer, body)
+	if resp.StatusCode >= 500 && resp.StatusCode != 504 || !utf8.Valid(response) || resp.StatusCode != 404 && !json.Valid(response) {
+		w.t.Errorf("%s %.100q %s: %d %.600s\nbody %.600q", method, path, media, resp.StatusCode, response, body)
 	}
-	return resp.StatusCode, answer
+	return resp.StatusCode, response
 }
 
 // typeOf returns the type of an object, or nil for the custom resource.
@@ -425,23 +425,23 @@ func (w *oddWriter) write(method, path, media string, body []byte) {
 		and = "&"
 	}
 	dryCode, dry := w.do(method, path+and+"dryRun=All", media, body)
-	code, answer := w.do(method, path, media, body)
-	w.answers[code]++
+	code, response := w.do(method, path, media, body)
+	w.responses[code]++
 	if code != dryCode {
-		w.t.Errorf("%s %.200q %s: %d, but %d as a dry-run\n%.500s\n%.500s\n%.1000q", method, path, media, code, dryCode, answer, dry, body)
+		w.t.Errorf("%s %.200q %s: %d, but %d as a dry-run\n%.500s\n%.500s\n%.1000q", method, path, media, code, dryCode, response, dry, body)
 	}
-	if code == 404 && string(answer) == "404 page not found\n" { // not a path of the API: the answer is plain text
+	if code == 404 && string(response) == "404 page not found\n" { // not a path of the API: the response is plain text
 		return
 	}
 	if code >= 300 {
 		var status metav1.Status
-		if err := json.Unmarshal(answer, &status); err != nil || status.Message == "" || int(status.Code) != code {
-			w.t.Errorf("%s %.200q %s: %d without a Status: %.300s", method, path, media, code, answer)
+		if err := json.Unmarshal(response, &status); err != nil || status.Message == "" || int(status.Code) != code {
+			w.t.Errorf("%s %.200q %s: %d without a Status: %.300s", method, path, media, code, response)
 		}
 		return
 	}
 	var made struct{ Metadata struct{ Name string } }
-	if err := json.Unmarshal(answer, &made); err != nil {
+	if err := json.Unmarshal(response, &made); err != nil {
 		w.t.Fatal(err)
 	}
 	if strings.Contains(path, "/flowschemas") { // the server writes the status of new ones
@@ -453,8 +453,8 @@ func (w *oddWriter) write(method, path, media string, body []byte) {
 	}
 	place += "/" + url.PathEscape(made.Metadata.Name)
 	got, text := w.do("GET", place, asJSON, nil)
-	if got != 200 || !bytes.Equal(text, answer) {
-		w.t.Errorf("%s %.200q %s was %.300s\nread at %.200q: %d %.300s", method, path, media, answer, place, got, text)
+	if got != 200 || !bytes.Equal(text, response) {
+		w.t.Errorf("%s %.200q %s was %.300s\nread at %.200q: %d %.300s", method, path, media, response, place, got, text)
 		return
 	}
 	w.stored[place] = string(text)

@@ -52,7 +52,7 @@ func replace(t *testing.T, path, text string) {
 	}
 }
 
-// review returns the answer of a TokenReview.
+// review returns the response of a TokenReview.
 func review(t *testing.T, s *tidemark.Server, token string) authenticationv1.TokenReviewStatus {
 	t.Helper()
 	body, _ := json.Marshal(&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}})
@@ -164,7 +164,7 @@ func TestIssuerReload(t *testing.T) {
 	}
 }
 
-// TestSlowIssuer: an issuer that does not answer holds up only the tokens that need it.
+// TestSlowIssuer: an issuer that does not respond holds up only the tokens that need it.
 func TestSlowIssuer(t *testing.T) {
 	slow, dead, fine := oidctest.Listen(t), oidctest.Listen(t), oidctest.Listen(t)
 	dead.Hang.Store(true)

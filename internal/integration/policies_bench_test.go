@@ -16,8 +16,8 @@ func BenchmarkPolicies(b *testing.B) {
 	config := servertest.Start(b, &tidemark.Server{}).RESTConfig()
 	client := servertest.Client(b, config)
 	post := func(path, body string) {
-		if code, answer := send(b, client, "POST", config.Host+path, body); code != http.StatusCreated {
-			b.Fatalf("POST %s: %d %s", path, code, answer)
+		if code, response := send(b, client, "POST", config.Host+path, body); code != http.StatusCreated {
+			b.Fatalf("POST %s: %d %s", path, code, response)
 		}
 	}
 	post("/api/v1/namespaces", `{"metadata":{"name":"without"}}`)

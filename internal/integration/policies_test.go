@@ -17,8 +17,8 @@ func TestPoliciesAtOnce(t *testing.T) {
 	const policies, bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 	must := func(method, path, body string, code int) {
 		t.Helper()
-		if got, _, answer := exchange(t, c, method, path, body); got != code {
-			t.Fatalf("%s %s: %d, want %d: %s", method, path, got, code, answer)
+		if got, _, response := exchange(t, c, method, path, body); got != code {
+			t.Fatalf("%s %s: %d, want %d: %s", method, path, got, code, response)
 		}
 	}
 	// writes reports whether a Secret with n keys is created; want is a part of the denial.
@@ -28,9 +28,9 @@ func TestPoliciesAtOnce(t *testing.T) {
 		for i := range n {
 			keys = append(keys, fmt.Sprintf(`"k%d":"v"`, i))
 		}
-		code, _, answer := exchange(t, c, "POST", "/api/v1/namespaces/default/secrets?dryRun=All", `{"metadata":{"name":"s"},"stringData":{`+strings.Join(keys, ",")+`}}`)
-		if want == "" && code != http.StatusCreated || want != "" && (code != http.StatusUnprocessableEntity || !strings.Contains(string(answer), want)) {
-			t.Fatalf("a Secret with %d keys: %d %s, want %q", n, code, answer, want)
+		code, _, response := exchange(t, c, "POST", "/api/v1/namespaces/default/secrets?dryRun=All", `{"metadata":{"name":"s"},"stringData":{`+strings.Join(keys, ",")+`}}`)
+		if want == "" && code != http.StatusCreated || want != "" && (code != http.StatusUnprocessableEntity || !strings.Contains(string(response), want)) {
+			t.Fatalf("a Secret with %d keys: %d %s, want %q", n, code, response, want)
 		}
 	}
 	policy := func(name, kind, expression string) string {

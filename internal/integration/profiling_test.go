@@ -18,7 +18,7 @@ func TestProfiles(t *testing.T) {
 	for _, row := range []struct {
 		path string
 		code int
-		part string // of the answer
+		part string // of the response
 	}{
 		{"/debug/pprof/", http.StatusOK, `<a href="goroutine?debug=1">goroutine</a>`},
 		{"/debug/pprof", http.StatusOK, "<title>/debug/pprof/</title>"}, // after a redirection

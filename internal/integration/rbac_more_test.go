@@ -73,7 +73,7 @@ func testRBACHides(t *testing.T) {
 		}
 		return `"configmaps` + name + ` is forbidden: User \"bob\" cannot ` + verb + ` resource \"configmaps\" in API group \"\" in the namespace \"shop\""`
 	}
-	// A name that exists and one that does not have the same answer.
+	// A name that exists and one that does not have the same response.
 	for _, name := range []string{"b", "none"} {
 		user.want(http.StatusForbidden, refusal("get", name), "GET", configMaps+"/"+name, "")
 		user.want(http.StatusForbidden, refusal("patch", name), "MERGE", configMaps+"/"+name, `{}`)

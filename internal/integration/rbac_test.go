@@ -30,7 +30,7 @@ type rbacClient struct {
 	c *rest.Config
 }
 
-// want sends a request and compares the code and a part of the answer.
+// want sends a request and compares the code and a part of the response.
 func (c rbacClient) want(code int, part, method, path, body string) {
 	c.t.Helper()
 	got, _, b := exchange(c.t, c.c, method, path, body)

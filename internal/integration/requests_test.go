@@ -63,16 +63,16 @@ func exchange(t *testing.T, c *rest.Config, method, path, body string) (int, htt
 	if accept != "" {
 		r.Header.Set("Accept", accept)
 	}
-	answer, err := servertest.Client(t, c).Do(r)
+	response, err := servertest.Client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	b, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer.StatusCode, answer.Header, bytes.TrimSpace(b)
+	return response.StatusCode, response.Header, bytes.TrimSpace(b)
 }
 
 // A step is a request and the wanted response: the status code, and either the

@@ -28,20 +28,20 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-var peer = flag.String("peer", "", "kubeconfig of a kube-apiserver whose answers the scenarios record")
+var peer = flag.String("peer", "", "kubeconfig of a kube-apiserver whose responses the scenarios record")
 
-// scenario plays the requests of a file below testdata, and compares the answers with those that
-// kube-apiserver v1.36.3 gave. A request is a line, and its answer the next one:
+// scenario plays the requests of a file below testdata, and compares the responses with those that
+// kube-apiserver v1.36.3 gave. A request is a line, and its response the next one:
 //
 //	USER METHOD PATH [BODY]
 //	= CODE [MESSAGE]
 //
 // The user "admin" may do everything; n1, n2, ... are nodes, and "unnamed" is one without a name. In a body, {uid PATH} is the UID of
 // an object, and {csr NAME GROUP} a request for a certificate. UIDs in messages are compared as
-// "UID". PATCH is a merge patch, APPLY a server-side apply. The method SHOW is a GET; its answer has the values at the paths that follow. Other lines
+// "UID". PATCH is a merge patch, APPLY a server-side apply. The method SHOW is a GET; its response has the values at the paths that follow. Other lines
 // are comments.
 //
-// With -peer, the answers come from that server and are written to the file. At a line WAIT, that
+// With -peer, the responses come from that server and are written to the file. At a line WAIT, that
 // server gets time to see policies and definitions; here they are in effect with the next request.
 func scenario(t *testing.T, file string, s *tidemark.Server) {
 	t.Helper()
@@ -62,11 +62,11 @@ func scenario(t *testing.T, file string, s *tidemark.Server) {
 	var out strings.Builder
 	var last string
 	for n, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
-		want, answer := strings.CutPrefix(line, "= ")
+		want, response := strings.CutPrefix(line, "= ")
 		switch {
-		case answer && *peer != "":
+		case response && *peer != "":
 			continue
-		case answer:
+		case response:
 			if last != want {
 				t.Errorf("%s:%d: %s, want %s", path, n+1, last, want)
 			}
@@ -101,7 +101,7 @@ var variable = regexp.MustCompile(`\{(uid|csr) ([^ }]+) ?([^ }]*)\}`)
 var isNode = regexp.MustCompile(`^(n[0-9]|unnamed)$`)
 var uid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// play sends the request of a line, and returns its answer.
+// play sends the request of a line, and returns its response.
 func (p player) play(parts []string) string {
 	user, method, path := parts[0], parts[1], parts[2]
 	if method == "SHOW" {
@@ -173,16 +173,16 @@ func (p player) send(user, method, path, body string) (int, []byte) {
 	} else if user != "admin" {
 		r.Header.Set("Impersonate-User", user)
 	}
-	answer, err := p.client.Do(r)
+	response, err := p.client.Do(r)
 	if err != nil {
 		p.Fatal(err)
 	}
-	defer answer.Body.Close()
-	b, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
 	if err != nil {
 		p.Fatal(err)
 	}
-	return answer.StatusCode, b
+	return response.StatusCode, b
 }
 
 // request returns a request for a certificate, as a CertificateSigningRequest has it.

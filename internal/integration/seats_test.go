@@ -75,7 +75,7 @@ func TestBodiesTakeNoSeats(t *testing.T) {
 }
 
 // TestRefusedBeforeBodies checks that a request without credentials or without rights is
-// answered before its body arrives, and that nothing is kept for it.
+// responded before its body arrives, and that nothing is kept for it.
 func TestRefusedBeforeBodies(t *testing.T) {
 	t.Parallel() // the server waits for the rest of a body
 	s := servertest.Start(t, &tidemark.Server{})
@@ -110,7 +110,7 @@ func TestRefusedBeforeBodies(t *testing.T) {
 }
 
 // TestStrangersKeepNoConnection checks that a client without credentials loses its connection
-// with its first answer over HTTP/2, while others keep theirs.
+// with its first response over HTTP/2, while others keep theirs.
 func TestStrangersKeepNoConnection(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	for _, row := range []struct {

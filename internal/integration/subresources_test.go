@@ -147,7 +147,7 @@ func TestBindingOnce(t *testing.T) {
 	wg.Wait()
 	slices.Sort(codes)
 	if codes[0] != 201 || codes[1] != 409 {
-		t.Errorf("the answers are %v: want 201 once, and 409", codes)
+		t.Errorf("the responses are %v: want 201 once, and 409", codes)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestEvictionCounts(t *testing.T) {
 	wg.Wait()
 	slices.Sort(codes)
 	if codes[allowed-1] != 201 || codes[allowed] != 429 {
-		t.Errorf("the answers are %v: want 201 %d times, and 429", codes, allowed)
+		t.Errorf("the responses are %v: want 201 %d times, and 429", codes, allowed)
 	}
 	run(t, c, []step{{"GET " + budgets + "/b", "", 200, values{"status.disruptionsAllowed": "0"}}})
 }

@@ -44,7 +44,7 @@ func startTraced(t *testing.T, root trace.Sampler) *traces {
 	return &traces{Server: s, spans: recorder}
 }
 
-// send sends a request, and returns the code and the audit ID of the answer. flags are those of the header traceparent;
+// send sends a request, and returns the code and the audit ID of the response. flags are those of the header traceparent;
 // empty: it has none.
 func (s *traces) send(t *testing.T, c *rest.Config, method, path, body, flags string) (code int, auditID string) {
 	t.Helper()
@@ -56,15 +56,15 @@ func (s *traces) send(t *testing.T, c *rest.Config, method, path, body, flags st
 	if flags != "" {
 		r.Header.Set("traceparent", traceparent+flags)
 	}
-	answer, err := servertest.Client(t, c).Do(r)
+	response, err := servertest.Client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
-	return answer.StatusCode, answer.Header.Get("Audit-Id")
+	response.Body.Close()
+	return response.StatusCode, response.Header.Get("Audit-Id")
 }
 
-// request waits for the span of a request, by its audit ID. A span ends after the answer was sent.
+// request waits for the span of a request, by its audit ID. A span ends after the response was sent.
 func (s *traces) request(t *testing.T, auditID string) trace.ReadOnlySpan {
 	t.Helper()
 	var found trace.ReadOnlySpan
@@ -282,12 +282,12 @@ func (s *traces) sendLong(t *testing.T, client *http.Client, requests int) {
 		r.Header.Set("Audit-ID", value)
 		r.Header.Set("traceparent", traceparent+sampled)
 		r.Header.Set("tracestate", "vendor="+strings.Repeat("y", 200))
-		answer, err := client.Do(r)
+		response, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer.Body.Close()
-		s.request(t, answer.Header.Get("Audit-Id"))
+		response.Body.Close()
+		s.request(t, response.Header.Get("Audit-Id"))
 	}
 }
 

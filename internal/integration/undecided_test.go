@@ -25,14 +25,14 @@ func newUndecided(t *testing.T, rights ...string) string {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		answer := `{"allowed":true}`
+		response := `{"allowed":true}`
 		for _, right := range rights {
 			if a := review.Spec.ResourceAttributes; a != nil && (a.Verb == right || "/"+a.Subresource == right || a.Name == right) {
-				answer = `{"allowed":true,"denied":true}` // an error: a review must not have both
+				response = `{"allowed":true,"denied":true}` // an error: a review must not have both
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":%s}`, answer)
+		fmt.Fprintf(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":%s}`, response)
 	}))
 	t.Cleanup(s.Close)
 	return file(t, "webhook.kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`, s.URL))

@@ -29,10 +29,10 @@ func on(resources string) string {
 	return fmt.Sprintf(`"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":[%s]}]`, resources)
 }
 
-func answers(pairs ...any) map[string]webhooktest.Answer {
-	all := map[string]webhooktest.Answer{}
+func responses(pairs ...any) map[string]webhooktest.Response {
+	all := map[string]webhooktest.Response{}
 	for i := 0; i < len(pairs); i += 2 {
-		a, ok := pairs[i+1].(webhooktest.Answer)
+		a, ok := pairs[i+1].(webhooktest.Response)
 		if !ok {
 			a = pairs[i+1].(func(http.ResponseWriter, *webhooktest.Review))
 		}
@@ -41,14 +41,14 @@ func answers(pairs ...any) map[string]webhooktest.Answer {
 	return all
 }
 
-// failing returns a case of a validating webhook, with what it answers to a create.
-func failing(name string, a webhooktest.Answer) hookCase {
-	return hookCase{name: name, validating: one(hooked("a", "")), answers: answers("a", a), steps: []string{newConfigMap}, brief: true}
+// failing returns a case of a validating webhook, with its response to a create.
+func failing(name string, a webhooktest.Response) hookCase {
+	return hookCase{name: name, validating: one(hooked("a", "")), responses: responses("a", a), steps: []string{newConfigMap}, brief: true}
 }
 
-// patching returns a case of a mutating webhook, with what it answers to a create.
-func patching(name string, a webhooktest.Answer) hookCase {
-	return hookCase{name: name, mutating: one(hooked("a", "")), answers: answers("a", a), steps: []string{newConfigMap}, brief: true}
+// patching returns a case of a mutating webhook, with its response to a create.
+func patching(name string, a webhooktest.Response) hookCase {
+	return hookCase{name: name, mutating: one(hooked("a", "")), responses: responses("a", a), steps: []string{newConfigMap}, brief: true}
 }
 
 var hookCases = []hookCase{
@@ -74,8 +74,8 @@ var hookCases = []hookCase{
 		hooked("two", `"rules":[{"operations":["*"],"apiGroups":["autoscaling"],"apiVersions":["v2"],"resources":["*"]}]`),
 		hooked("exact", `"matchPolicy":"Exact","rules":[{"operations":["*"],"apiGroups":["autoscaling"],"apiVersions":["v1"],"resources":["*"]}]`),
 	}}, mutating: one(hooked("m", `"rules":[{"operations":["*"],"apiGroups":["autoscaling"],"apiVersions":["v1"],"resources":["*"]}]`)),
-		answers: answers("m", webhooktest.Patch(`[{"op":"replace","path":"/spec/maxReplicas","value":7},{"op":"add","path":"/spec/targetCPUUtilizationPercentage","value":33}]`)),
-		steps:   []string{"POST /apis/autoscaling/v2/namespaces/NS/horizontalpodautoscalers " + scaler}},
+		responses: responses("m", webhooktest.Patch(`[{"op":"replace","path":"/spec/maxReplicas","value":7},{"op":"add","path":"/spec/targetCPUUtilizationPercentage","value":33}]`)),
+		steps:     []string{"POST /apis/autoscaling/v2/namespaces/NS/horizontalpodautoscalers " + scaler}},
 	{name: "events", validating: map[string][]string{"x": {
 		hooked("core", `"rules":[{"operations":["*"],"apiGroups":[""],"apiVersions":["v1"],"resources":["events"]}]`),
 		hooked("new", `"rules":[{"operations":["*"],"apiGroups":["events.k8s.io"],"apiVersions":["v1"],"resources":["events"]}]`),
@@ -83,12 +83,12 @@ var hookCases = []hookCase{
 		`POST /api/v1/namespaces/NS/events {"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","namespace":"NS","name":"p"},"reason":"R","message":"m","type":"Normal"}`,
 	}},
 	{name: "scale", mutating: one(hooked("m", on(`"deployments/scale"`))), validating: one(hooked("v", on(`"*/scale"`)), hooked("object", on(`"deployments"`))),
-		answers: answers("m", webhooktest.Patch(`[{"op":"replace","path":"/spec/replicas","value":5}]`)),
+		responses: responses("m", webhooktest.Patch(`[{"op":"replace","path":"/spec/replicas","value":5}]`)),
 		steps: []string{
 			"-POST /apis/apps/v1/namespaces/NS/deployments " + deployment,
 			`PUT /apis/apps/v1/namespaces/NS/deployments/d/scale {"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d","namespace":"NS"},"spec":{"replicas":2}}`,
 		}},
-	{name: "status", mutating: one(hooked("m", on(`"*/status"`))), answers: answers("m", webhooktest.Patch(`[{"op":"add","path":"/spec/replicas","value":9},{"op":"add","path":"/metadata/labels","value":{"l":"m"}},{"op":"add","path":"/status/replicas","value":4}]`)),
+	{name: "status", mutating: one(hooked("m", on(`"*/status"`))), responses: responses("m", webhooktest.Patch(`[{"op":"add","path":"/spec/replicas","value":9},{"op":"add","path":"/metadata/labels","value":{"l":"m"}},{"op":"add","path":"/status/replicas","value":4}]`)),
 		steps: []string{
 			"-POST /apis/apps/v1/namespaces/NS/deployments " + deployment,
 			`MERGE /apis/apps/v1/namespaces/NS/deployments/d/status {"status":{"observedGeneration":1}}`,
@@ -114,32 +114,32 @@ var hookCases = []hookCase{
 		`MERGE /api/v1/namespaces/NS/configmaps/a {"metadata":{"labels":{"l":"n"}}}`,
 		`MERGE /api/v1/namespaces/NS/configmaps/a {"metadata":{"labels":{"l":"o"}}}`,
 	}, brief: true},
-	{name: "order", mutating: map[string][]string{"b": {hooked("b1", ""), hooked("b2", "")}, "a": {hooked("a1", ""), hooked("a2", "")}}, answers: answers(
+	{name: "order", mutating: map[string][]string{"b": {hooked("b1", ""), hooked("b2", "")}, "a": {hooked("a1", ""), hooked("a2", "")}}, responses: responses(
 		"a1", webhooktest.Patch(`[{"op":"add","path":"/data/o","value":"a1"}]`), "a2", webhooktest.Patch(`[{"op":"replace","path":"/data/o","value":"a2"}]`),
 		"b1", webhooktest.Patch(`[{"op":"test","path":"/data/o","value":"a2"},{"op":"replace","path":"/data/o","value":"b1"}]`), "b2", webhooktest.Patch(`[{"op":"replace","path":"/data/o","value":"b2"}]`)),
 		steps: []string{newConfigMap}},
 	{name: "reinvocation", mutating: one(hooked("a", `"reinvocationPolicy":"IfNeeded"`), hooked("b", `"reinvocationPolicy":"IfNeeded"`), hooked("c", ""), hooked("d", `"reinvocationPolicy":"IfNeeded"`)),
-		answers: answers("c", webhooktest.Patch(`[{"op":"add","path":"/data/c","value":"1"}]`)), steps: []string{newConfigMap}, brief: true},
+		responses: responses("c", webhooktest.Patch(`[{"op":"add","path":"/data/c","value":"1"}]`)), steps: []string{newConfigMap}, brief: true},
 	{name: "reinvocation without need", mutating: one(hooked("a", `"reinvocationPolicy":"IfNeeded"`), hooked("b", "")),
-		answers: answers("b", webhooktest.Patch(`[{"op":"replace","path":"/data/k","value":"v"}]`)), steps: []string{newConfigMap}, brief: true},
+		responses: responses("b", webhooktest.Patch(`[{"op":"replace","path":"/data/k","value":"v"}]`)), steps: []string{newConfigMap}, brief: true},
 	{name: "reinvocation by itself", mutating: one(hooked("a", `"reinvocationPolicy":"IfNeeded"`)),
-		answers: answers("a", webhooktest.Patch(`[{"op":"add","path":"/data/c","value":"1"}]`)), steps: []string{newConfigMap}, brief: true},
+		responses: responses("a", webhooktest.Patch(`[{"op":"add","path":"/data/c","value":"1"}]`)), steps: []string{newConfigMap}, brief: true},
 	{name: "no first call in the second round", mutating: one(hooked("a", `"reinvocationPolicy":"IfNeeded","objectSelector":{"matchLabels":{"l":"m"}}`), hooked("b", "")),
-		answers: answers("b", webhooktest.Patch(`[{"op":"add","path":"/metadata/labels","value":{"l":"m"}}]`)), steps: []string{newConfigMap}, brief: true},
-	{name: "warnings", mutating: one(hooked("m", "")), validating: one(hooked("v", "")), answers: answers(
+		responses: responses("b", webhooktest.Patch(`[{"op":"add","path":"/metadata/labels","value":{"l":"m"}}]`)), steps: []string{newConfigMap}, brief: true},
+	{name: "warnings", mutating: one(hooked("m", "")), validating: one(hooked("v", "")), responses: responses(
 		"m", webhooktest.JSON(`"allowed":true,"warnings":["first","second \"quoted\"","first"]`), "v", webhooktest.JSON(`"allowed":false,"warnings":["third","first",""],"status":{"message":"no"}`)),
 		steps: []string{newConfigMap}, brief: true},
-	{name: "several deny", validating: one(hooked("a", ""), hooked("b", "")), answers: answers("a", webhooktest.Deny("no"), "b", webhooktest.Allow), steps: []string{newConfigMap}, brief: true},
-	{name: "patched name", mutating: one(hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"replace","path":"/metadata/name","value":"other"}]`)), steps: []string{newConfigMap}, brief: true},
-	{name: "patch of metadata", mutating: one(hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"add","path":"/metadata/labels","value":{"l":"m"}},{"op":"add","path":"/metadata/uid","value":"x"},{"op":"add","path":"/metadata/generation","value":7},{"op":"add","path":"/metadata/finalizers","value":["a.b/c"]}]`)),
+	{name: "several deny", validating: one(hooked("a", ""), hooked("b", "")), responses: responses("a", webhooktest.Deny("no"), "b", webhooktest.Allow), steps: []string{newConfigMap}, brief: true},
+	{name: "patched name", mutating: one(hooked("m", "")), responses: responses("m", webhooktest.Patch(`[{"op":"replace","path":"/metadata/name","value":"other"}]`)), steps: []string{newConfigMap}, brief: true},
+	{name: "patch of metadata", mutating: one(hooked("m", "")), responses: responses("m", webhooktest.Patch(`[{"op":"add","path":"/metadata/labels","value":{"l":"m"}},{"op":"add","path":"/metadata/uid","value":"x"},{"op":"add","path":"/metadata/generation","value":7},{"op":"add","path":"/metadata/finalizers","value":["a.b/c"]}]`)),
 		steps: []string{newConfigMap, `MERGE /api/v1/namespaces/NS/configmaps/a {"data":{"k":"w"}}`}, brief: true},
-	{name: "patched namespace", mutating: one(hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"replace","path":"/metadata/namespace","value":"default"}]`)), steps: []string{newConfigMap}, brief: true},
-	{name: "patch that is not valid", mutating: one(hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"add","path":"/data/a b","value":"x"}]`)), steps: []string{newConfigMap}, brief: true},
-	{name: "unknown field", mutating: one(hooked("a", `"reinvocationPolicy":"IfNeeded"`), hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"add","path":"/nothing","value":"x"}]`)), steps: []string{newConfigMap}, brief: true},
-	{name: "wrong type", mutating: one(hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"add","path":"/data/x","value":3}]`)), steps: []string{newConfigMap}, brief: true},
-	{name: "delete with a patch", mutating: one(hooked("m", `"rules":[{"operations":["DELETE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]`)), answers: answers("m", webhooktest.Patch(`[{"op":"add","path":"/data/a","value":"x"}]`)),
+	{name: "patched namespace", mutating: one(hooked("m", "")), responses: responses("m", webhooktest.Patch(`[{"op":"replace","path":"/metadata/namespace","value":"default"}]`)), steps: []string{newConfigMap}, brief: true},
+	{name: "patch that is not valid", mutating: one(hooked("m", "")), responses: responses("m", webhooktest.Patch(`[{"op":"add","path":"/data/a b","value":"x"}]`)), steps: []string{newConfigMap}, brief: true},
+	{name: "unknown field", mutating: one(hooked("a", `"reinvocationPolicy":"IfNeeded"`), hooked("m", "")), responses: responses("m", webhooktest.Patch(`[{"op":"add","path":"/nothing","value":"x"}]`)), steps: []string{newConfigMap}, brief: true},
+	{name: "wrong type", mutating: one(hooked("m", "")), responses: responses("m", webhooktest.Patch(`[{"op":"add","path":"/data/x","value":3}]`)), steps: []string{newConfigMap}, brief: true},
+	{name: "delete with a patch", mutating: one(hooked("m", `"rules":[{"operations":["DELETE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]`)), responses: responses("m", webhooktest.Patch(`[{"op":"add","path":"/data/a","value":"x"}]`)),
 		steps: []string{"-" + newConfigMap, `DELETE /api/v1/namespaces/NS/configmaps/a`}, brief: true},
-	{name: "applied", mutating: one(hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"add","path":"/data/by","value":"hook"},{"op":"replace","path":"/data/k","value":"hook"}]`)), steps: []string{
+	{name: "applied", mutating: one(hooked("m", "")), responses: responses("m", webhooktest.Patch(`[{"op":"add","path":"/data/by","value":"hook"},{"op":"replace","path":"/data/k","value":"hook"}]`)), steps: []string{
 		`APPLY /api/v1/namespaces/NS/configmaps/b?fieldManager=me {"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"},"data":{"k":"v","l":"v"}}`,
 		`MERGE /api/v1/namespaces/NS/configmaps/b?fieldManager=you {"data":{"n":"v"}}`,
 	}, brief: true},
@@ -198,14 +198,14 @@ var hookCases = []hookCase{
 	failing("wrong type of a field", text(200, "application/json", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"x","allowed":"yes"}}`)),
 	failing("odd content type", text(200, "a/b/c; d", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`)),
 	failing("hung up", hangUp),
-	{name: "v1beta1 answers v1", validating: one(hooked("a", `"admissionReviewVersions":["v1beta1"]`)), answers: answers("a", text(200, "application/json", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"x","allowed":true}}`)), steps: []string{newConfigMap}, brief: true},
-	{name: "v1beta1 without kind", validating: one(hooked("a", `"admissionReviewVersions":["v1beta1"]`)), answers: answers("a", text(200, "application/json", `{"response":{"allowed":false}}`)), steps: []string{newConfigMap}, brief: true},
-	{name: "v1beta1 patch without type", mutating: one(hooked("a", `"admissionReviewVersions":["v1beta1"]`)), answers: answers("a", text(200, "application/json", `{"response":{"allowed":true,"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL2RhdGEvYSIsInZhbHVlIjoieCJ9XQ=="}}`)), steps: []string{newConfigMap}, brief: true},
-	{name: "timeout", validating: one(hooked("a", `"timeoutSeconds":1`)), answers: answers("a", hang), steps: []string{newConfigMap}, brief: true},
+	{name: "v1beta1 gets v1", validating: one(hooked("a", `"admissionReviewVersions":["v1beta1"]`)), responses: responses("a", text(200, "application/json", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"x","allowed":true}}`)), steps: []string{newConfigMap}, brief: true},
+	{name: "v1beta1 without kind", validating: one(hooked("a", `"admissionReviewVersions":["v1beta1"]`)), responses: responses("a", text(200, "application/json", `{"response":{"allowed":false}}`)), steps: []string{newConfigMap}, brief: true},
+	{name: "v1beta1 patch without type", mutating: one(hooked("a", `"admissionReviewVersions":["v1beta1"]`)), responses: responses("a", text(200, "application/json", `{"response":{"allowed":true,"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL2RhdGEvYSIsInZhbHVlIjoieCJ9XQ=="}}`)), steps: []string{newConfigMap}, brief: true},
+	{name: "timeout", validating: one(hooked("a", `"timeoutSeconds":1`)), responses: responses("a", hang), steps: []string{newConfigMap}, brief: true},
 	{name: "timeout of the request", validating: one(hooked("a", `"timeoutSeconds":10`)), steps: []string{`POST /api/v1/namespaces/NS/configmaps?timeout=3s {"metadata":{"name":"a"}}`}, brief: true},
-	{name: "ignored failures", mutating: one(hooked("m", `"failurePolicy":"Ignore"`)), validating: one(hooked("v", `"failurePolicy":"Ignore"`)), answers: answers("m", webhooktest.Patch(`x`), "v", text(500, "text/plain", "boom")), steps: []string{newConfigMap}, brief: true},
-	{name: "ignored policy and a denial", mutating: one(hooked("m", `"failurePolicy":"Ignore"`)), answers: answers("m", webhooktest.Deny("no")), steps: []string{newConfigMap}, brief: true},
-	{name: "ignored policy and a patch that fails", mutating: one(hooked("m", `"failurePolicy":"Ignore"`)), answers: answers("m", webhooktest.Patch(`[{"op":"remove","path":"/data/none"}]`)), steps: []string{newConfigMap}, brief: true},
+	{name: "ignored failures", mutating: one(hooked("m", `"failurePolicy":"Ignore"`)), validating: one(hooked("v", `"failurePolicy":"Ignore"`)), responses: responses("m", webhooktest.Patch(`x`), "v", text(500, "text/plain", "boom")), steps: []string{newConfigMap}, brief: true},
+	{name: "ignored policy and a denial", mutating: one(hooked("m", `"failurePolicy":"Ignore"`)), responses: responses("m", webhooktest.Deny("no")), steps: []string{newConfigMap}, brief: true},
+	{name: "ignored policy and a patch that fails", mutating: one(hooked("m", `"failurePolicy":"Ignore"`)), responses: responses("m", webhooktest.Patch(`[{"op":"remove","path":"/data/none"}]`)), steps: []string{newConfigMap}, brief: true},
 	{name: "conditions", validating: one(hooked("true", `"matchConditions":[{"name":"c","expression":"object.data.k == 'v'"}]`),
 		hooked("false", `"matchConditions":[{"name":"c","expression":"object.metadata.name == 'x'"},{"name":"d","expression":"object.none == 1"}]`)), steps: []string{newConfigMap}, brief: true},
 	{name: "condition fails", validating: one(hooked("v", `"matchConditions":[{"name":"c","expression":"object.none == 1"}]`)), steps: []string{newConfigMap}, brief: true},

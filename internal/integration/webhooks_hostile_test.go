@@ -34,7 +34,7 @@ func TestHostileWebhooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	maps := client.CoreV1().ConfigMaps("default")
-	set := func(a, b webhooktest.Answer) {
+	set := func(a, b webhooktest.Response) {
 		hook.On("/a", a)
 		hook.On("/b", b)
 		hook.Take()
@@ -55,7 +55,7 @@ func TestHostileWebhooks(t *testing.T) {
 	odd := `"allowed":true,"warnings":["a\r\nSet-Cookie: x"],"auditAnnotations":{"k":"` + strings.Repeat("x", 100_000) + `"}`
 	for _, row := range []struct {
 		name  string
-		a, b  webhooktest.Answer
+		a, b  webhooktest.Response
 		code  int32
 		calls int
 	}{

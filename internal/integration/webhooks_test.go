@@ -22,7 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/webhook/webhooktest"
 )
 
-var hooksPeer = flag.String("hooks-peer", "", "kubeconfig of a kube-apiserver; TestWebhooks records its answers")
+var hooksPeer = flag.String("hooks-peer", "", "kubeconfig of a kube-apiserver; TestWebhooks records its responses")
 
 const hooksFile = "testdata/webhooks.txt"
 
@@ -32,8 +32,8 @@ type hookCase struct {
 	// mutating and validating are configurations, by their names, of webhooks: members besides
 	// those that every webhook has (hookDefaults). The member "path" is that of the URL.
 	mutating, validating map[string][]string
-	// answers are those at paths; the others allow.
-	answers map[string]webhooktest.Answer
+	// responses are those at paths; the others allow.
+	responses map[string]webhooktest.Response
 	// steps are requests: "METHOD path body". A line that begins with "-" is not shown.
 	steps []string
 	// brief: calls are shown without the objects.
@@ -46,7 +46,7 @@ var hookDefaults = map[string]string{
 	"rules": `[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["configmaps"]}]`,
 }
 
-// TestWebhooks compares answers, and what webhooks are sent, with those that a kube-apiserver v1.36.3
+// TestWebhooks compares responses, and what webhooks are sent, with those that a kube-apiserver v1.36.3
 // gave. With -hooks-peer, it records them.
 func TestWebhooks(t *testing.T) {
 	if *hooksPeer != "" {
@@ -136,7 +136,7 @@ func diffLines(want, got string) string {
 func runHooks(t *testing.T, base *rest.Config, one hookCase, delay time.Duration) string {
 	t.Helper()
 	hook := webhooktest.Start(t)
-	for path, a := range one.answers {
+	for path, a := range one.responses {
 		hook.On(path, a)
 	}
 	r := &hookRun{T: t, admin: base, hook: hook, ns: "hooks-" + strings.ToLower(strings.ReplaceAll(one.name, " ", "-"))}
@@ -222,7 +222,7 @@ func (r *hookRun) clean() {
 	}
 }
 
-// step sends a request, and shows the answer and the calls.
+// step sends a request, and shows the response and the calls.
 func (r *hookRun) step(s string, brief bool) {
 	r.Helper()
 	s, hidden := strings.CutPrefix(s, "-")
@@ -319,8 +319,8 @@ func hangUp(w http.ResponseWriter, _ *webhooktest.Review) {
 	panic(http.ErrAbortHandler)
 }
 
-// text answers with a code and a text.
-func text(code int, contentType, body string) webhooktest.Answer {
+// text responds with a code and a text.
+func text(code int, contentType, body string) webhooktest.Response {
 	return func(w http.ResponseWriter, _ *webhooktest.Review) {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(code)
@@ -328,5 +328,5 @@ func text(code int, contentType, body string) webhooktest.Answer {
 	}
 }
 
-// hang answers when the caller has left.
+// hang responds when the caller has left.
 func hang(_ http.ResponseWriter, r *webhooktest.Review) { <-r.HTTP.Context().Done() }

@@ -129,7 +129,7 @@ func (w *writers) check(r *record) {
 			w.t.Errorf("a dry-run left %s", o.raw)
 		}
 	}
-	w.checkAnswers(r.path, byVersion, gone)
+	w.checkResponses(r.path, byVersion, gone)
 	for uid, o := range last {
 		w.checkLast(uid, o)
 	}
@@ -176,10 +176,10 @@ func (w *writers) checkChange(was, is *written) {
 	}
 }
 
-// checkAnswers checks that each response is the state that the watch showed at its
+// checkResponses checks that each response is the state that the watch showed at its
 // version, and that none is newer than the end of its object.
-func (w *writers) checkAnswers(path string, events map[uint64]*written, gone map[string]uint64) {
-	for _, a := range w.answers {
+func (w *writers) checkResponses(path string, events map[uint64]*written, gone map[string]uint64) {
+	for _, a := range w.responses {
 		if a.path != path {
 			continue
 		}

@@ -125,12 +125,12 @@ type writers struct {
 	host string
 	http *http.Client
 
-	mu       sync.Mutex
-	answers  []*written                   // acknowledged writes
-	own      map[string]map[string]string // UID -> key -> the value that was acknowledged last, empty: none
-	counted  map[string]int               // UID -> acknowledged increments
-	made     int
-	refusals map[string]int
+	mu        sync.Mutex
+	responses []*written                   // acknowledged writes
+	own       map[string]map[string]string // UID -> key -> the value that was acknowledged last, empty: none
+	counted   map[string]int               // UID -> acknowledged increments
+	made      int
+	refusals  map[string]int
 }
 
 // do sends a request; accepted says which refusals are part of the game.
@@ -147,14 +147,14 @@ func (w *writer) do(method, media, path, body string, accepted ...int) (*written
 		return nil, 0
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
+	response, err := io.ReadAll(resp.Body)
 	if err != nil {
 		w.t.Error(err)
 		return nil, 0
 	}
 	if resp.StatusCode >= 300 {
 		if !slices.Contains(accepted, resp.StatusCode) {
-			w.t.Errorf("%s %s %s: %d %s", method, path, body, resp.StatusCode, answer)
+			w.t.Errorf("%s %s %s: %d %s", method, path, body, resp.StatusCode, response)
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -165,7 +165,7 @@ func (w *writer) do(method, media, path, body string, accepted ...int) (*written
 	if strings.HasPrefix(path, deployments) {
 		collection = deployments
 	}
-	o, err := read(collection, answer)
+	o, err := read(collection, response)
 	if err != nil {
 		w.t.Errorf("%s %s: %v", method, path, err)
 		return nil, 0
@@ -178,7 +178,7 @@ func (w *writer) acknowledged(o *written, own map[string]string, counted int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.made++
-	w.answers = append(w.answers, o)
+	w.responses = append(w.responses, o)
 	keys, uid := o.keys(), o.Metadata.UID
 	if w.own[uid] == nil {
 		w.own[uid] = map[string]string{}
@@ -186,7 +186,7 @@ func (w *writer) acknowledged(o *written, own map[string]string, counted int) {
 	for key, value := range own {
 		w.own[uid][key] = value
 		if got, _ := keys[key].(string); got != value {
-			w.t.Errorf("%s wrote %s=%q of %s, and was answered %q", w.id, key, value, uid, got)
+			w.t.Errorf("%s wrote %s=%q of %s, and got a response %q", w.id, key, value, uid, got)
 		}
 	}
 	w.counted[uid] += counted

@@ -63,7 +63,7 @@ func text(v any) string {
 	return string(b)
 }
 
-// pieces is an answer that notes how large the pieces are that it is written in.
+// pieces is a response that notes how large the pieces are that it is written in.
 type pieces struct {
 	httptest.ResponseRecorder
 	largest int

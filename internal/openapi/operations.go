@@ -18,7 +18,7 @@ type parameter struct {
 	name, in, kind, text string // kind is a JSON type
 }
 
-// response is one possible answer.
+// response is one possible response.
 type response struct {
 	code, text string
 	model      string // "": none; "string": text
@@ -221,11 +221,11 @@ func (p *groupPage) typeOperations(t *resource.Type) {
 		case "patch":
 			p.add(at.collection+"/{name}", patch("patch"+p.title+what, "partially update the specified "+t.Kind, model, &gvk, object))
 		case "delete":
-			answer := metaPrefix + "Status"
+			resp := metaPrefix + "Status"
 			if t.Strategy.Deletion.ReturnsObject && t.Kind != "Namespace" {
-				answer = model
+				resp = model
 			}
-			p.add(at.collection+"/{name}", remove(p.title, what, article("delete", t.Kind), "delete", answer, &gvk, object))
+			p.add(at.collection+"/{name}", remove(p.title, what, article("delete", t.Kind), "delete", resp, &gvk, object))
 		case "watch":
 			p.watches(t, at, collection, object, list)
 		}
@@ -349,9 +349,9 @@ func patch(id, text, model string, gvk *schema.GroupVersionKind, object []parame
 		responses: []response{{"200", "OK", model}, {"201", "Created", model}}}
 }
 
-func remove(titled, what, text, action, answer string, gvk *schema.GroupVersionKind, parameters []parameter) operation {
+func remove(titled, what, text, action, resp string, gvk *schema.GroupVersionKind, parameters []parameter) operation {
 	return operation{method: "delete", id: "delete" + titled + what, text: text, action: action, kind: gvk,
 		parameters: append(slices.Clone(parameters), options(metav1.DeleteOptions{})...),
 		body:       metaPrefix + "DeleteOptions", produces: objectTypes,
-		responses: []response{{"200", "OK", answer}, {"202", "Accepted", answer}}}
+		responses: []response{{"200", "OK", resp}, {"202", "Accepted", resp}}}
 }

@@ -113,11 +113,11 @@ func operationV3(o operation, own []parameter) tree {
 	}
 	responses := tree{}
 	for _, r := range o.responses {
-		answer := tree{"description": r.text}
+		response := tree{"description": r.text}
 		if r.model != "" {
-			answer["content"] = contentV3(o.produces, r.model)
+			response["content"] = contentV3(o.produces, r.model)
 		}
-		responses[r.code] = answer
+		responses[r.code] = response
 	}
 	out["responses"] = responses
 	return out
@@ -164,15 +164,15 @@ func operationV2(o operation, own []parameter) tree {
 	}
 	responses := tree{}
 	for _, r := range o.responses {
-		answer := tree{"description": r.text}
+		response := tree{"description": r.text}
 		switch r.model {
 		case "":
 		case "string":
-			answer["schema"] = tree{"type": "string"}
+			response["schema"] = tree{"type": "string"}
 		default:
-			answer["schema"] = tree{"$ref": refV2 + r.model}
+			response["schema"] = tree{"$ref": refV2 + r.model}
 		}
-		responses[r.code] = answer
+		responses[r.code] = response
 	}
 	out["responses"] = responses
 	return out

@@ -134,7 +134,7 @@ func describe(schema tree, texts map[string]string) {
 }
 
 // kinds returns the group-version-kinds of each model: of what the catalog
-// serves, and of the options and answers that every group has. Those of options
+// serves, and of the options and responses that every group has. Those of options
 // are of the core group and of the page's own, or of all where the page is "v2".
 func kinds[M any](c *resource.Catalog, all map[string]M, page string) map[string][]any {
 	out := map[string][]any{}

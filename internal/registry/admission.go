@@ -76,7 +76,7 @@ type Attributes struct {
 	before currentObject
 	// sentName is the name that the client gave a new object.
 	sentName string
-	// sentVersion is the resource version that the client gave a new object. Only the answer of a
+	// sentVersion is the resource version that the client gave a new object. Only the response of a
 	// dry-run has it.
 	sentVersion store.Revision
 	// body is the body of a subresource with its own type, in the mutating phase.
@@ -124,7 +124,7 @@ func (a *Attributes) RequestedName() string { return a.w.Name }
 // fewer, since their headers have a limit.
 const maxPluginWarnings = 1000
 
-// Warn adds a warning to the answer, even if the request is refused.
+// Warn adds a warning to the response, even if the request is refused.
 func (a *Attributes) Warn(text string) {
 	if len(a.w.warnings) < maxPluginWarnings {
 		a.w.warnings = append(a.w.warnings, text)

@@ -27,7 +27,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 	w.identify(ctx)
 	body := b.Bytes
 	if current := r.appliedBefore(w, body); current != nil {
-		return w.answer(current, false, nil)
+		return w.response(current, false, nil)
 	}
 	if err := fairness.Widen(ctx, wire.Work(w.Type, b.Media, body)); err != nil {
 		return Object{}, err
@@ -87,7 +87,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 	if err == nil && made != nil && made == unchanged && complaint == "" && len(w.warnings) == 0 {
 		r.unchanged.Add(r.application(w, body, made))
 	}
-	return w.answer(made, created, err)
+	return w.response(made, created, err)
 }
 
 // appliedBefore returns the current object if an earlier apply of the same configuration to this

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestConfirmed: an answer that writes nothing rests on what another server has acknowledged before, also
+// TestConfirmed: a response that writes nothing rests on what another server has acknowledged before, also
 // if this server has not got it yet.
 func TestConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -36,14 +36,14 @@ func TestConfirmed(t *testing.T) {
 			synctest.Wait()
 			member.Pause()
 			write()
-			type answer struct {
+			type response struct {
 				o   registry.Object
 				err error
 			}
-			got := make(chan answer, 1)
+			got := make(chan response, 1)
 			go func() {
 				o, err := f()
-				got <- answer{o, err}
+				got <- response{o, err}
 			}()
 			synctest.Wait()
 			member.Resume()
@@ -103,7 +103,7 @@ func TestConfirmed(t *testing.T) {
 }
 
 // TestConfirmedRemoval: an update that removes the last finalizer of an object that is being deleted is made
-// once, though its answer has the version from before.
+// once, though its response has the version from before.
 func TestConfirmedRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
@@ -223,11 +223,11 @@ func TestConfirmedMeanwhile(t *testing.T) {
 		synctest.Wait()
 		select {
 		case o := <-made:
-			t.Errorf("answered at %d, before the update at %d was there", o.Stored.Modified, versions[1])
+			t.Errorf("responded at %d, before the update at %d was there", o.Stored.Modified, versions[1])
 		default:
 			gate.open(0)
 			if o := <-made; o.Stored.Modified <= versions[1] {
-				t.Errorf("the answer is of %d, and the update at %d was before", o.Stored.Modified, versions[1])
+				t.Errorf("the response is of %d, and the update at %d was before", o.Stored.Modified, versions[1])
 			}
 		}
 	})

@@ -9,11 +9,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
-// Connection is the answer of Connect.
+// Connection is the response of Connect.
 type Connection struct {
 	// Options are the options of the connection as plugins have changed them.
 	Options runtime.Object
-	// Warnings are for the headers of the answer, Annotations for the audit event of the
+	// Warnings are for the headers of the response, Annotations for the audit event of the
 	// request, both also with an error.
 	Warnings    []string
 	Annotations map[string]string

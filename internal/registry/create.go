@@ -36,7 +36,7 @@ func (r *Registry) createOnce(ctx context.Context, t Target, b Body, o WriteOpti
 		w.begin()
 		sent, err := w.decode(ctx, b)
 		if err != nil {
-			return w.answer(nil, false, err)
+			return w.response(nil, false, err)
 		}
 		w.sent(sent)
 		meta := sent.(metav1.Object)
@@ -45,12 +45,12 @@ func (r *Registry) createOnce(ctx context.Context, t Target, b Body, o WriteOpti
 		switch {
 		case restarts(err):
 			if err := ctx.Err(); err != nil {
-				return w.answer(nil, false, err)
+				return w.response(nil, false, err)
 			}
 		case generates && isTaken(err) && names < nameAttempts:
 			names++ // admission has to see the next name, too
 		default:
-			return w.answer(made, true, err)
+			return w.response(made, true, err)
 		}
 	}
 }

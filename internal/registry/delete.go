@@ -91,12 +91,12 @@ func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
 		if err := r.checkProtected(w.Target); err != nil {
 			return Object{}, err
 		}
-		answer, err := r.deleteVersion(ctx, w, state, current)
+		response, err := r.deleteVersion(ctx, w, state, current)
 		if conflicts(err) || restarts(err) {
 			continue // decide again by the current version
 		}
-		answer.Warnings, answer.Annotations, answer.committed = w.warnings, w.annotations(), w.committed
-		return answer, status(err)
+		response.Warnings, response.Annotations, response.committed = w.warnings, w.annotations(), w.committed
+		return response, status(err)
 	}
 }
 
@@ -179,7 +179,7 @@ func (r *Registry) remove(ctx context.Context, a *Attributes, current *store.Obj
 	return deleted(a.Target, gone), nil
 }
 
-// deleted is the answer to an immediate deletion: a Status, or the object if the kind returns it.
+// deleted is the response to an immediate deletion: a Status, or the object if the kind returns it.
 func deleted(t Target, gone *store.Object) Object {
 	if t.Type.Strategy.Deletion.ReturnsObject {
 		return Object{Stored: gone}

@@ -29,7 +29,7 @@ func TestDeletePhases(t *testing.T) {
 	rows := []struct {
 		name, plural, body string
 		requests           []metav1.DeleteOptions
-		// want is the finalizers and the grace period that the last answer shows; empty:
+		// want is the finalizers and the grace period that the last response shows; empty:
 		// the object is gone.
 		want string
 	}{
@@ -70,13 +70,13 @@ func TestDeletePhases(t *testing.T) {
 					o.DryRun = []string{"All"}
 					before = s.Store.Any().Revision()
 				}
-				answer, err := s.Delete(context.Background(), target, &o, nil)
+				response, err := s.Delete(context.Background(), target, &o, nil)
 				if err != nil {
 					t.Fatalf("%s: %v", row.name, err)
 				}
 				got = ""
-				if answer.Status == nil {
-					if m := meta(t, answer.Stored); m.DeletionTimestamp != nil && (len(m.Finalizers) > 0 || *m.DeletionGracePeriodSeconds > 0) {
+				if response.Status == nil {
+					if m := meta(t, response.Stored); m.DeletionTimestamp != nil && (len(m.Finalizers) > 0 || *m.DeletionGracePeriodSeconds > 0) {
 						got = fmt.Sprint(m.Finalizers, " ", *m.DeletionGracePeriodSeconds)
 					}
 				}
@@ -123,7 +123,7 @@ func TestLastFinalizer(t *testing.T) {
 	last := s.update("configmaps", "default", "a", `{"metadata":{"name":"a"},"data":{"last":"words"}}`)
 	for _, o := range []*store.Object{dry.Stored, last} {
 		if m := meta(t, o); m.ResourceVersion != fmt.Sprint(one.Modified) || !strings.Contains(string(o.Bytes()), "words") || m.Finalizers != nil {
-			t.Errorf("the answer is %s", o.Bytes())
+			t.Errorf("the response is %s", o.Bytes())
 		}
 	}
 	if s.Store.Any().Get("configmaps", "default/a") != nil {
@@ -259,11 +259,11 @@ func TestDeletionTime(t *testing.T) {
 	s.create("pods", "default", fmt.Sprintf(somePod, "n", 30))
 	five := int64(5)
 	for _, o := range []metav1.DeleteOptions{{}, {GracePeriodSeconds: &five}} {
-		answer, err := s.Delete(context.Background(), s.target("pods", "default", "p"), &o, nil)
+		response, err := s.Delete(context.Background(), s.target("pods", "default", "p"), &o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := meta(t, answer.Stored)
+		m := meta(t, response.Stored)
 		if want := now.Truncate(time.Second).Add(time.Duration(*m.DeletionGracePeriodSeconds) * time.Second); !m.DeletionTimestamp.Time.Equal(want) || m.Generation != 2 {
 			t.Errorf("%v seconds until %v, want %v; generation %d", *m.DeletionGracePeriodSeconds, m.DeletionTimestamp, want, m.Generation)
 		}

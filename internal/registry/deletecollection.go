@@ -58,10 +58,10 @@ func (r *Registry) deleteAll(ctx context.Context, w *write, objects []*store.Obj
 	var mu sync.Mutex // guards notes and err
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	end := func(answer Object, failed error) {
+	end := func(response Object, failed error) {
 		mu.Lock()
 		defer mu.Unlock()
-		for key, value := range answer.Annotations {
+		for key, value := range response.Annotations {
 			annotate(&notes, key, value)
 		}
 		if err == nil && failed != nil && !apierrors.IsNotFound(failed) {

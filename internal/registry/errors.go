@@ -110,14 +110,14 @@ func retrySeconds(e *store.UnavailableError) int32 {
 	return int32(max(1, min(math.Ceil(e.RetryAfter.Seconds()), 60)))
 }
 
-// tooLargeStatus is the answer to a read at a revision that is not reached in time.
+// tooLargeStatus is the response to a read at a revision that is not reached in time.
 func tooLargeStatus(e *store.TooLargeError) *apierrors.StatusError {
 	s := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", e.Revision, e.Current), 1)
 	s.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
 	return s
 }
 
-// NotImplemented is the answer 501 to a request that this version does not serve. Nothing was
+// NotImplemented is the response 501 to a request that this version does not serve. Nothing was
 // changed.
 func NotImplemented(what string) error {
 	return coded(501, "NotImplemented", what+": not served by this version; nothing was changed")
@@ -162,7 +162,7 @@ func conflicts(err error) bool {
 // changed.
 func restarts(err error) bool { return errors.Is(err, store.ErrStale) }
 
-// conflictStatus is the answer to a request that another request has beaten.
+// conflictStatus is the response to a request that another request has beaten.
 func conflictStatus(t Target, err error) error {
 	switch {
 	case errors.Is(err, store.ErrConflict):

@@ -56,7 +56,7 @@ func (r *Registry) snapshot(ctx context.Context, t Target, how read, revision st
 	return state.Snapshot(t.Type.Collection), nil
 }
 
-// lags reports whether a read may be answered with the state of a replica that is behind.
+// lags reports whether a read may get the state of a replica that is behind.
 func (t Target) lags(how read) bool {
 	return t.Replica != nil && (how == anyState || how == notOlderThan)
 }

@@ -48,7 +48,7 @@ const (
 // the lists of all kinds; -growth-all tries all.
 func TestGrowth(t *testing.T) {
 	tier.Full(t)
-	g := growth{t: t, few: *growthFew, answered: map[string]int{}}
+	g := growth{t: t, few: *growthFew, responded: map[string]int{}}
 	chance := testrand.New(t)
 	type combination struct {
 		typ  *resource.Type
@@ -79,7 +79,7 @@ func TestGrowth(t *testing.T) {
 		g.typ, g.base = c.typ, c.base
 		g.try(c.list, c.name, c.text)
 	}
-	t.Logf("%d lists; successes of the steps: %v", len(all), g.answered)
+	t.Logf("%d lists; successes of the steps: %v", len(all), g.responded)
 }
 
 // growthBases are an object of each kind that can be created. Of the parts of a template
@@ -129,11 +129,11 @@ func typeOf(o map[string]any) *resource.Type {
 }
 
 type growth struct {
-	t        *testing.T
-	few      int
-	typ      *resource.Type
-	base     runtime.Object
-	answered map[string]int
+	t         *testing.T
+	few       int
+	typ       *resource.Type
+	base      runtime.Object
+	responded map[string]int
 }
 
 // try compares n entries with 4n.
@@ -158,7 +158,7 @@ func (g *growth) run(filled runtime.Object) testkinds.Steps {
 			g.t.Logf("%s: %.300v", name, err)
 		}
 		if err == nil {
-			g.answered[name]++
+			g.responded[name]++
 		}
 	}
 	ctx := context.Background()

@@ -21,7 +21,7 @@ type List struct {
 	Continue  string
 	Remaining *int64
 	// Items yields the items, the same ones each time until Close. After an error there are no
-	// more; an answer that has begun must be aborted.
+	// more; a response that has begun must be aborted.
 	Items iter.Seq2[*store.Object, error]
 	// BufferedBytes is about how many bytes the list keeps in memory in addition to the state.
 	BufferedBytes int64

@@ -22,7 +22,7 @@ type objectChange struct {
 	// subresource with its own type; nil if nothing changes. Fields that the request cannot change
 	// are restored later. It is called again after a conflict.
 	next func(v currentObject) (runtime.Object, error)
-	// absent answers the request if there is no object; nil: NotFound.
+	// absent responds to the request if there is no object; nil: NotFound.
 	absent func() (*store.Object, error)
 	// versioned reports whether the request contains the resourceVersion to change. Then a
 	// conflict is an error, and next is not called again.

@@ -50,7 +50,7 @@ func (o *ownership) takeFrom(meta metav1.Object) {
 	meta.SetManagedFields(nil)
 }
 
-// locate returns where the managed fields of a stored object stand. It remembers the last answer,
+// locate returns where the managed fields of a stored object stand. It remembers the last response,
 // since a write asks several times.
 func (o *ownership) locate(stored *store.Object) span {
 	if o.locatedIn != stored {

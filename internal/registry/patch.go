@@ -66,7 +66,7 @@ func (r *Registry) patchOnce(ctx context.Context, t Target, p Patch, o WriteOpti
 		}
 		return toStored(ctx, made.version, made.Object)
 	}})
-	return w.answer(made, false, err)
+	return w.response(made, false, err)
 }
 
 // patchedObject is an object that a patch has made. Strict has the field validation errors of the patch and of the object.

@@ -20,7 +20,7 @@ import (
 // selector selects objects of a collection. Requirements on names and namespaces become a key or a
 // prefix of keys, so that a scan is short.
 type selector struct {
-	ctx    context.Context //nolint:containedctx // of the list or watch that selects: its fields may be those of a webhook's answer
+	ctx    context.Context //nolint:containedctx // of the list or watch that selects: its fields may be those of a webhook's response
 	typ    *resource.Type
 	prefix string // of the keys that can match
 	key    string // the only key that can match; empty: no such limit

@@ -23,7 +23,7 @@ func (r *Registry) Edit(ctx context.Context, t Target, manager string, edit func
 		next := v.object.DeepCopyObject()
 		return next, edit(next.(metav1.Object))
 	}})
-	return w.answer(made, false, err)
+	return w.response(made, false, err)
 }
 
 // PrepareEdit returns the write of an edit by the server, for a transaction that the caller

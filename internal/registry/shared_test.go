@@ -68,7 +68,7 @@ func TestWatchWholeRevisions(t *testing.T) {
 	})
 }
 
-// TestSharedErrors: the answers while a log that others share does not work.
+// TestSharedErrors: the responses while a log that others share does not work.
 func TestSharedErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
@@ -117,7 +117,7 @@ func TestSharedErrors(t *testing.T) {
 			}
 		}
 		if codes[504] != 512 || codes[429] != 600-512 {
-			t.Errorf("answers of a store that is behind: %v", codes)
+			t.Errorf("responses of a store that is behind: %v", codes)
 		}
 		member.Resume()
 	})

@@ -100,17 +100,17 @@ type Body struct {
 	Bytes []byte
 }
 
-// Object is the answer of a verb that returns one object.
+// Object is the response of a verb that returns one object.
 type Object struct {
 	// Stored is the object in its stored version. The caller converts it to Target.Type.
 	Stored *store.Object
-	// Status is set instead of Stored if the answer is a Status.
+	// Status is set instead of Stored if the response is a Status.
 	Status *metav1.Status
-	// Created reports whether the code of the answer is 201.
+	// Created reports whether the code of the response is 201.
 	Created bool
-	// Accepted reports whether the code of the answer is 202: the deletion is not finished.
+	// Accepted reports whether the code of the response is 202: the deletion is not finished.
 	Accepted bool
-	// Warnings are for the headers of the answer.
+	// Warnings are for the headers of the response.
 	Warnings []string
 	// Annotations are for the audit event of the request, with an error, too; nil: there are
 	// none.

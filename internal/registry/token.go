@@ -88,7 +88,7 @@ func before(key string) string {
 	return key[:len(key)-1] + string([]byte{last - 1}) + "\xff\xff\xff\xff"
 }
 
-// expiredToken is the answer to a token whose revision is gone. It has a token that continues in
+// expiredToken is the response to a token whose revision is gone. It has a token that continues in
 // the newest state.
 func expiredToken(after string) error {
 	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
@@ -96,7 +96,7 @@ func expiredToken(after string) error {
 	return err
 }
 
-// ExpiredContinue returns the answer to a continue token as if its revision were gone. A token that is not
+// ExpiredContinue returns the response to a continue token as if its revision were gone. A token that is not
 // valid has an error of its own.
 func ExpiredContinue(continueToken string) error {
 	t, err := decodeToken(continueToken)

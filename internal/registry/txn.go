@@ -128,7 +128,7 @@ func (t *Transaction) Registry() *Registry { return t.registry }
 // commit stores the write of a request, with the additions of plugins. The error is
 // store.ErrExists, ErrNotFound or ErrConflict if the request's own object has changed since the
 // request read it, and store.ErrStale if another object has. A dry-run checks whether the write is
-// possible, and returns the answer that it would have.
+// possible, and returns the response that it would have.
 //
 // A log may accept smaller objects than checkSize: the limit of etcd is 1.5 MiB for a request. An object that is too large
 // for the log is written without its managed fields.

@@ -35,11 +35,11 @@ func (r *Registry) updateOnce(ctx context.Context, t Target, b Body, o WriteOpti
 	}
 	sent, err := body()
 	if err != nil {
-		return w.answer(nil, false, err)
+		return w.response(nil, false, err)
 	}
 	lock, err := bodyLock(sent.(metav1.Object))
 	if err != nil {
-		return w.answer(nil, false, err)
+		return w.response(nil, false, err)
 	}
 	take := func() (o runtime.Object, err error) { // each attempt uses up its object
 		if o, sent = sent, nil; o != nil {
@@ -73,7 +73,7 @@ func (r *Registry) updateOnce(ctx context.Context, t Target, b Body, o WriteOpti
 			return w.take(ctx, o)
 		},
 	})
-	return w.answer(made, created, err)
+	return w.response(made, created, err)
 }
 
 // createByUpdate creates the object of a PUT that found none, if the kind allows that.

@@ -37,7 +37,7 @@ func (r *Registry) UpdateObject(ctx context.Context, t Target, a ObjectUpdate) (
 		}
 		return next, a.Change(next)
 	}})
-	return w.answer(made, false, err)
+	return w.response(made, false, err)
 }
 
 // check compares the object with the preconditions.

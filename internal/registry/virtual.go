@@ -22,7 +22,7 @@ type Virtual interface {
 	Source(t Target) *Source
 }
 
-// VirtualHandler answers a create at a virtual resource. It returns the answer, which may be the
+// VirtualHandler responds to a create at a virtual resource. It returns the response, which may be the
 // completed body. Nil stands for a Status that reports success. It must call VirtualRequest.Admit,
 // when the body is complete and before anything is changed.
 type VirtualHandler func(ctx context.Context, c *VirtualRequest) (runtime.Object, error)
@@ -57,26 +57,26 @@ func (c *VirtualRequest) ManagedFields(ctx context.Context) ([]metav1.ManagedFie
 	return c.attrs.shownManagedFields(ctx)
 }
 
-// Warn adds a warning to the headers of the answer.
+// Warn adds a warning to the headers of the response.
 func (c *VirtualRequest) Warn(text string) { c.warnings = append(c.warnings, text) }
 
 // Annotate adds an annotation to the audit event of the request. A key keeps its first value.
 func (c *VirtualRequest) Annotate(key, value string) { annotate(&c.annotations, key, value) }
 
-// VirtualAnswer is the answer to a create at a virtual resource.
-type VirtualAnswer struct {
-	// Value is the answer as JSON.
+// VirtualResponse is the response to a create at a virtual resource.
+type VirtualResponse struct {
+	// Value is the response as JSON.
 	Value []byte
-	// Status is set instead of Value if the answer is a Status.
+	// Status is set instead of Value if the response is a Status.
 	Status *metav1.Status
-	// Warnings are for the headers of the answer.
+	// Warnings are for the headers of the response.
 	Warnings []string
 	// Annotations are for the audit event of the request, with an error, too; nil: there are
 	// none.
 	Annotations map[string]string
 }
 
-// CreatesVirtual reports whether a create at the target is answered by a VirtualHandler.
+// CreatesVirtual reports whether a create at the target is served by a VirtualHandler.
 func (r *Registry) CreatesVirtual(t Target) bool { return r.virtualHandler(t) != nil }
 
 func (r *Registry) virtualHandler(t Target) VirtualHandler {
@@ -86,30 +86,30 @@ func (r *Registry) virtualHandler(t Target) VirtualHandler {
 	return r.Virtual.Handler(t)
 }
 
-// accessReviews are answered in namespaces that do not exist, too. An error would tell clients
+// accessReviews get a response in namespaces that do not exist, too. An error would tell clients
 // without read permission which namespaces exist.
 var accessReviews = schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}
 
 // CreateVirtual makes a create at a virtual resource. The target must have a VirtualHandler
 // (CreatesVirtual). It decides by the most recent state, once: a handler may write several objects.
-func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteOptions) (VirtualAnswer, error) {
+func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteOptions) (VirtualResponse, error) {
 	if _, err := r.Store.MostRecent(ctx); err != nil {
-		return VirtualAnswer{}, readStatus(err)
+		return VirtualResponse{}, readStatus(err)
 	}
 	w, err := newWrite(t, &o, "CreateOptions", "")
 	if err != nil {
-		return VirtualAnswer{}, err
+		return VirtualResponse{}, err
 	}
 	w.identify(ctx)
 	sent, err := w.decode(ctx, b)
 	if err != nil {
-		return VirtualAnswer{Warnings: w.warnings}, err
+		return VirtualResponse{Warnings: w.warnings}, err
 	}
 	w.sent(sent)
 	named := t
 	if meta, ok := sent.(metav1.Object); ok {
 		if err := setNamespace(t, meta); err != nil {
-			return VirtualAnswer{Warnings: w.warnings}, err
+			return VirtualResponse{Warnings: w.warnings}, err
 		}
 		if named.Name == "" {
 			named.Name = meta.GetName()
@@ -117,7 +117,7 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 	}
 	if t.Type.GroupResource() != accessReviews {
 		if _, err := r.openNamespace(ctx, named, w.dryRun); err != nil {
-			return VirtualAnswer{Warnings: w.warnings}, err
+			return VirtualResponse{Warnings: w.warnings}, err
 		}
 	}
 	if fill := t.Exchanged().Strategy.Default; fill != nil {
@@ -128,17 +128,17 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 	for key, value := range w.annotations() {
 		annotate(&call.annotations, key, value)
 	}
-	answer := VirtualAnswer{Warnings: append(w.warnings, call.warnings...), Annotations: call.annotations}
+	response := VirtualResponse{Warnings: append(w.warnings, call.warnings...), Annotations: call.annotations}
 	switch {
 	case err != nil:
-		return answer, status(err)
+		return response, status(err)
 	case made == nil:
-		answer.Status = &metav1.Status{Status: metav1.StatusSuccess, Code: 201}
-		return answer, nil
+		response.Status = &metav1.Status{Status: metav1.StatusSuccess, Code: 201}
+		return response, nil
 	}
 	made.GetObjectKind().SetGroupVersionKind(t.Exchanged().GroupVersionKind())
-	answer.Value, err = json.Marshal(made)
-	return answer, err
+	response.Value, err = json.Marshal(made)
+	return response, err
 }
 
 // admitVirtual calls the mutating plugins for a create at a virtual resource, and then its handler

@@ -66,7 +66,7 @@ type write struct {
 	// final is the encoding of the object finalOf, which a webhook has seen; nil: there is none.
 	final   wire.Encoded
 	finalOf runtime.Object
-	// warnings are sent with the answer, also with an error.
+	// warnings are sent with the response, also with an error.
 	warnings []string
 	// attrs are the attributes of the last attempt, nil if no plugin was called.
 	attrs *Attributes
@@ -138,8 +138,8 @@ func (w *write) allow(verb string) error {
 	return w.options.Allow(verb)
 }
 
-// answer returns the answer of a verb. Warnings go out with errors, too.
-func (w *write) answer(o *store.Object, created bool, err error) (Object, error) {
+// response returns the response of a verb. Warnings go out with errors, too.
+func (w *write) response(o *store.Object, created bool, err error) (Object, error) {
 	return Object{Stored: o, Created: created, Warnings: w.warnings, Annotations: w.annotations(), committed: w.committed}, status(err)
 }
 

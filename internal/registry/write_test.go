@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// TestDryRunWithVersion: only a create that stores refuses a resource version. A dry-run answers with
+// TestDryRunWithVersion: only a create that stores refuses a resource version. A dry-run responds with
 // it, as kube-apiserver does.
 func TestDryRunWithVersion(t *testing.T) {
 	s := newServer(t, store.Options{})
@@ -33,7 +33,7 @@ func TestDryRunWithVersion(t *testing.T) {
 			continue
 		}
 		if got := meta(t, o.Stored); got.ResourceVersion != want || got.UID == "" {
-			t.Errorf("%q: the answer has version %q and UID %q", sent, got.ResourceVersion, got.UID)
+			t.Errorf("%q: the response has version %q and UID %q", sent, got.ResourceVersion, got.UID)
 		}
 	}
 	s.create("configmaps", "default", configMap("taken", "", ""))
@@ -309,11 +309,11 @@ func TestDelete(t *testing.T) {
 	}
 	gone := s.delete("configmaps", "default", "a")
 	if gone.Status == nil || gone.Status.Status != "Success" || gone.Status.Details.Kind != "configmaps" || gone.Status.Details.UID != uid {
-		t.Errorf("the deletion answers %+v", gone.Status)
+		t.Errorf("the deletion responds %+v", gone.Status)
 	}
 	svc := s.create("services", "default", `{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}`)
 	if o := s.delete("services", "default", "s"); o.Stored == nil || o.Stored.Modified <= svc.Modified {
-		t.Errorf("the deletion of a service answers %+v", o)
+		t.Errorf("the deletion of a service responds %+v", o)
 	}
 }
 

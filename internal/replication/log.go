@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// answerTime limits all requests but streams and heads.
-	answerTime = 10 * time.Second
+	// responseTime limits all requests but streams and heads.
+	responseTime = 10 * time.Second
 	// headTime limits a request for the newest revision, and lostTime one while there is no stream.
 	headTime, lostTime = silence, time.Second
 	// silence is when a stream without a message counts as lost.
@@ -39,20 +39,20 @@ const (
 	loadPatience = 10 * time.Second
 	// runPatience is how long a request waits for a stream of another run of the server.
 	runPatience = 2 * time.Second
-	// maxAnswer limits an answer that is no stream.
-	maxAnswer = 1 << 20
+	// maxResponse limits a response that is no stream.
+	maxResponse = 1 << 20
 )
 
-// call decodes an answer.
+// call decodes a response.
 func call(ctx context.Context, c *serverclient.Client, limit time.Duration, method, path string, body []byte, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answer, err := c.Do(ctx, method, Path+path, "application/octet-stream", body)
+	response, err := c.Do(ctx, method, Path+path, "application/octet-stream", body)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	return json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(into)
+	defer response.Body.Close()
+	return json.NewDecoder(io.LimitReader(response.Body, maxResponse)).Decode(into)
 }
 
 // Compare asks the server whether a copy can be continued.
@@ -62,14 +62,14 @@ func Compare(ctx context.Context, c *serverclient.Client, copied store.Log, at s
 		return "", err
 	}
 	var head Head
-	err = call(ctx, c, answerTime, http.MethodGet, "/head?"+query.Encode(), nil, &head)
+	err = call(ctx, c, responseTime, http.MethodGet, "/head?"+query.Encode(), nil, &head)
 	return head.Copy, err
 }
 
 // Facts returns the settings that the followers of the server must have, too.
 func (l *Log) Facts(ctx context.Context) (map[string]string, error) {
 	var head Head
-	if err := call(ctx, l.client, answerTime, http.MethodGet, "/head?facts", nil, &head); err != nil {
+	if err := call(ctx, l.client, responseTime, http.MethodGet, "/head?facts", nil, &head); err != nil {
 		return nil, err
 	}
 	return head.Facts, nil
@@ -230,20 +230,20 @@ var errSilent = fmt.Errorf("the server has sent nothing for %v", silence)
 func (l *Log) follow(ctx context.Context, after *store.Revision, yield func(store.Batch, error) bool) (bool, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silent := time.AfterFunc(answerTime, func() { cancel(errSilent) })
+	silent := time.AfterFunc(responseTime, func() { cancel(errSilent) })
 	defer silent.Stop()
 	query, err := claimAt(ctx, l.copied, "after", *after)
 	if err != nil {
 		return true, err
 	}
-	answer, err := l.client.Do(ctx, http.MethodGet, Path+"/changes?"+query.Encode(), "", nil)
+	response, err := l.client.Do(ctx, http.MethodGet, Path+"/changes?"+query.Encode(), "", nil)
 	if err != nil {
 		return true, err
 	}
-	defer answer.Body.Close()
-	l.noteRun(answer.Header.Get(runHeader))
+	defer response.Body.Close()
+	l.noteRun(response.Header.Get(runHeader))
 	r := bufio.NewReaderSize(readerFunc(func(b []byte) (int, error) {
-		n, err := answer.Body.Read(b)
+		n, err := response.Body.Read(b)
 		if n > 0 { // a part of a message counts, on a slow line
 			silent.Reset(silence)
 		}
@@ -477,12 +477,12 @@ func (l *Log) anyHead(ctx context.Context) (head Head, err error) {
 	return head, nil
 }
 
-// unavailable returns the error of a request that the server did not answer, or refused.
+// unavailable returns the error of a request that got no response, or was rejected.
 func (l *Log) unavailable(err error) error {
 	return &store.UnavailableError{RetryAfter: time.Second, Err: fmt.Errorf("the server %s, which this one follows: %w", l.client.URL, err)}
 }
 
-// Propose implements store.Shared. It makes one try, and none while the server does not answer.
+// Propose implements store.Shared. It makes one try, and none while the server does not respond.
 func (l *Log) Propose(ctx context.Context, t *store.Txn) (store.Decision, error) {
 	b := encodeTxn(t)
 	if len(b) > MaxTransaction {
@@ -498,7 +498,7 @@ func (l *Log) Propose(ctx context.Context, t *store.Txn) (store.Decision, error)
 	l.mu.Unlock()
 	var d Decision
 	send := func(run string) error {
-		return call(ctx, l.client, answerTime, http.MethodPost, "/transactions?run="+url.QueryEscape(run), b, &d)
+		return call(ctx, l.client, responseTime, http.MethodPost, "/transactions?run="+url.QueryEscape(run), b, &d)
 	}
 	err := l.inRun(ctx, send)
 	if refused := (*notDone)(nil); errors.As(err, &refused) {
@@ -536,7 +536,7 @@ func (d *Decision) check(t *store.Txn, had, newest store.Revision) error {
 	return nil
 }
 
-// proposeError returns the error of a transaction that was not answered with a decision.
+// proposeError returns the error of a transaction whose response is no decision.
 func (l *Log) proposeError(ctx context.Context, t *store.Txn, err error) error {
 	var refused apierrors.APIStatus
 	if !errors.As(err, &refused) {
@@ -554,7 +554,7 @@ func (l *Log) proposeError(ctx context.Context, t *store.Txn, err error) error {
 		return &store.UnfitError{Key: t.Writes[0].Key, Why: s.Message, Size: s.Code == http.StatusRequestEntityTooLarge}
 	case s.Reason == reasonNoSpace, s.Reason == reasonQuota:
 		return fmt.Errorf("%w: the server that this one follows: %s", store.ErrNoSpace, s.Message)
-	case s.Code >= 500 && s.Reason != metav1.StatusReasonServiceUnavailable: // also 503 of a load balancer that lost the answer
+	case s.Code >= 500 && s.Reason != metav1.StatusReasonServiceUnavailable: // also 503 of a load balancer that lost the response
 		// The server may have reported the unknown outcome itself.
 		return fmt.Errorf("%w: %s", store.ErrUnknown, strings.TrimPrefix(s.Message, store.ErrUnknown.Error()+": "))
 	case s.Code == http.StatusTooManyRequests:

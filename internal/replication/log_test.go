@@ -82,7 +82,7 @@ type unsealedLog struct {
 
 func (l unsealedLog) Append(ctx context.Context, entries []store.Entry, mark *store.Mark) error {
 	if *l.failures--; *l.failures >= 0 {
-		return fmt.Errorf("pods ns/a: %w: the plugin does not answer", store.ErrSeal)
+		return fmt.Errorf("pods ns/a: %w: the plugin does not respond", store.ErrSeal)
 	}
 	return l.Log.Append(ctx, entries, mark)
 }
@@ -105,9 +105,9 @@ func TestNotSealed(t *testing.T) {
 	}
 }
 
-// TestAnswers checks the results of responses to a transaction that are not decisions. The outcome
+// TestResponses checks the results of responses to a transaction that are not decisions. The outcome
 // is unknown unless it is certain that nothing was written.
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	var code atomic.Int64
 	l := follow(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/changes") { // the server can be reached
@@ -139,17 +139,17 @@ func TestAnswers(t *testing.T) {
 		}
 	}()
 	defer func() { cancel(); <-following }()
-	for answer, unknown := range map[int]bool{
+	for response, unknown := range map[int]bool{
 		400: false, 401: false, 403: false, 404: false, 405: false, 413: false, -503: false, -500: true,
 		200: true, 500: true, 502: true, 503: true, 504: true, 507: true, 520: true,
 	} {
-		code.Store(int64(answer))
+		code.Store(int64(response))
 		_, err := l.Propose(t.Context(), &store.Txn{Writes: []store.Write{{Collection: "pods", Key: "ns/b", Value: []byte(`""`), RevisionAt: 1}}})
 		if down := (*store.UnavailableError)(nil); errors.Is(err, store.ErrUnknown) != unknown || errors.As(err, &down) == unknown {
-			t.Errorf("%d: %v", answer, err)
+			t.Errorf("%d: %v", response, err)
 		}
 		if text := fmt.Sprint(store.ErrUnknown); unknown && strings.Count(err.Error(), text) != 1 {
-			t.Errorf("%d says more than once that the outcome is unknown: %v", answer, err)
+			t.Errorf("%d says more than once that the outcome is unknown: %v", response, err)
 		}
 	}
 }
@@ -272,18 +272,18 @@ func TestSlowLink(t *testing.T) {
 	})
 }
 
-// A changed transport changes the bodies of answers.
+// A changed transport changes the bodies of responses.
 type changed struct {
 	http.RoundTripper
 	read func(from io.Reader, p []byte) (int, error)
 }
 
 func (c changed) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := c.RoundTripper.RoundTrip(r)
+	response, err := c.RoundTripper.RoundTrip(r)
 	if err == nil {
-		answer.Body = changedBody{answer.Body, c}
+		response.Body = changedBody{response.Body, c}
 	}
-	return answer, err
+	return response, err
 }
 
 type changedBody struct {

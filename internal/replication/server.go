@@ -49,7 +49,7 @@ const (
 	heldBytes   = MaxTransaction
 )
 
-// Server answers the requests of followers. Its methods are safe for concurrent use.
+// Server responds to the requests of followers. Its methods are safe for concurrent use.
 type Server struct {
 	// Check returns why a transaction is rejected, in addition to the store's checks. Nil rejects
 	// none. It is set before the first request.
@@ -69,7 +69,7 @@ func NewServer(s *store.Store) *Server {
 	return &Server{store: s, began: s.Any().Revision(), run: rand.Text(), slots: make(chan struct{}, MaxFollowers)}
 }
 
-// Head is the answer to a request for the newest revision.
+// Head is the response to a request for the newest revision.
 type Head struct {
 	Revision store.Revision `json:"revision"`
 	// Run identifies the run of the server: the time between a start and a stop.
@@ -91,7 +91,7 @@ const (
 	CopyDiverged  Copy = "diverged"  // it has changes that the server does not have
 )
 
-// Decision is the answer to a transaction.
+// Decision is the response to a transaction.
 type Decision struct {
 	Made bool `json:"made"`
 	// First and Last are the revisions of the transaction. Of one that was not made, Last is one at which its
@@ -100,32 +100,32 @@ type Decision struct {
 	Last  store.Revision `json:"last"`
 }
 
-// ServeHead answers a request for the newest revision.
+// ServeHead responds to a request for the newest revision.
 func (s *Server) ServeHead(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		fail(w, newStatus(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the path wants another method than "+r.Method))
 		return
 	}
-	answer := Head{Revision: s.store.Any().Revision(), Run: s.run}
+	response := Head{Revision: s.store.Any().Revision(), Run: s.run}
 	if text := r.URL.Query().Get("revision"); text != "" {
 		at, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
 			fail(w, apierrors.NewBadRequest(fmt.Sprintf("revision=%q is not a number", text)))
 			return
 		}
-		if answer.Copy, err = s.compare(r.Context(), claimOf(store.Revision(at), r.URL.Query())); err != nil {
+		if response.Copy, err = s.compare(r.Context(), claimOf(store.Revision(at), r.URL.Query())); err != nil {
 			fail(w, statusOf(err))
 			return
 		}
 	}
 	if r.URL.Query().Has("facts") && s.Facts != nil {
 		var err error
-		if answer.Facts, err = s.Facts(); err != nil {
+		if response.Facts, err = s.Facts(); err != nil {
 			fail(w, statusOf(err))
 			return
 		}
 	}
-	send(w, answer)
+	send(w, response)
 }
 
 // compare compares a copy with the server.
@@ -376,12 +376,12 @@ func (s *Server) ServeTransaction(w http.ResponseWriter, r *http.Request) {
 		fail(w, newStatus(http.StatusConflict, reasonOtherRun, "the transaction is for another run of the server: the stream of changes has to begin again first"))
 		return
 	}
-	answer, err := s.decide(r.Context(), t)
+	response, err := s.decide(r.Context(), t)
 	if err != nil {
 		fail(w, statusOf(err))
 		return
 	}
-	send(w, answer)
+	send(w, response)
 }
 
 // decide makes or rejects a transaction.
@@ -423,12 +423,12 @@ const (
 	reasonOtherRun = "OtherRun"
 )
 
-// runHeader has the run of the server in the answer to a request for changes. A transaction names it. A server that was
+// runHeader has the run of the server in the response to a request for changes. A transaction names it. A server that was
 // restored from a backup meanwhile may have another history, in which the revisions of a transaction stand for other
 // versions. A stream begins with a comparison. So what a follower knows holds in the run of its stream alone.
 const runHeader = "Tidemark-Run"
 
-// statusOf returns the answer for an error of the store.
+// statusOf returns the response for an error of the store.
 func statusOf(err error) *apierrors.StatusError {
 	status := func(code int, reason metav1.StatusReason) *apierrors.StatusError {
 		return newStatus(code, reason, err.Error())
@@ -460,7 +460,7 @@ func newStatus(code int, reason metav1.StatusReason, message string) *apierrors.
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}}
 }
 
-// fail answers with an error.
+// fail responds with an error.
 func fail(w http.ResponseWriter, err *apierrors.StatusError) {
 	s := err.ErrStatus
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -473,7 +473,7 @@ func fail(w http.ResponseWriter, err *apierrors.StatusError) {
 	_, _ = w.Write(b)
 }
 
-// send answers with a document.
+// send responds with a document.
 func send(w http.ResponseWriter, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {

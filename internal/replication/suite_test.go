@@ -22,7 +22,7 @@ import (
 
 // faults are those of the connection of a follower, as chances.
 type faults struct {
-	// cut ends a stream at each read, lost drops the answer to a transaction that was made, and refused answers 503.
+	// cut ends a stream at each read, lost drops the response to a transaction that was made, and refused responds with 503.
 	cut, lost, refused float64
 }
 
@@ -94,17 +94,17 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return w.Result(), nil
 	}
-	answer, err := http.DefaultTransport.RoundTrip(r)
+	response, err := http.DefaultTransport.RoundTrip(r)
 	switch {
 	case err != nil:
 		return nil, err
 	case r.Method == http.MethodPost && f.happens(f.lost):
-		answer.Body.Close()
+		response.Body.Close()
 		return nil, errLost
 	case r.URL.Path == replication.Path+"/changes":
-		answer.Body = &faultyBody{answer.Body, f}
+		response.Body = &faultyBody{response.Body, f}
 	}
-	return answer, nil
+	return response, nil
 }
 
 // faultyBody is a stream that may be cut within a message.

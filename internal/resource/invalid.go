@@ -24,7 +24,7 @@ const (
 	MaxStatusBytes = 512 << 10
 )
 
-// Invalid returns the answer to an object that breaks rules (422). It contains the first
+// Invalid returns the response to an object that breaks rules (422). It contains the first
 // errors, and how many more there are.
 func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) *apierrors.StatusError {
 	said, bytes := 0, 0
@@ -38,13 +38,13 @@ func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) *apierror
 		}
 		said++
 	}
-	answer := newInvalid(kind, name, errs[:said])
+	response := newInvalid(kind, name, errs[:said])
 	if left := len(errs) - said; left > 0 {
 		more := fmt.Sprintf("and %d more errors", left)
-		answer.ErrStatus.Message += ", " + more
-		answer.ErrStatus.Details.Causes = append(answer.ErrStatus.Details.Causes, metav1.StatusCause{Type: metav1.CauseType(field.ErrorTypeTooMany), Message: more})
+		response.ErrStatus.Message += ", " + more
+		response.ErrStatus.Details.Causes = append(response.ErrStatus.Details.Causes, metav1.StatusCause{Type: metav1.CauseType(field.ErrorTypeTooMany), Message: more})
 	}
-	return answer
+	return response
 }
 
 // newInvalid is apierrors.NewInvalid for many errors: that function's cost grows with the square of
@@ -66,10 +66,10 @@ func newInvalid(kind schema.GroupKind, name string, errs field.ErrorList) *apier
 	if len(texts) > 1 {
 		text = "[" + text + "]"
 	}
-	answer := apierrors.NewInvalid(kind, name, errs[:1])
-	answer.ErrStatus.Message = fmt.Sprintf("%s %q is invalid: %s", kind.String(), name, text)
-	answer.ErrStatus.Details.Causes = causes
-	return answer
+	response := apierrors.NewInvalid(kind, name, errs[:1])
+	response.ErrStatus.Message = fmt.Sprintf("%s %q is invalid: %s", kind.String(), name, text)
+	response.ErrStatus.Details.Causes = causes
+	return response
 }
 
 // BoundStatus returns the Status with at most so many bytes of text in its message, in its

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// TestInvalid: up to a thousand errors an answer is kube-apiserver's; of more, and of
+// TestInvalid: up to a thousand errors a response is kube-apiserver's; of more, and of
 // large ones, it says how many it left out.
 func TestInvalid(t *testing.T) {
 	kind := schema.GroupKind{Group: "g", Kind: "K"}
@@ -53,9 +53,9 @@ func TestInvalidCost(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	answer := resource.Invalid(schema.GroupKind{Kind: "K"}, "a", errs)
+	response := resource.Invalid(schema.GroupKind{Kind: "K"}, "a", errs)
 	runtime.ReadMemStats(&after)
-	if made, most := after.TotalAlloc-before.TotalAlloc, uint64(30*len(answer.ErrStatus.Message)); made > most {
-		t.Errorf("a message of %d bytes took %d, want at most %d", len(answer.ErrStatus.Message), made, most)
+	if made, most := after.TotalAlloc-before.TotalAlloc, uint64(30*len(response.ErrStatus.Message)); made > most {
+		t.Errorf("a message of %d bytes took %d, want at most %d", len(response.ErrStatus.Message), made, most)
 	}
 }

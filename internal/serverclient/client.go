@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// maxStatus limits the body of an answer that is an error.
+// maxStatus limits the body of a response that is an error.
 const maxStatus = 1 << 20
 
 // Client sends requests to a server. It is safe for concurrent use.
@@ -42,7 +42,7 @@ func New(config *rest.Config) (*Client, error) {
 	return &Client{h, strings.TrimSuffix(at.String(), "/")}, nil
 }
 
-// Do sends a request to a path, which may have a query. The caller closes the body of the answer, whose code is below
+// Do sends a request to a path, which may have a query. The caller closes the body of the response, whose code is below
 // 300. Other codes are a *apierrors.StatusError.
 func (c *Client) Do(ctx context.Context, method, path, contentType string, body []byte) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(body))
@@ -52,20 +52,20 @@ func (c *Client) Do(ctx context.Context, method, path, contentType string, body 
 	if body != nil {
 		r.Header.Set("Content-Type", contentType)
 	}
-	answer, err := c.HTTP.Do(r)
-	if err != nil || answer.StatusCode < http.StatusMultipleChoices {
-		return answer, err
+	response, err := c.HTTP.Do(r)
+	if err != nil || response.StatusCode < http.StatusMultipleChoices {
+		return response, err
 	}
-	defer answer.Body.Close()
-	b, _ := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
+	defer response.Body.Close()
+	b, _ := io.ReadAll(io.LimitReader(response.Body, maxStatus))
 	var s metav1.Status
 	if json.Unmarshal(b, &s) != nil || s.Message == "" {
 		path, _, _ := strings.Cut(path, "?")
-		s = metav1.Status{Status: metav1.StatusFailure, Message: fmt.Sprintf("%s answers %s %s with %s", c.URL, method, path, answer.Status)}
-		if answer.StatusCode == http.StatusNotFound {
+		s = metav1.Status{Status: metav1.StatusFailure, Message: fmt.Sprintf("%s responds %s %s with %s", c.URL, method, path, response.Status)}
+		if response.StatusCode == http.StatusNotFound {
 			s.Message += ": it does not have this path, or is no tidemark"
 		}
 	}
-	s.Code = int32(answer.StatusCode)
+	s.Code = int32(response.StatusCode)
 	return nil, &apierrors.StatusError{ErrStatus: s}
 }

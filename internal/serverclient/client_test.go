@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/serverclient"
 )
 
-// TestDo sends requests to a server that answers as Tidemark does, and as other servers do.
+// TestDo sends requests to a server that responds as Tidemark does, and as other servers do.
 func TestDo(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"the fork is in use","reason":"Conflict"}`
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,12 +40,12 @@ func TestDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := c.Do(t.Context(), http.MethodPost, "/ok?a=b", "application/json", []byte("{}"))
+	response, err := c.Do(t.Context(), http.MethodPost, "/ok?a=b", "application/json", []byte("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "POST a=b application/json Bearer token {}" {
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "POST a=b application/json Bearer token {}" {
 		t.Errorf("the request was %q, %v", body, err)
 	}
 	for path, want := range map[string]struct {
@@ -53,9 +53,9 @@ func TestDo(t *testing.T) {
 		message string
 	}{
 		"/conflict":         {http.StatusConflict, "the fork is in use"},
-		"/proxy?key=hidden": {http.StatusBadGateway, c.URL + " answers GET /proxy with 502 Bad Gateway"},
-		"/other?key=hidden": {http.StatusNotFound, c.URL + " answers GET /other with 404 Not Found: it does not have this path, or is no tidemark"},
-		"/long":             {http.StatusConflict, c.URL + " answers GET /long with 409 Conflict"},
+		"/proxy?key=hidden": {http.StatusBadGateway, c.URL + " responds to GET /proxy with 502 Bad Gateway"},
+		"/other?key=hidden": {http.StatusNotFound, c.URL + " responds to GET /other with 404 Not Found: it does not have this path, or is no tidemark"},
+		"/long":             {http.StatusConflict, c.URL + " responds to GET /long with 409 Conflict"},
 	} {
 		_, err := c.Do(t.Context(), http.MethodGet, path, "", nil)
 		if wrong, ok := err.(*apierrors.StatusError); !ok || wrong.ErrStatus.Code != want.code || wrong.ErrStatus.Message != want.message {

@@ -192,7 +192,7 @@ func TestVersions(t *testing.T) {
 		min    uint16
 		suites []uint16 // of the server
 		client *tls.Config
-		want   string // the protocol of the answer, or of the connection's end
+		want   string // the protocol of the response, or of the connection's end
 	}{
 		{"the default refuses TLS 1.1", 0, nil, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "handshake"},
 		{"the default", 0, nil, &tls.Config{MaxVersion: tls.VersionTLS12}, "HTTP/2.0"},
@@ -218,7 +218,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// protocol connects, sends a request, and returns the protocol of the answer; or "handshake",
+// protocol connects, sends a request, and returns the protocol of the response; or "handshake",
 // or the code of GOAWAY.
 func (f *fixture) protocol(config *tls.Config) string {
 	f.t.Helper()
@@ -238,7 +238,7 @@ func (f *fixture) protocol(config *tls.Config) string {
 	return f.overHTTP2(c)
 }
 
-// overHTTP2 sends a request over HTTP/2, and returns the protocol of the answer or the code of
+// overHTTP2 sends a request over HTTP/2, and returns the protocol of the response or the code of
 // GOAWAY.
 func (f *fixture) overHTTP2(c *tls.Conn) string {
 	f.t.Helper()

@@ -86,10 +86,10 @@ func TestHeadersOfStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer known.Close()
-	answers := bufio.NewReader(known)
+	responses := bufio.NewReader(known)
 	request := func(more string) error {
 		io.WriteString(known, "GET /quick HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer right\r\n"+more+"\r\n")
-		resp, err := http.ReadResponse(answers, nil)
+		resp, err := http.ReadResponse(responses, nil)
 		if err == nil {
 			_, err = io.Copy(io.Discard, resp.Body)
 		}
@@ -127,7 +127,7 @@ func TestHeadersOfStrangers(t *testing.T) {
 // many short ones as many times their bytes.
 func TestReadHeadersOfHTTP1(t *testing.T) {
 	f := start(t, littleMemory)
-	ask := func(header string, times int) (answered int) {
+	ask := func(header string, times int) (responded int) {
 		var open []net.Conn
 		for range times {
 			c, err := f.dialTLS("http/1.1")
@@ -138,22 +138,22 @@ func TestReadHeadersOfHTTP1(t *testing.T) {
 			open = append(open, c)
 			io.WriteString(c, "GET /watch HTTP/1.1\r\nHost: localhost\r\n"+header+"\r\n")
 			if _, err := bufio.NewReader(c).ReadString('\n'); err == nil {
-				answered++
+				responded++
 			}
 		}
 		for _, c := range open {
 			c.Close()
 		}
-		return answered
+		return responded
 	}
 	if n := ask("X: "+strings.Repeat("x", 300<<10)+"\r\n", 10); n != 10 { // 3 MiB of 8, and 5 MiB while it is read
-		t.Errorf("%d of 10 requests with a header of 300 KiB were answered", n)
+		t.Errorf("%d of 10 requests with a header of 300 KiB got a response", n)
 	}
 	var many strings.Builder
 	for i := range 20_000 { // 200 KiB, and 2 MiB in memory
 		fmt.Fprintf(&many, "%05d: \r\n", i)
 	}
 	if n := ask(many.String(), 20); n < 1 || n > 4 {
-		t.Errorf("%d of 20 requests with 20,000 headers were answered, want 4 at most", n)
+		t.Errorf("%d of 20 requests with 20,000 headers got a response, want 4 at most", n)
 	}
 }

@@ -65,7 +65,7 @@ type Limits struct {
 	HeaderBytes       int           // of a request's headers
 	ReadHeaderTimeout time.Duration // of the TLS handshake, and of a request's headers
 	IdleTimeout       time.Duration // of a connection without a request
-	WriteTimeout      time.Duration // of a write on an HTTP/2 connection, or of an answer on it
+	WriteTimeout      time.Duration // of a write on an HTTP/2 connection, or of a response on it
 	Streams           int           // at once, of an HTTP/2 connection
 	UploadBytes       int           // HTTP/2 flow control window, of a connection and of a stream
 	TransportBytes    int64         // memory that waits for clients of all HTTP/2 connections; zero: http2.DefaultTransportBytes
@@ -134,7 +134,7 @@ func New(c Config) *Server {
 			// Whole records from the start: clients are near, and want throughput.
 			DynamicRecordSizingDisabled: true,
 			// Certificates are requested here and verified with the first request, so that
-			// a wrong one gets an answer, a 401.
+			// an invalid one gets 401.
 			ClientAuth:            tls.RequestClientCert,
 			VerifyPeerCertificate: checkSize,
 		},
@@ -211,7 +211,7 @@ func (s *Server) Stop() {
 	}()
 	s.drain()
 	s.busy.wait(finish)
-	// Give clients time to read the last answers and the GOAWAY. Then they close the
+	// Give clients time to read the last responses and the GOAWAY. Then they close the
 	// connection themselves and see no error.
 	await(hangUp, gone, func() bool {
 		select {

@@ -287,15 +287,15 @@ func TestStopEndsWatches(t *testing.T) {
 // TestStopRefuses: with Config.Refuse, connections are accepted after the handler was told to refuse requests.
 func TestStopRefuses(t *testing.T) {
 	var f *fixture
-	var answered bool
+	var responded bool
 	f = start(t, func(c *serving.Config) {
 		c.Refuse = sync.OnceFunc(func() {
 			response, _, _ := f.get(f.client(true), "/quick")
-			answered = response != nil && response.StatusCode == http.StatusOK
+			responded = response != nil && response.StatusCode == http.StatusOK
 		})
 	})
 	f.Stop()
-	if !answered {
+	if !responded {
 		t.Error("no connection was accepted while the server refused requests")
 	}
 	if c, err := net.Dial("tcp", f.address); err == nil {
@@ -569,7 +569,7 @@ func TestHandshakeErrors(t *testing.T) {
 }
 
 // TestForeignCertificate: the handshake takes any client certificate; refusing it
-// is for the answer to the request.
+// is for the response to the request.
 func TestForeignCertificate(t *testing.T) {
 	f := start(t, nil)
 	other, err := pki.Open(pki.Config{})

@@ -21,7 +21,7 @@ func (c *Config) selfSubjectReview(_ context.Context, call *registry.VirtualRequ
 	}, nil
 }
 
-// tokenReview returns the user that a token authenticates. An invalid token is an answer, not an
+// tokenReview returns the user that a token authenticates. An invalid token is a response, not an
 // error.
 func (c *Config) tokenReview(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authenticationv1.TokenReview)

@@ -68,21 +68,21 @@ func (c *Config) selfSubjectRulesReview(ctx context.Context, call *registry.Virt
 	if namespace == "" {
 		return nil, apierrors.NewBadRequest("no namespace on request")
 	}
-	answer := &authorizationv1.SelfSubjectRulesReview{}
-	answer.Status.ResourceRules = []authorizationv1.ResourceRule{}
-	answer.Status.NonResourceRules = []authorizationv1.NonResourceRule{}
+	response := &authorizationv1.SelfSubjectRulesReview{}
+	response.Status.ResourceRules = []authorizationv1.ResourceRule{}
+	response.Status.NonResourceRules = []authorizationv1.NonResourceRule{}
 	rules := c.Rules.Rules(ctx, call.By, namespace)
 	for _, r := range rules.Resources {
-		answer.Status.ResourceRules = append(answer.Status.ResourceRules, authorizationv1.ResourceRule{Verbs: r.Verbs, APIGroups: r.Groups, Resources: r.Resources, ResourceNames: r.Names})
+		response.Status.ResourceRules = append(response.Status.ResourceRules, authorizationv1.ResourceRule{Verbs: r.Verbs, APIGroups: r.Groups, Resources: r.Resources, ResourceNames: r.Names})
 	}
 	for _, r := range rules.NonResources {
-		answer.Status.NonResourceRules = append(answer.Status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: r.Verbs, NonResourceURLs: r.Paths})
+		response.Status.NonResourceRules = append(response.Status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: r.Verbs, NonResourceURLs: r.Paths})
 	}
-	answer.Status.Incomplete = rules.Incomplete
+	response.Status.Incomplete = rules.Incomplete
 	if rules.Err != nil {
-		answer.Status.EvaluationError = rules.Err.Error()
+		response.Status.EvaluationError = rules.Err.Error()
 	}
-	return answer, nil
+	return response, nil
 }
 
 // access is what a review asks for: one of the two is set.
@@ -157,7 +157,7 @@ func emptyMetadata(meta *metav1.ObjectMeta, want metav1.ObjectMeta, text string)
 	return field.ErrorList{field.Invalid(field.NewPath("metadata"), meta, text)}
 }
 
-// invalidReview is the answer to an invalid review. It names no kind, like kube-apiserver's.
+// invalidReview is the response to an invalid review. It names no kind, like kube-apiserver's.
 func invalidReview(errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil

@@ -90,14 +90,14 @@ func probe(ctx context.Context, client *http.Client, url string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	answer, err := client.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxProbeBytes))
-	if err == nil && (answer.StatusCode < 200 || answer.StatusCode >= 400) {
-		err = fmt.Errorf("HTTP probe failed with statuscode: %d", answer.StatusCode)
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxProbeBytes))
+	if err == nil && (response.StatusCode < 200 || response.StatusCode >= 400) {
+		err = fmt.Errorf("HTTP probe failed with statuscode: %d", response.StatusCode)
 	}
 	return string(body), err
 }

@@ -66,13 +66,13 @@ func resolver(t *testing.T, address [4]byte) *net.Resolver {
 			}
 			m.Response, m.Additionals = true, nil
 			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
-				m.Answers = []dnsmessage.Resource{{
+				m.Responses = []dnsmessage.Resource{{
 					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
 					Body:   &dnsmessage.AResource{A: address},
 				}}
 			}
-			if answer, err := m.Pack(); err == nil {
-				server.WriteTo(answer, from)
+			if response, err := m.Pack(); err == nil {
+				server.WriteTo(response, from)
 			}
 		}
 	}()

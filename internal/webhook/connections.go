@@ -32,9 +32,9 @@ const (
 	idleTimeout        = 90 * time.Second
 	handshakeTimeout   = 10 * time.Second
 	// pingAfter is how long an HTTP/2 connection may be silent before it is tested with a ping;
-	// a connection that does not answer, or to which no byte can be written, is closed.
+	// a connection that does not respond, or to which no byte can be written, is closed.
 	pingAfter, pingTimeout, writeTimeout = 30 * time.Second, 15 * time.Second, 15 * time.Second
-	// maxHeaderBytes limits the headers of an answer.
+	// maxHeaderBytes limits the headers of a response.
 	maxHeaderBytes = 64 << 10
 )
 

@@ -113,8 +113,8 @@ func TestSharedConnections(t *testing.T) {
 	}
 }
 
-// TestAnswers: redirects are not followed, and large answers are errors.
-func TestAnswers(t *testing.T) {
+// TestResponses: redirects are not followed, and large responses are errors.
+func TestResponses(t *testing.T) {
 	begun := make(chan struct{}) // the request to /hung
 	s, ca, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -142,7 +142,7 @@ func TestAnswers(t *testing.T) {
 	})
 	c := NewConnections(nil, nil)
 	defer c.Close()
-	get := func(path string) (*Answer, error) {
+	get := func(path string) (*Response, error) {
 		return endpoint(t, c, Target{URL: s.URL + path, CABundle: ca}).Post(t.Context(), 200, []byte("x"))
 	}
 	if a, err := get("/moved"); err != nil || a.Code != http.StatusTemporaryRedirect {
@@ -152,7 +152,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("a pause: %+v, %v", a, err)
 	}
 	if a, err := get("/most"); err != nil || len(a.Body) != 200 {
-		t.Errorf("the largest answer: %+v, %v", a, err)
+		t.Errorf("the largest response: %+v, %v", a, err)
 	}
 	for _, path := range []string{"/long", "/chunks"} {
 		if _, err := get(path); err == nil || err.Error() != "the response has more than 200 bytes" {

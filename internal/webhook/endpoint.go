@@ -36,13 +36,13 @@ type Endpoint struct {
 	calls     chan struct{} // a value for each call under way
 }
 
-// Answer is an answer of a webhook.
-type Answer struct {
+// Response is a response of a webhook.
+type Response struct {
 	Code        int
 	ContentType string
 	// RetryAfter is the value of the header Retry-After: the pause before the next call.
 	RetryAfter time.Duration
-	// Demands reports whether the answer has the header Retry-After, whose value may be zero.
+	// Demands reports whether the response has the header Retry-After, whose value may be zero.
 	Demands bool
 	Body    []byte
 }
@@ -82,7 +82,7 @@ func (e *Endpoint) enter(ctx context.Context, most time.Duration) error {
 // bytes. It is for use within Call. It sends the time until the deadline in the query, and the span of the context in
 // headers. It follows no redirect. Errors quote nothing that the other side sent. The error is ErrBusy if other responses
 // use up the memory for those of this target.
-func (e *Endpoint) Post(ctx context.Context, limit int64, parts ...[]byte) (*Answer, error) {
+func (e *Endpoint) Post(ctx context.Context, limit int64, parts ...[]byte) (*Response, error) {
 	u := e.url
 	if deadline, ok := ctx.Deadline(); ok {
 		if left := time.Until(deadline); left > 0 {
@@ -91,7 +91,7 @@ func (e *Endpoint) Post(ctx context.Context, limit int64, parts ...[]byte) (*Ans
 	}
 	resp, err := e.send(ctx, &u, parts)
 	if err != nil {
-		return nil, withoutAnswer(&url.Error{Op: "Post", URL: u.String(), Err: err})
+		return nil, withoutResponse(&url.Error{Op: "Post", URL: u.String(), Err: err})
 	}
 	defer func() {
 		resp.Body.Close()
@@ -103,7 +103,7 @@ func (e *Endpoint) Post(ctx context.Context, limit int64, parts ...[]byte) (*Ans
 	if err != nil {
 		return nil, err
 	}
-	a := &Answer{Code: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Body: body}
+	a := &Response{Code: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Body: body}
 	if after := resp.Header.Get("Retry-After"); after != "" {
 		if seconds, err := strconv.Atoi(after); err == nil {
 			a.RetryAfter, a.Demands = time.Duration(min(max(seconds, 0), 3600))*time.Second, true

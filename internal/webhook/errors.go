@@ -15,9 +15,9 @@ import (
 // unreached is an error before there is a connection: it quotes nothing of the other side.
 type unreached struct{ error }
 
-// withoutAnswer removes the answer from an error of net/http, which quotes it if it is not
+// withoutResponse removes the response from an error of net/http, which quotes it if it is not
 // HTTP.
-func withoutAnswer(err error) error {
+func withoutResponse(err error) error {
 	var failed *url.Error
 	if !errors.As(err, &failed) || failed.Timeout() {
 		return err
@@ -48,7 +48,7 @@ func UnexpectedStatus(code int) error {
 	return fmt.Errorf("an error on the server (status code %d) has prevented the request from succeeding", code)
 }
 
-// brokenOff returns the error for an incomplete answer.
+// brokenOff returns the error for an incomplete response.
 func brokenOff(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.Canceled) {
@@ -57,7 +57,7 @@ func brokenOff(err error) error {
 	return errors.New("the response ended early")
 }
 
-// maxErrorBytes limits the text of an error, which may quote the answer.
+// maxErrorBytes limits the text of an error, which may quote the response.
 const maxErrorBytes = 1 << 10
 
 // Cut limits a text that comes from a webhook to 1 KiB.

@@ -255,7 +255,7 @@ func (p *plugin) forget(c *credentials) {
 	}
 }
 
-// boundedOutput keeps the output of a program. Output of more than answerBytes is an error.
+// boundedOutput keeps the output of a program. Output of more than responseBytes is an error.
 type boundedOutput struct {
 	bytes []byte
 	full  bool
@@ -265,7 +265,7 @@ var errLargeOutput = errors.New("the output has more than 1 MiB")
 
 // Write implements io.Writer.
 func (b *boundedOutput) Write(p []byte) (int, error) {
-	if len(b.bytes)+len(p) > answerBytes {
+	if len(b.bytes)+len(p) > responseBytes {
 		b.full = true
 		return 0, errLargeOutput
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tracing"
 )
 
-// answerBytes bounds an answer of a service.
-const answerBytes = 1 << 20
+// responseBytes bounds a response of a service.
+const responseBytes = 1 << 20
 
 // Config reads a kubeconfig that names a service. Relative paths in it begin at its directory.
-// Answers of more than 1 MiB are errors, and the rate of calls has no limit: the server limits its
+// Responses of more than 1 MiB are errors, and the rate of calls has no limit: the server limits its
 // requests. The caller sets the timeout.
 func Config(kubeconfig string) (*rest.Config, error) {
 	file, err := (&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}).Load()
@@ -35,7 +35,7 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	}
 	c.QPS = -1
 	c.WarningHandler = rest.NoWarnings{}
-	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedAnswers{traced{next}} })
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedResponses{traced{next}} })
 	return c, nil
 }
 
@@ -65,20 +65,20 @@ func HTTPClient(c *rest.Config) (*http.Client, error) {
 // to another server.
 func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// boundedAnswers limits the answers of a service.
-type boundedAnswers struct{ http.RoundTripper }
+// boundedResponses limits the responses of a service.
+type boundedResponses struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := b.RoundTripper.RoundTrip(r)
+func (b boundedResponses) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {
-		answer.Body = &boundedBody{ReadCloser: answer.Body, left: answerBytes}
+		response.Body = &boundedBody{ReadCloser: response.Body, left: responseBytes}
 	}
-	return answer, err
+	return response, err
 }
 
 // WrappedRoundTripper returns the transport, whose idle connections are closed.
-func (b boundedAnswers) WrappedRoundTripper() http.RoundTripper { return b.RoundTripper }
+func (b boundedResponses) WrappedRoundTripper() http.RoundTripper { return b.RoundTripper }
 
 // traced records a span for each call that is a part of a request, and sends it to the service.
 type traced struct{ http.RoundTripper }
@@ -93,13 +93,13 @@ func (t traced) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(ctx) // a RoundTripper must not change its request
 	tracing.Inject(ctx, r.Header)
 	span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("server.address", r.URL.Hostname()))
-	answer, err := t.RoundTripper.RoundTrip(r)
+	response, err := t.RoundTripper.RoundTrip(r)
 	if err != nil {
 		span.SetStatus(codes.Error, "")
 		return nil, err
 	}
-	span.SetAttributes(attribute.Int("http.response.status_code", answer.StatusCode))
-	return answer, nil
+	span.SetAttributes(attribute.Int("http.response.status_code", response.StatusCode))
+	return response, nil
 }
 
 // WrappedRoundTripper returns the transport, whose idle connections are closed.
@@ -111,13 +111,13 @@ type boundedBody struct {
 	left int
 }
 
-var errLargeAnswer = errors.New("the response of the webhook has more than 1 MiB")
+var errLargeResponse = errors.New("the response of the webhook has more than 1 MiB")
 
 // Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= n; b.left < 0 {
-		return 0, errLargeAnswer
+		return 0, errLargeResponse
 	}
 	return n, err
 }

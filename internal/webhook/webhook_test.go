@@ -23,9 +23,9 @@ func TestClient(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/long":
-			_, _ = w.Write([]byte(strings.Repeat("x", answerBytes+1)))
+			_, _ = w.Write([]byte(strings.Repeat("x", responseBytes+1)))
 		case "/most":
-			_, _ = w.Write([]byte(strings.Repeat("x", answerBytes)))
+			_, _ = w.Write([]byte(strings.Repeat("x", responseBytes)))
 		case "/301", "/302", "/303", "/307", "/308":
 			code, _ := strconv.Atoi(r.URL.Path[1:])
 			http.Redirect(w, r, "/other", code)
@@ -63,10 +63,10 @@ clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], us
 		return err
 	}
 	if err := get("/most"); err != nil {
-		t.Errorf("an answer of the limit: %v", err)
+		t.Errorf("a response of the limit: %v", err)
 	}
-	if err := get("/long"); !errors.Is(err, errLargeAnswer) {
-		t.Errorf("a long answer: %v", err)
+	if err := get("/long"); !errors.Is(err, errLargeResponse) {
+		t.Errorf("a long response: %v", err)
 	}
 	for _, path := range []string{"/301", "/302", "/303", "/307", "/308"} {
 		if err := get(path); err == nil || followed {

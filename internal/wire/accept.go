@@ -67,8 +67,8 @@ const (
 	Trees
 	// TreeStreams are watches of custom resources.
 	TreeStreams
-	// Answers are objects that are never stored: they have no tables.
-	Answers
+	// Responses are objects that are never stored: they have no tables.
+	Responses
 	// Discovery are the documents about groups.
 	Discovery
 	// Resources are the discovery documents about one version of a group.
@@ -110,7 +110,7 @@ var offers = [...]struct {
 	Streams:     {literal: true, streams: true, forms: true, tables: true, server: "v1", resources: true},
 	Trees:       {forms: true, tables: true, server: "v1", resources: true, trees: true},
 	TreeStreams: {forms: true, tables: true, server: "v1", resources: true, trees: true},
-	Answers:     {literal: true, forms: true, server: "v1", resources: true},
+	Responses:   {literal: true, forms: true, server: "v1", resources: true},
 	Discovery:   {literal: true},
 	Resources:   {literal: true, resources: true},
 	OnlyJSON:    {literal: true, json: true},

@@ -28,8 +28,8 @@ import (
 var flowRequests = flag.Int("flow-requests", 4000, "how many requests are compared by their flow schemas")
 
 // TestFlowsLikePeer sends random requests of random users to both servers, which have the same
-// random flow schemas. The headers of the answers name the schema and the level. Without a
-// kube-apiserver it only checks that each answer names a schema and its level.
+// random flow schemas. The headers of the responses name the schema and the level. Without a
+// kube-apiserver it only checks that each response names a schema and its level.
 func TestFlowsLikePeer(t *testing.T) {
 	tier.Full(t)
 	t.Run("tidemark", func(t *testing.T) {
@@ -153,14 +153,14 @@ func (w *flowWorld) compare(requests []flowRequest) []string {
 	for part := range workers {
 		wg.Go(func() {
 			for i := part; i < len(requests) && w.Context().Err() == nil; i += workers {
-				var answers []string
+				var responses []string
 				for _, s := range w.servers {
-					answers = append(answers, w.classify(s, &requests[i]))
+					responses = append(responses, w.classify(s, &requests[i]))
 				}
-				if len(slices.Compact(slices.Clone(answers))) > 1 {
-					w.Errorf("%+v: %q", requests[i], answers)
+				if len(slices.Compact(slices.Clone(responses))) > 1 {
+					w.Errorf("%+v: %q", requests[i], responses)
 				}
-				all[i], _, _ = strings.Cut(answers[0], " ")
+				all[i], _, _ = strings.Cut(responses[0], " ")
 			}
 		})
 	}

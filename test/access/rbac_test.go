@@ -381,7 +381,7 @@ func (w *world) request() authorizationv1.SubjectAccessReviewSpec {
 	return q
 }
 
-// TestReference checks the reference with requests whose answers are obvious.
+// TestReference checks the reference with requests whose responses are obvious.
 func TestReference(t *testing.T) {
 	tier.Full(t)
 	r := &reference{

@@ -38,7 +38,7 @@ type hookServer struct {
 
 // hookRun has the webhooks of one run of a scenario.
 type hookRun struct {
-	hooks map[string][]answer
+	hooks map[string][]hookResponse
 	calls []call
 	count map[string]int // of calls by hook
 }
@@ -98,7 +98,7 @@ func (h *hookServer) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, 
 }
 
 // open begins a run; its webhooks can be called from now on.
-func (h *hookServer) open(id string, hooks map[string][]answer) *hookRun {
+func (h *hookServer) open(id string, hooks map[string][]hookResponse) *hookRun {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.runs[id] = &hookRun{hooks: hooks, count: map[string]int{}}
@@ -114,30 +114,30 @@ func (h *hookServer) take(run *hookRun) []call {
 	return calls
 }
 
-// receive keeps a call and returns the answer to it.
-func (h *hookServer) receive(r *http.Request, body any) (answer, bool) {
+// receive keeps a call and returns the response to it.
+func (h *hookServer) receive(r *http.Request, body any) (hookResponse, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	id, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	run := h.runs[id]
 	if run == nil {
-		return answer{}, false
+		return hookResponse{}, false
 	}
 	if strings.HasPrefix(name, settleHook) { // it is not the scenario's
-		return answer{response: map[string]any{"allowed": true, "warnings": []any{name}}}, true
+		return hookResponse{response: map[string]any{"allowed": true, "warnings": []any{name}}}, true
 	}
-	answers := run.hooks[name]
-	if len(answers) == 0 {
-		return answer{}, false
+	hookResponses := run.hooks[name]
+	if len(hookResponses) == 0 {
+		return hookResponse{}, false
 	}
-	i := min(run.count[name], len(answers)-1)
+	i := min(run.count[name], len(hookResponses)-1)
 	run.count[name]++
 	path := "/" + name
 	if r.URL.RawQuery != "" {
 		path += "?" + r.URL.RawQuery
 	}
 	run.calls = append(run.calls, call{name, path, r.Header, body})
-	return answers[i], true
+	return hookResponses[i], true
 }
 
 func (h *hookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -181,8 +181,8 @@ func (h *hookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-// review is the AdmissionReview with the answer. A patch may be a list of operations.
-func (a answer) review(asked any) []byte {
+// review is the AdmissionReview with the response. A patch may be a list of operations.
+func (a hookResponse) review(asked any) []byte {
 	response := map[string]any{}
 	for key, value := range a.response {
 		response[key] = value

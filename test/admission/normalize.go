@@ -136,8 +136,8 @@ func (n *normalizer) rank(s string) string {
 	})
 }
 
-// answer writes an answer of the server.
-func (n *normalizer) answer(st *step, status int, header http.Header, body []byte) string {
+// response writes a response of the server.
+func (n *normalizer) hookResponse(st *step, status int, header http.Header, body []byte) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d\n", status)
 	if !st.statusOnly {

@@ -129,7 +129,7 @@ func (r *run) step(ctx context.Context, st *step) (got [3]string, err error) {
 	if err := r.capture(st, body); err != nil {
 		return got, err
 	}
-	got[0] = r.norm.answer(st, status, header, body)
+	got[0] = r.norm.hookResponse(st, status, header, body)
 	got[1] = r.norm.received(st, calls)
 	if st.audit && r.auditLog != "" {
 		event, err := r.event(auditID)
@@ -212,13 +212,13 @@ func (r *run) send(ctx context.Context, q request, auditID string) (int, http.He
 	for _, h := range q.header {
 		req.Header.Set(h[0], h[1])
 	}
-	answer, err := r.client.Do(req)
+	hookResponse, err := r.client.Do(req)
 	if err != nil {
 		return 0, nil, nil, err
 	}
-	defer answer.Body.Close()
-	data, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, answer.Header, data, err
+	defer hookResponse.Body.Close()
+	data, err := io.ReadAll(hookResponse.Body)
+	return hookResponse.StatusCode, hookResponse.Header, data, err
 }
 
 // holds reports whether the conditions of a step hold. A server that does not lag has to meet them at once,

@@ -20,17 +20,17 @@ type scenario struct {
 	title      string
 	namespaces int         // {ns}, {ns2}...
 	lets       [][2]string // texts with names, in order
-	hooks      map[string][]answer
+	hooks      map[string][]hookResponse
 	steps      []*step
 
 	file   string
 	header string // everything before the first step, as written
 }
 
-// answer is what a webhook answers.
-type answer struct {
+// hookResponse is the response of a webhook.
+type hookResponse struct {
 	status   int           // of HTTP; zero: 200
-	delay    time.Duration // before the answer; negative: never, until the client goes
+	delay    time.Duration // before the response; negative: never, until the client goes
 	redirect string        // the Location
 	raw      string        // the body; empty: an AdmissionReview with the response
 	response map[string]any
@@ -52,7 +52,7 @@ type step struct {
 	calls      calls
 	audit      bool
 
-	// The recordings: the answer, what the webhooks received, the audit annotations.
+	// The recordings: the response, what the webhooks received, the audit annotations.
 	want [3]string
 }
 
@@ -108,7 +108,7 @@ func load(dir string) ([]*scenario, error) {
 }
 
 func parse(name, text string) (*scenario, error) {
-	sc := &scenario{name: name, namespaces: 1, hooks: map[string][]answer{}}
+	sc := &scenario{name: name, namespaces: 1, hooks: map[string][]hookResponse{}}
 	var kind, of string
 	var section strings.Builder
 	end := func() error {
@@ -146,7 +146,7 @@ func (sc *scenario) section(kind, name, text string) error {
 	case "":
 		return sc.parseHeader(text)
 	case "hook":
-		a, err := parseAnswer(text)
+		a, err := parseResponse(text)
 		sc.hooks[name] = append(sc.hooks[name], a)
 		return err
 	case "step":
@@ -191,7 +191,7 @@ func (sc *scenario) parseHeader(text string) (err error) {
 	return nil
 }
 
-func parseAnswer(text string) (a answer, err error) {
+func parseResponse(text string) (a hookResponse, err error) {
 	directives, body := cutDirectives(text)
 	raw := false
 	for _, d := range directives {

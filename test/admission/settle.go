@@ -77,8 +77,8 @@ func (s *server) keepParams(ctx context.Context) error {
 		binding := request{method: "POST", path: "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", body: fmt.Sprintf(
 			`{"metadata":{"name":%q},"spec":{"policyName":%q,"paramRef":{"name":"none","namespace":"default","parameterNotFoundAction":"Allow"},"validationActions":["Deny"]}}`, name, name)}
 		for _, q := range []request{policy, binding} {
-			if status, _, answer, err := r.send(ctx, q, ""); err != nil || status != http.StatusCreated && status != http.StatusConflict {
-				return fmt.Errorf("keeping parameters: %d %s %v", status, answer, err)
+			if status, _, hookResponse, err := r.send(ctx, q, ""); err != nil || status != http.StatusCreated && status != http.StatusConflict {
+				return fmt.Errorf("keeping parameters: %d %s %v", status, hookResponse, err)
 			}
 		}
 	}

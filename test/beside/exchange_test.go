@@ -108,7 +108,7 @@ type load struct {
 	lists     atomic.Int64
 	acked     sync.Map // "RESOURCE NAME" to the number that was acknowledged last, -1: deleted
 	made      atomic.Int64
-	failed    atomic.Int64 // attempts without an answer, and with 5xx or 429
+	failed    atomic.Int64 // attempts without a response, and with 5xx or 429
 	newest    []atomic.Int64
 }
 
@@ -225,7 +225,7 @@ func (l *load) write(ctx context.Context, r schema.GroupVersionResource, name st
 		case err == nil:
 			l.made.Add(1)
 			l.acked.Store(key, want)
-		case l.unanswered(err):
+		case l.unresponded(err):
 			l.failed.Add(1)
 			n = l.resume(ctx, at, name, key, n)
 		default:
@@ -236,8 +236,8 @@ func (l *load) write(ctx context.Context, r schema.GroupVersionResource, name st
 	}
 }
 
-// unanswered reports whether a write may have been made or not, and was not rejected as invalid.
-func (l *load) unanswered(err error) bool {
+// unresponded reports whether a write may have been made or not, and was not rejected as invalid.
+func (l *load) unresponded(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return true
@@ -246,7 +246,7 @@ func (l *load) unanswered(err error) bool {
 	return code >= 500 || code == http.StatusTooManyRequests
 }
 
-// resume returns the write at which the writer goes on behind after one without an answer.
+// resume returns the write at which the writer goes on behind after one without a response.
 func (l *load) resume(ctx context.Context, at dynamic.ResourceInterface, name, key string, n int64) int64 {
 	for {
 		call, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -350,7 +350,7 @@ func TestExchange(t *testing.T) {
 				t.Errorf("%d collections were read again when a %s ended", n, first.kind)
 				synced += n
 			}
-			t.Logf("%s stopped: %d writes, %d without an answer", first.kind, l.made.Load(), l.failed.Load())
+			t.Logf("%s stopped: %d writes, %d without a response", first.kind, l.made.Load(), l.failed.Load())
 			address++
 			next := c.serve(kind, fmt.Sprint("192.0.2.", address))
 			// A kube-apiserver begins to watch custom resources in etcd when a client asks for them, and knows no
@@ -373,5 +373,5 @@ func TestExchange(t *testing.T) {
 	if l.made.Load() < 1000 {
 		t.Errorf("only %d writes were made", l.made.Load())
 	}
-	t.Logf("%d writes, %d without an answer", l.made.Load(), l.failed.Load())
+	t.Logf("%d writes, %d without a response", l.made.Load(), l.failed.Load())
 }

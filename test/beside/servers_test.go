@@ -198,7 +198,7 @@ func (c *cluster) until(what string, holds func() bool) {
 	}
 }
 
-// send sends a request, and returns the code and the body of the answer.
+// send sends a request, and returns the code and the body of the response.
 func (s *server) send(method, path string, o any) (int, []byte) {
 	s.Helper()
 	var body io.Reader
@@ -225,16 +225,16 @@ func (s *server) send(method, path string, o any) (int, []byte) {
 	return resp.StatusCode, text
 }
 
-// want fails unless a request has a code, and returns the object of the answer.
+// want fails unless a request has a code, and returns the object of the response.
 func (s *server) want(code int, method, path string, o any) map[string]any {
 	s.Helper()
 	got, body := s.send(method, path, o)
 	if got != code {
 		s.Errorf("%s: %s %s: %d, want %d: %s", s.kind, method, path, got, code, body)
 	}
-	var answer map[string]any
-	json.Unmarshal(body, &answer)
-	return answer
+	var response map[string]any
+	json.Unmarshal(body, &response)
+	return response
 }
 
 // value returns the value in etcd, nil for none, and the revision of its last change.

@@ -63,13 +63,13 @@ func TestHost(t *testing.T) {
 			t.Errorf("the other cluster has the object, too: %v", err)
 		}
 		for env, want := range map[*tidemarktest.Env]int{second: http.StatusOK, second.As("alice"): http.StatusForbidden} {
-			answer, err := nethttp.Client(env).Get(env.URL() + "/apis/example.com/v1/namespaces/default/widgets/one")
+			response, err := nethttp.Client(env).Get(env.URL() + "/apis/example.com/v1/namespaces/default/widgets/one")
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer.Body.Close()
-			if answer.StatusCode != want {
-				t.Errorf("the fixture is answered with %d, want %d", answer.StatusCode, want)
+			response.Body.Close()
+			if response.StatusCode != want {
+				t.Errorf("the fixture gets %d, want %d", response.StatusCode, want)
 			}
 		}
 	})
@@ -168,8 +168,8 @@ func TestSearchReads(t *testing.T) {
 				read := func(ctx context.Context, e *tidemarktest.Env) {
 					if r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL()+path, nil); err != nil {
 						t.Error(err)
-					} else if answer, err := nethttp.Client(e).Do(r); err == nil {
-						answer.Body.Close()
+					} else if response, err := nethttp.Client(e).Do(r); err == nil {
+						response.Body.Close()
 					}
 					select {
 					case <-time.After(50 * time.Millisecond):
@@ -180,8 +180,8 @@ func TestSearchReads(t *testing.T) {
 					for range 20 { // a second, far more than the quiet of a run
 						read(ctx, e)
 					}
-					if answer, err := nethttp.Client(e).Post(e.URL()+path, "application/json", strings.NewReader(`{"metadata":{"name":"made"}}`)); err == nil {
-						answer.Body.Close()
+					if response, err := nethttp.Client(e).Post(e.URL()+path, "application/json", strings.NewReader(`{"metadata":{"name":"made"}}`)); err == nil {
+						response.Body.Close()
 					}
 					for polls && ctx.Err() == nil {
 						read(ctx, e)

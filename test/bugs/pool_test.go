@@ -38,7 +38,7 @@ const (
 	// Hot loop: the status lists the shards in an order that is another one each time, as that of a map:
 	// scylladb/scylla-operator#3337, mariadb-operator/mariadb-operator#1794, temporalio/temporal-worker-controller#415.
 	orderChanges bug = "the status has the shards in another order each time"
-	// Lost answer: the create of an object with a generated name is repeated, and there are two.
+	// Lost response: the create of an object with a generated name is repeated, and there are two.
 	generatedNameRetried bug = "the create of an object with a generated name is repeated"
 	// Stale state: the shards that a former specification does not have are deleted by their names:
 	// pravega/zookeeper-operator#314, instaclustr/cassandra-operator#407.

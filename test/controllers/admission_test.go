@@ -77,7 +77,7 @@ func (deploymentHooks) ValidateDelete(_ context.Context, d *appsv1.Deployment) (
 	return nil, nil
 }
 
-// warnings keeps the warnings of answers.
+// warnings keeps the warnings of responses.
 type warnings struct {
 	mu  sync.Mutex
 	all []string

@@ -250,7 +250,7 @@ func TestSubresources(t *testing.T) {
 		scale.Spec.Replicas = 4
 		b.must(b.c.SubResource("scale").Update(b.ctx, d, client.WithSubResourceBody(scale)))
 		if b.again(d); *d.Spec.Replicas != 4 || scale.ResourceVersion != d.ResourceVersion {
-			b.t.Errorf("scaled to %d replicas at %s, answered %s", *d.Spec.Replicas, d.ResourceVersion, scale.ResourceVersion)
+			b.t.Errorf("scaled to %d replicas at %s, responded %s", *d.Spec.Replicas, d.ResourceVersion, scale.ResourceVersion)
 		}
 		pod := &corev1.Pod{ObjectMeta: b.meta("p"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 		b.must(b.c.Create(b.ctx, pod))

@@ -111,7 +111,7 @@ func (h *harbour) serve(s webhook.Server) {
 		}
 	}
 	h.t.Cleanup(h.stop)
-	await.True(h.t, "the webhook server answers", func() bool { return s.StartedChecker()(nil) == nil })
+	await.True(h.t, "the webhook server responds", func() bool { return s.StartedChecker()(nil) == nil })
 }
 
 func (h *harbour) atURL() *apiextensionsv1.WebhookClientConfig {
@@ -270,7 +270,7 @@ func failure(err error) string {
 	return regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(err.Error(), "127.0.0.1:port")
 }
 
-// TestConversionFails: if the webhook refuses a conversion, or another server answers in its
+// TestConversionFails: if the webhook refuses a conversion, or another server responds in its
 // place, the error names the cause. Requests without conversion still work.
 func TestConversionFails(t *testing.T) {
 	tier.Full(t)

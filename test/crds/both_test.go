@@ -45,14 +45,14 @@ type request struct {
 // applied is the content type of server-side apply.
 const applied = "application/apply-patch+yaml"
 
-// answer is a server's answer.
-type answer struct {
+// response is a server's response.
+type response struct {
 	code     int
 	warnings []string
 	body     tree
 }
 
-func (s sender) send(t testing.TB, r request) answer {
+func (s sender) send(t testing.TB, r request) response {
 	t.Helper()
 	var data io.Reader
 	if text, ok := r.body.([]byte); ok { // as it is
@@ -77,7 +77,7 @@ func (s sender) send(t testing.TB, r request) answer {
 		t.Fatalf("%s %s: %v", r.method, r.path, err)
 	}
 	defer got.Body.Close()
-	a := answer{code: got.StatusCode, warnings: got.Header.Values("Warning")}
+	a := response{code: got.StatusCode, warnings: got.Header.Values("Warning")}
 	slices.Sort(a.warnings)
 	text, err := io.ReadAll(got.Body)
 	if err != nil {
@@ -121,12 +121,12 @@ const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 // define stores a definition for the length of a test, and reports whether it is served.
 func (b *both) define(t *testing.T, d *definition) bool {
 	t.Helper()
-	answers := b.send(t, request{"POST", definitions, "", d.body})
-	if answers[0].code == http.StatusConflict {
+	responses := b.send(t, request{"POST", definitions, "", d.body})
+	if responses[0].code == http.StatusConflict {
 		t.Skipf("kube-apiserver has %s already", d.name)
 	}
 	t.Cleanup(func() { b.send(t, request{"DELETE", definitions + "/" + d.name, "", nil}) })
-	if !same(t, "the definition "+d.name, answers) || answers[0].code != http.StatusCreated {
+	if !same(t, "the definition "+d.name, responses) || responses[0].code != http.StatusCreated {
 		return false
 	}
 	for _, v := range d.versions {
@@ -144,33 +144,33 @@ func (b *both) define(t *testing.T, d *definition) bool {
 	return true
 }
 
-func (b *both) send(t *testing.T, r request) (answers [2]answer) {
+func (b *both) send(t *testing.T, r request) (responses [2]response) {
 	t.Helper()
 	for i := range b.servers {
-		answers[i] = b.servers[i].send(t, r)
+		responses[i] = b.servers[i].send(t, r)
 	}
-	return answers
+	return responses
 }
 
-// try sends a request to both servers. It returns Tidemark's answer, and whether both
+// try sends a request to both servers. It returns Tidemark's response, and whether both
 // servers then have the same state.
-func (b *both) try(t *testing.T, r request) (a answer, alike bool) {
+func (b *both) try(t *testing.T, r request) (a response, alike bool) {
 	t.Helper()
-	answers := b.send(t, r)
+	responses := b.send(t, r)
 	b.requests++
 	text, _ := json.Marshal(r.body)
-	if diverges(r.kind, answers[0], answers[1]) || ownsDefaults(answers) || r.kind == applied && bytes.Contains(text, []byte("null")) && sameButOwners(answers) {
-		return answers[1], false
+	if diverges(r.kind, responses[0], responses[1]) || ownsDefaults(responses) || r.kind == applied && bytes.Contains(text, []byte("null")) && sameButOwners(responses) {
+		return responses[1], false
 	}
-	alike = same(t, fmt.Sprintf("%s %s %s %s", r.method, r.path, r.kind, text), answers)
-	return answers[1], alike
+	alike = same(t, fmt.Sprintf("%s %s %s %s", r.method, r.path, r.kind, text), responses)
+	return responses[1], alike
 }
 
-// same compares answers: code, warnings, causes in any order, object.
-func same(t *testing.T, what string, answers [2]answer) bool {
+// same compares responses: code, warnings, causes in any order, object.
+func same(t *testing.T, what string, responses [2]response) bool {
 	t.Helper()
-	peer, own := answers[0].text(), answers[1].text()
-	if peer == own || differs(answers[0], answers[1]) {
+	peer, own := responses[0].text(), responses[1].text()
+	if peer == own || differs(responses[0], responses[1]) {
 		return true
 	}
 	i := 0
@@ -182,8 +182,8 @@ func same(t *testing.T, what string, answers [2]answer) bool {
 	return false
 }
 
-// differs reports whether answers differ as documented: docs/compatibility.md#s5 and #f4.
-func differs(peer, own answer) bool {
+// differs reports whether responses differ as documented: docs/compatibility.md#s5 and #f4.
+func differs(peer, own response) bool {
 	said, other := fmt.Sprint(peer.body["message"]), fmt.Sprint(own.body["message"])
 	if own.code != http.StatusBadRequest {
 		return false
@@ -205,7 +205,7 @@ var emptied = regexp.MustCompile(`must be of type [a-z]+: "null"`)
 
 // diverges reports whether the stored objects differ from now on as documented:
 // docs/compatibility.md#g7 and #s4.
-func diverges(kind string, peer, own answer) bool {
+func diverges(kind string, peer, own response) bool {
 	if kind == applied && peer.code == http.StatusUnprocessableEntity && emptied.MatchString(fmt.Sprint(peer.body["message"])) {
 		return own.code == http.StatusOK || own.code == http.StatusUnprocessableEntity
 	}
@@ -216,42 +216,42 @@ func diverges(kind string, peer, own answer) bool {
 	if !ok || peer.code != own.code || metadata["managedFields"] != nil {
 		return false
 	}
-	bare := answer{own.code, own.warnings, clone(own.body)}
+	bare := response{own.code, own.warnings, clone(own.body)}
 	if metadata, ok = bare.body["metadata"].(tree); ok {
 		delete(metadata, "managedFields")
 	}
 	return bare.text() == peer.text() && own.text() != peer.text()
 }
 
-// sameButOwners reports whether answers are the same without managed fields and generations, as for an apply that sets
+// sameButOwners reports whether responses are the same without managed fields and generations, as for an apply that sets
 // null: docs/compatibility.md#s5.
-func sameButOwners(answers [2]answer) bool {
+func sameButOwners(responses [2]response) bool {
 	var texts [2]string
-	for i, a := range answers {
-		bare := answer{a.code, a.warnings, clone(a.body)}
+	for i, a := range responses {
+		bare := response{a.code, a.warnings, clone(a.body)}
 		if metadata, ok := bare.body["metadata"].(tree); ok {
 			delete(metadata, "managedFields")
 			delete(metadata, "generation")
 		}
 		texts[i] = bare.text()
 	}
-	return texts[0] == texts[1] && answers[0].text() != answers[1].text()
+	return texts[0] == texts[1] && responses[0].text() != responses[1].text()
 }
 
-// ownsDefaults reports whether answers differ only in that kube-apiserver's writer of the status owns fields that are not
+// ownsDefaults reports whether responses differ only in that kube-apiserver's writer of the status owns fields that are not
 // in the status: docs/compatibility.md#g7.
-func ownsDefaults(answers [2]answer) bool {
-	if !sameButOwners(answers) {
+func ownsDefaults(responses [2]response) bool {
+	if !sameButOwners(responses) {
 		return false
 	}
-	peer := clone(answers[0].body)
+	peer := clone(responses[0].body)
 	metadata := peer["metadata"].(tree)
 	entries, _ := metadata["managedFields"].([]any)
 	metadata["managedFields"] = slices.DeleteFunc(entries, func(e any) bool {
 		fields, _ := e.(tree)["fieldsV1"].(tree)
 		return e.(tree)["subresource"] == "status" && fields["f:status"] == nil
 	})
-	return answer{answers[0].code, answers[0].warnings, peer}.text() == answers[1].text()
+	return response{responses[0].code, responses[0].warnings, peer}.text() == responses[1].text()
 }
 
 // ownParts matches the parts that differ between servers, and from one moment to the next.
@@ -275,7 +275,7 @@ func masked(message string) string {
 }
 
 // text returns the text that tests compare.
-func (a answer) text() string {
+func (a response) text() string {
 	o := clone(a.body)
 	if message, ok := o["message"].(string); ok {
 		o["message"] = masked(message)

@@ -76,8 +76,8 @@ func (c *corner) object(name, rest string) tree {
 	return o
 }
 
-// must sends a request, and ends the test if the answer has another code.
-func (c *corner) must(code int, r request) answer {
+// must sends a request, and ends the test if the response has another code.
+func (c *corner) must(code int, r request) response {
 	c.t.Helper()
 	got := c.send(c.t, r)
 	if got.code != code {
@@ -142,7 +142,7 @@ func TestOldEmbeddedMetadata(t *testing.T) {
 		next := c.body(`{"type":"object","properties":{"spec":{"type":"object","properties":{"inner":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}}}}`, false)
 		c.must(http.StatusOK, request{"PATCH", c.at, merged, tree{"spec": tree{"versions": next["spec"].(tree)["versions"]}}})
 		want := `{"inner":{"metadata":{},"x":1}}`
-		var got answer
+		var got response
 		c.until(func() bool {
 			got = c.send(c.t, request{"GET", c.things + "/a", "", nil})
 			return marshal(got.body["spec"]) == want || got.code != http.StatusOK
@@ -178,7 +178,7 @@ func TestDefaultsOfOtherVersion(t *testing.T) {
 		for _, path := range []string{c.things, second2} {
 			c.until(func() bool { return c.send(c.t, request{"GET", path, "", nil}).code == http.StatusOK })
 		}
-		is := func(what string, got answer, want string) {
+		is := func(what string, got response, want string) {
 			c.t.Helper()
 			if text := marshal(got.body["spec"]); text != want {
 				c.t.Errorf("%s: %s, want %s", what, text, want)
@@ -202,7 +202,7 @@ func TestDefaultsOfOtherVersion(t *testing.T) {
 	})
 }
 
-// TestToleratedIsTold: answers mention tolerated old errors of an object: on updates of the
+// TestToleratedIsTold: responses mention tolerated old errors of an object: on updates of the
 // object, on updates of its status, and on requests that are refused for another reason.
 func TestToleratedIsTold(t *testing.T) {
 	tier.Full(t)

@@ -157,7 +157,7 @@ var hostileObjects = []struct {
 const maxAllocated = 1 << 30
 
 // TestHostileObjects: rules end within their budget, with the same words everywhere,
-// and others are answered meanwhile.
+// and others get a response meanwhile.
 func TestHostileObjects(t *testing.T) {
 	tier.Full(t)
 	for _, h := range hostileObjects {
@@ -203,10 +203,10 @@ func TestHostileTime(t *testing.T) {
 	})
 }
 
-// meanwhile sends a request, and others until it is answered.
-func (c *corner) meanwhile(r request) answer {
+// meanwhile sends a request, and others until it gets a response.
+func (c *corner) meanwhile(r request) response {
 	c.t.Helper()
-	done := make(chan answer, 1)
+	done := make(chan response, 1)
 	go func() { done <- c.send(c.t, r) }()
 	for {
 		c.must(http.StatusOK, request{"GET", "/api/v1/namespaces/default", "", nil})

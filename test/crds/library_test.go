@@ -200,8 +200,8 @@ func cause(reason, message, field string) string {
 	return string(text)
 }
 
-// verdict is what a server answered.
-func (a answer) verdict() verdict {
+// verdict returns the verdict of a response.
+func (a response) verdict() verdict {
 	switch {
 	case a.code == 422:
 		v := verdict{}

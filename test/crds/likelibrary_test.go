@@ -88,7 +88,7 @@ func bytesOf(t testing.TB, o tree) []byte {
 }
 
 // agree compares the result of the server with that of the libraries.
-func (d *tried) agree(t testing.TB, what string, sent []byte, got answer, want verdict) bool {
+func (d *tried) agree(t testing.TB, what string, sent []byte, got response, want verdict) bool {
 	t.Helper()
 	if got.verdict().text() == want.text() && got.code < http.StatusInternalServerError {
 		return true
@@ -97,10 +97,10 @@ func (d *tried) agree(t testing.TB, what string, sent []byte, got answer, want v
 	return false
 }
 
-// likely returns the verdict of the library on what the server answered. The library
+// likely returns the verdict of the library on the response of the server. The library
 // compares two maps in Go's random order of iteration, and an error at one key is another
 // message than a difference at another. So it decides again when it does not agree.
-func likely(got answer, decide func() verdict) verdict {
+func likely(got response, decide func() verdict) verdict {
 	want := decide()
 	for range 50 {
 		if got.verdict().text() == want.text() {

@@ -64,7 +64,7 @@ func bySample(t *testing.T, test func(t *testing.T, d *definition, each func(fun
 }
 
 // said is what a server says of a sample that it refuses, empty for one that it stores.
-func (a answer) said() string {
+func (a response) said() string {
 	switch {
 	case a.code == http.StatusCreated:
 		return ""
@@ -157,9 +157,9 @@ func TestSamplesLikePeer(t *testing.T) {
 				if d.namespaced {
 					path = strings.Replace(path, "/namespaces/default/", "/namespaces/"+b.namespace+"/", 1)
 				}
-				answers := b.send(t, request{"POST", path, "", o})
-				same(t, fmt.Sprint(d.name, " ", n), answers)
-				if said := answers[0].said(); said != "" {
+				responses := b.send(t, request{"POST", path, "", o})
+				same(t, fmt.Sprint(d.name, " ", n), responses)
+				if said := responses[0].said(); said != "" {
 					refused[n] = said
 				}
 			})

@@ -147,7 +147,7 @@ func (s *javaServer) waitUntilReady(t *testing.T, certificates ...tls.Certificat
 		if err == nil {
 			resp.Body.Close()
 			if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 1 {
-				t.Fatalf("the first answer of readyz: %s %s", resp.Proto, resp.Status)
+				t.Fatalf("the first response of readyz: %s %s", resp.Proto, resp.Status)
 			}
 			return
 		}

@@ -127,9 +127,9 @@ func (g *guarded) store(user string, log *logged) *etcdstore.Cluster {
 // put writes a key that does not belong to the log.
 func (g *guarded) put(t testing.TB, key string) store.Revision {
 	t.Helper()
-	answer, err := g.root.Put(t.Context(), key, "x")
+	response, err := g.root.Put(t.Context(), key, "x")
 	must(t, err)
-	return store.Revision(answer.Header.Revision)
+	return store.Revision(response.Header.Revision)
 }
 
 // TestAuth: a log whose user may access the prefix alone does all that a log does.
@@ -195,7 +195,7 @@ func TestAuthOutdated(t *testing.T) {
 }
 
 // TestAuthChanges: while an administrator changes users, and switches authentication off and on, each write is made,
-// reads are answered, and the follower sees all.
+// reads get a response, and the follower sees all.
 func TestAuthChanges(t *testing.T) {
 	tier.Full(t)
 	g := startGuarded(t, 3, nil)
@@ -332,12 +332,12 @@ func TestAuthMayNotCompact(t *testing.T) {
 	listenWith(t, func(s *grpc.Server) { pb.RegisterKVServer(s, k) },
 		&etcdlog.Options{CompactionInterval: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	turns := func() int64 {
-		answer, err := k.member.Range(t.Context(), &pb.RangeRequest{Key: []byte("compact_rev_key")})
+		response, err := k.member.Range(t.Context(), &pb.RangeRequest{Key: []byte("compact_rev_key")})
 		must(t, err)
-		if len(answer.Kvs) == 0 {
+		if len(response.Kvs) == 0 {
 			return 0
 		}
-		return answer.Kvs[0].Version
+		return response.Kvs[0].Version
 	}
 	await.True(t, "the log has tried to compact", func() bool { return k.asked.Load() > 5 })
 	if n := turns(); n != 0 {

@@ -37,7 +37,7 @@ const (
 	busy          // etcd has too many requests
 	busyOn        // this one, and all after it
 	lost          // the request does not reach the member
-	deaf          // the answer of the member is lost
+	deaf          // the response of the member is lost
 	outdated      // a user or role of etcd was changed after the member had accepted it
 )
 
@@ -136,7 +136,7 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// TestTooManyAfterUnknown: a try whose answer was lost is settled although etcd has too many requests meanwhile. Only
+// TestTooManyAfterUnknown: a try whose response was lost is settled although etcd has too many requests meanwhile. Only
 // then is the transaction not made, and says so.
 func TestTooManyAfterUnknown(t *testing.T) {
 	l, k := scripted(t)
@@ -157,7 +157,7 @@ func TestTooManyAfterUnknown(t *testing.T) {
 }
 
 // TestOutdatedTooManyRequests: after a key was rotated, an update that changes nothing asks etcd whether the object is
-// outdated. When etcd has too many requests, the update is tried without the answer.
+// outdated. When etcd has too many requests, the update is tried without the response.
 func TestOutdatedTooManyRequests(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	conn, err := grpc.NewClient(c.members[0].clients.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -154,12 +154,12 @@ type proxy struct {
 	listener net.Listener
 	to       string
 	isCut    atomic.Bool
-	// mute: connections stay open, requests pass, and answers wait.
+	// mute: connections stay open, requests pass, and responses wait.
 	mute atomic.Bool
-	// answered is the bytes of answers.
-	answered atomic.Int64
-	mu       sync.Mutex
-	open     map[net.Conn]bool
+	// responded is the bytes of responses.
+	responded atomic.Int64
+	mu        sync.Mutex
+	open      map[net.Conn]bool
 }
 
 // newProxy returns a proxy, and the free address that it forwards to.
@@ -201,7 +201,7 @@ func (p *proxy) forward(in net.Conn) {
 	p.mu.Unlock()
 	var both sync.WaitGroup
 	both.Go(func() { p.copy(out, in, nil, nil) })
-	both.Go(func() { p.copy(in, out, &p.mute, &p.answered) })
+	both.Go(func() { p.copy(in, out, &p.mute, &p.responded) })
 	both.Wait()
 	p.mu.Lock()
 	delete(p.open, in)

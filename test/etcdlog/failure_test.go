@@ -38,7 +38,7 @@ func compact(t testing.TB, m *member, at store.Revision) {
 	}
 }
 
-// waitForFences waits until the tries of writes with a number of fences have ended without an answer: each fence
+// waitForFences waits until the tries of writes with a number of fences have ended without a response: each fence
 // is raised before the repetition.
 func waitForFences(t *testing.T, m *member, n int64) {
 	t.Helper()
@@ -50,7 +50,7 @@ func waitForFences(t *testing.T, m *member, n int64) {
 	})
 }
 
-// TestUnknown loses the answers of transactions that are made: each is made once, and reported at its
+// TestUnknown loses the responses of transactions that are made: each is made once, and reported at its
 // revision. Of a deletion, it stays unknown who made it.
 func TestUnknown(t *testing.T) {
 	tier.Full(t)
@@ -92,7 +92,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestDeletedOnce loses the answers of two deletions of one version. One of them is made, and it cannot be
+// TestDeletedOnce loses the responses of two deletions of one version. One of them is made, and it cannot be
 // known which: so at most one is reported as made.
 func TestDeletedOnce(t *testing.T) {
 	tier.Full(t)
@@ -126,7 +126,7 @@ func TestDeletedOnce(t *testing.T) {
 	}
 }
 
-// TestDeletedBetween loses the answer of a creation. Another client deletes the object before the creation is
+// TestDeletedBetween loses the response of a creation. Another client deletes the object before the creation is
 // repeated: it is reported as made, and is not made again.
 func TestDeletedBetween(t *testing.T) {
 	c := startCluster(t, 1, nil)
@@ -351,7 +351,7 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
-// TestNoSpace fills a small database. The transaction that fills it is made although etcd answers with an
+// TestNoSpace fills a small database. The transaction that fills it is made although etcd responds with an
 // error, and must be reported as made.
 func TestNoSpace(t *testing.T) {
 	tier.Full(t)
@@ -650,7 +650,7 @@ func TestLargePages(t *testing.T) {
 	if n != small+large {
 		t.Errorf("got %d objects, want %d", n, small+large)
 	}
-	before := c.members[0].clients.answered.Load()
+	before := c.members[0].clients.responded.Load()
 	for o, err := range l.ObjectsAt(t.Context(), "pods", at, "b", "") {
 		must(t, err)
 		if o.Key != "b00" {
@@ -658,7 +658,7 @@ func TestLargePages(t *testing.T) {
 		}
 		break
 	}
-	if got := c.members[0].clients.answered.Load() - before; got > 20<<20 {
+	if got := c.members[0].clients.responded.Load() - before; got > 20<<20 {
 		t.Errorf("etcd sent %d MiB for one object of 1 MiB", got>>20)
 	}
 }

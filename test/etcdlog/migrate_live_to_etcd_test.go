@@ -80,7 +80,7 @@ func TestMigrateLiveToEtcd(t *testing.T) {
 	m.conflicts(middle)
 }
 
-// write creates, changes and deletes ConfigMaps until stop ends. Each request has its answer then. It sends a value
+// write creates, changes and deletes ConfigMaps until stop ends. Each request has its response then. It sends a value
 // for each write that is received in time.
 func (m *migrated) write(stop context.Context, written chan<- struct{}) {
 	defer close(written)

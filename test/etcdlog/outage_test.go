@@ -87,7 +87,7 @@ func TestOutage(t *testing.T) {
 	if !apierrors.IsTimeout(err) || !strings.Contains(err.Error(), "etcd") {
 		t.Errorf("a read of the newest state: %v", err)
 	}
-	t.Logf("the answers took %v", time.Since(began))
+	t.Logf("the responses took %v", time.Since(began))
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{ResourceVersion: "0"}); err != nil {
 		t.Errorf("a read of any state: %v", err)
 	}

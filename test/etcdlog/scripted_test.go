@@ -43,7 +43,7 @@ func listenWith(t *testing.T, register func(*grpc.Server), o *etcdlog.Options) *
 	return l
 }
 
-// lateKV forwards requests to a member, but holds the first transaction back and never answers it.
+// lateKV forwards requests to a member, but holds the first transaction back and never responds to it.
 type lateKV struct {
 	pb.UnimplementedKVServer
 	member pb.KVClient
@@ -109,9 +109,9 @@ func TestLate(t *testing.T) {
 	})
 	r := propose(t, l, put("pods", "a", "one", 0))
 	propose(t, l, del("pods", "a", r))
-	answer, err := k.member.Txn(t.Context(), k.first)
-	if err != nil || answer.Succeeded {
-		t.Errorf("the first try, after the deletion: got %v, %v, want it refused", answer, err)
+	response, err := k.member.Txn(t.Context(), k.first)
+	if err != nil || response.Succeeded {
+		t.Errorf("the first try, after the deletion: got %v, %v, want it refused", response, err)
 	}
 }
 
@@ -131,11 +131,11 @@ func gapKV(r int64) *mvccpb.KeyValue {
 }
 
 func (g *gapWatch) Range(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	answer := &pb.RangeResponse{Header: gapHeader}
+	response := &pb.RangeResponse{Header: gapHeader}
 	if r.Revision > 1 {
-		answer.Kvs = []*mvccpb.KeyValue{gapKV(r.Revision)}
+		response.Kvs = []*mvccpb.KeyValue{gapKV(r.Revision)}
 	}
-	return answer, nil
+	return response, nil
 }
 
 func (g *gapWatch) Watch(stream pb.Watch_WatchServer) error {
@@ -190,7 +190,7 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// kineKV answers as kine does: without the ID of a cluster.
+// kineKV responds as kine does: without the ID of a cluster.
 type kineKV struct{ pb.UnimplementedKVServer }
 
 func (*kineKV) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {

@@ -389,7 +389,7 @@ func TestUnreadablePolicies(t *testing.T) {
 			must(t, err)
 			await.True(t, "a refusal", func() bool { return create("default") != nil })
 			if err := create("default"); !apierrors.IsInternalError(err) && !apierrors.IsInvalid(err) {
-				t.Errorf("got %v, want InternalError, or Invalid as a policy answers", err)
+				t.Errorf("got %v, want InternalError, or Invalid as a policy responds", err)
 			}
 			if err := create("kube-public"); row.other != (err == nil) {
 				t.Errorf("in another namespace: %v", err)

@@ -82,7 +82,7 @@ type keptOpen struct{ store.Shared }
 
 func (keptOpen) Close() error { return nil }
 
-// TestSlow: with an etcd whose answers take longer than the first try may, writes succeed, deletions too.
+// TestSlow: with an etcd whose responses take longer than the first try may, writes succeed, deletions too.
 func TestSlow(t *testing.T) {
 	tier.Full(t)
 	s, k, _ := behind(t)

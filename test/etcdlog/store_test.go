@@ -32,9 +32,9 @@ func TestSuite(t *testing.T) {
 			for _, key := range keys {
 				r.Success = append(r.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(prefix + "/" + collection + "/" + key)}}})
 			}
-			answer, err := c.members[0].etcd.Server.Txn(t.Context(), r)
+			response, err := c.members[0].etcd.Server.Txn(t.Context(), r)
 			must(t, err)
-			return store.Revision(answer.Header.Revision)
+			return store.Revision(response.Header.Revision)
 		}
 		return storetest.SharedMedium{Open: func(t testing.TB) store.Shared { return openUnowned(t, c) }, Expire: expire}
 	}, nil)

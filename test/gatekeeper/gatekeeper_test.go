@@ -75,7 +75,7 @@ type gatekeeper struct {
 	server  servers.Server
 	program string
 
-	warnings *warnings // of the answers to c
+	warnings *warnings // of the responses to c
 }
 
 // warnings keeps the warnings that a client receives. The client sends one request at a time.

@@ -20,7 +20,7 @@ import (
 )
 
 // TestConformance runs h2spec, strict, against a server whose handler reads the
-// body before it answers.
+// body before it responds.
 func TestConformance(t *testing.T) {
 	tier.Full(t)
 	s := &http2.Server{

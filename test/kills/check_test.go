@@ -191,7 +191,7 @@ func (h *history) checkVersion(o *op) (wrong []string) {
 	return wrong
 }
 
-// checkTime checks that a list is not older than anything that was answered before it.
+// checkTime checks that a list is not older than anything that got a response before it.
 func checkTime(ops []*op) (wrong []string) {
 	ended := slices.Clone(ops)
 	slices.SortFunc(ended, func(a, b *op) int { return int(a.ret - b.ret) })
@@ -284,7 +284,7 @@ func part(o *op, key string) *op {
 	return c
 }
 
-// step is the model: it reports whether an object can answer so, and returns its next state.
+// step is the model: it reports whether an object can have this response, and returns its next state.
 func step(s register, o *op) (bool, register) {
 	next := register{true, version{o.version, o.value}, o.version}
 	switch o.outcome {

@@ -85,7 +85,7 @@ type recorder struct {
 	mu    sync.Mutex
 	next  int
 	ops   []*op
-	odd   []string // answers that no server should give
+	odd   []string // responses that no server should give
 	codes map[string]int
 }
 
@@ -174,10 +174,10 @@ func (r *recorder) send(s *server, o *op) bool {
 	}
 	if err != nil {
 		o.outcome = unknown
-		r.record(o, "no answer")
+		r.record(o, "no response")
 		return true
 	}
-	r.answered(o, code, text)
+	r.responded(o, code, text)
 	r.record(o, fmt.Sprint(o.kind, " ", code))
 	return true
 }
@@ -210,8 +210,8 @@ func (r *recorder) request(o *op) (method, path, contentType string, body []byte
 	return http.MethodGet, path, "", nil
 }
 
-// answered sets the outcome of a request.
-func (r *recorder) answered(o *op, code int, text []byte) {
+// responded sets the outcome of a request.
+func (r *recorder) responded(o *op, code int, text []byte) {
 	retry := strings.Contains(string(text), `"retryAfterSeconds"`)
 	switch {
 	case code == http.StatusOK || code == http.StatusCreated:

@@ -92,9 +92,9 @@ func (f *faults) disturb() (restore func()) {
 		l.set(func() { l.cut = true })
 		return func() { l.set(func() { l.cut = false }) }
 	}
-	f.counts["held back the answers of a member to a server"]++
+	f.counts["held back the responses of a member to a server"]++
 	l.set(func() { l.mute = true })
-	return func() { // the answers that were held back are lost
+	return func() { // the responses that were held back are lost
 		l.set(func() { l.cut, l.mute = true, false })
 		l.set(func() { l.cut = false })
 	}

@@ -80,7 +80,7 @@ func (x *trial) mark() (revision int64) {
 		if err != nil || code != http.StatusOK {
 			return false
 		}
-		x.r.answered(o, code, text)
+		x.r.responded(o, code, text)
 		revision = o.version
 		return o.value == value
 	})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// link forwards connections to an address. It can refuse them, and hold back answers.
+// link forwards connections to an address. It can refuse them, and hold back responses.
 type link struct {
 	listener net.Listener
 	to       string
@@ -17,7 +17,7 @@ type link struct {
 	mu    sync.Mutex
 	cut   bool
 	off   map[string]bool // members that are cut off, by ID
-	mute  bool            // requests pass, and answers wait
+	mute  bool            // requests pass, and responses wait
 	conns map[net.Conn]string
 }
 
@@ -124,20 +124,20 @@ func (l *link) set(change func()) {
 	}
 }
 
-// waits reports whether answers are held back.
+// waits reports whether responses are held back.
 func (l *link) waits() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mute && !l.cut
 }
 
-func (l *link) copy(to, from net.Conn, answers bool) {
+func (l *link) copy(to, from net.Conn, responses bool) {
 	defer to.Close()
 	defer from.Close()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		for answers && l.waits() {
+		for responses && l.waits() {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if n > 0 {

@@ -33,10 +33,10 @@ func TestCompactions(t *testing.T) {
 
 // turns returns how many times servers have taken a turn to compact.
 func (x *trial) turns() (n int64) {
-	until(x.t, "etcd answers", func() bool {
-		answer, err := x.w.etcd.Get(x.t.Context(), "compact_rev_key")
-		if err == nil && len(answer.Kvs) > 0 {
-			n = answer.Kvs[0].Version
+	until(x.t, "etcd responds", func() bool {
+		response, err := x.w.etcd.Get(x.t.Context(), "compact_rev_key")
+		if err == nil && len(response.Kvs) > 0 {
+			n = response.Kvs[0].Version
 		}
 		return err == nil
 	})

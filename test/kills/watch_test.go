@@ -89,22 +89,22 @@ func (w *watcher) watch(ctx context.Context, s *server) (expired bool) {
 		w.fail("%v", err)
 		return false
 	}
-	answer, err := s.client.Do(r)
+	response, err := s.client.Do(r)
 	if err != nil {
 		return false
 	}
-	defer answer.Body.Close()
-	switch answer.StatusCode {
+	defer response.Body.Close()
+	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusGone:
 		return true
 	case http.StatusGatewayTimeout, http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return false
 	default:
-		w.fail("%s answered a watch with %d", s.name, answer.StatusCode)
+		w.fail("%s responded a watch with %d", s.name, response.StatusCode)
 		return false
 	}
-	for d := json.NewDecoder(answer.Body); ; {
+	for d := json.NewDecoder(response.Body); ; {
 		var e struct {
 			Type   string
 			Object struct {
@@ -146,7 +146,7 @@ func (w *watcher) take(s *server, what string, o *objectJSON) {
 func (w *watcher) relist(ctx context.Context, s *server) {
 	after := w.after()
 	if !w.compacted(ctx, after) {
-		w.fail("%s answered 410 to a watch from %d, which etcd still has", s.name, after)
+		w.fail("%s responded 410 to a watch from %d, which etcd still has", s.name, after)
 	}
 	for ctx.Err() == nil {
 		code, text, err := s.do(requestTimeout, http.MethodGet, collection, "", nil)

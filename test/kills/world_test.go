@@ -324,13 +324,13 @@ func (s *server) do(timeout time.Duration, method, path, contentType string, bod
 		contentType = "application/json"
 	}
 	r.Header.Set("Content-Type", contentType)
-	answer, err := s.client.Do(r)
+	response, err := s.client.Do(r)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, text, err
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, text, err
 }
 
 // etcdLeader returns the member that leads, nil if that is not known.

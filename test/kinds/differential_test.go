@@ -182,7 +182,7 @@ func (d *differential) update(t *testing.T, at string, status any) bool {
 		part = []string{"ephemeralcontainers", "resize"}[n-4]
 	}
 	seed := d.g.Uint64()
-	var stored [2]answer
+	var stored [2]response
 	for i := range d.both {
 		if stored[i] = d.both[i].send(t, "GET", at, nil); stored[i].code != 200 {
 			t.Fatalf("GET of %s: %v", at, stored[i])
@@ -231,8 +231,8 @@ func (d *differential) change(g generator, o map[string]any, part string, status
 // deviations are known, each with its reason in docs/compatibility.md.
 var deviations = regexp.MustCompile("disallowed by cluster policy|must be `spec.version|" + `strconv.ParseInt|duplicate nodePort: |failed to allocate requested HealthCheck|compilation failed: ERROR|invalid JSONPath`)
 
-// same sends a request to both servers, and compares the answers: code, warnings, causes,
-// object. It reports whether both accepted it, and whether the answers are equal.
+// same sends a request to both servers, and compares the responses: code, warnings, causes,
+// object. It reports whether both accepted it, and whether the responses are equal.
 func (d *differential) same(t *testing.T, what, method, path string, body func(i int) map[string]any) (taken, equal bool) {
 	t.Helper()
 	path += "?fieldValidation=Ignore"
@@ -242,7 +242,7 @@ func (d *differential) same(t *testing.T, what, method, path string, body func(i
 		return false, false
 	}
 	found := differences("", d.plain(peer), d.plain(own), nil)
-	found = d.unlessRandom(found, peer, own, func() answer { return d.both[0].send(t, method, path, sent) })
+	found = d.unlessRandom(found, peer, own, func() response { return d.both[0].send(t, method, path, sent) })
 	if peer.code != own.code {
 		found = []string{fmt.Sprintf("  at .code\n    kube-apiserver %d %.1000s\n    Tidemark       %d %.1000s", peer.code, text(peer.body["message"]), own.code, text(own.body["message"]))}
 	}
@@ -255,7 +255,7 @@ func (d *differential) same(t *testing.T, what, method, path string, body func(i
 // unlessRandom returns the differences, or none if they are those of an order that kube-apiserver changes from one request
 // to the next: that of the errors of map members, and that of the conflicts of several managers. again sends the request
 // to kube-apiserver.
-func (d *differential) unlessRandom(found []string, peer, own answer, again func() answer) []string {
+func (d *differential) unlessRandom(found []string, peer, own response, again func() response) []string {
 	for try := 0; len(found) > 0 && peer.code >= 400 && try < 40 && len(differences("", d.unordered(peer), d.unordered(own), nil)) == 0; try++ {
 		if !reflect.DeepEqual(d.plain(again()), d.plain(peer)) {
 			return nil
@@ -316,15 +316,15 @@ func newSender(t *testing.T, c *rest.Config) sender {
 	return sender{client, c.Host}
 }
 
-// answer is a server's answer. Its code is 0 if the connection broke, as it does when
+// response is a server's response. Its code is 0 if the connection broke, as it does when
 // kube-apiserver's validation panics.
-type answer struct {
+type response struct {
 	code     int
 	warnings []string
 	body     map[string]any
 }
 
-func (s sender) send(t *testing.T, method, path string, body map[string]any) answer {
+func (s sender) send(t *testing.T, method, path string, body map[string]any) response {
 	t.Helper()
 	var data io.Reader
 	if body != nil {
@@ -342,7 +342,7 @@ func (s sender) send(t *testing.T, method, path string, body map[string]any) ans
 }
 
 // do sends a body of a media type.
-func (s sender) do(t *testing.T, method, path, media string, body io.Reader) answer {
+func (s sender) do(t *testing.T, method, path, media string, body io.Reader) response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(context.Background(), method, s.host+path, body)
 	if err != nil {
@@ -351,10 +351,10 @@ func (s sender) do(t *testing.T, method, path, media string, body io.Reader) ans
 	r.Header.Set("Content-Type", media)
 	got, err := s.client.Do(r)
 	if err != nil {
-		return answer{}
+		return response{}
 	}
 	defer got.Body.Close()
-	a := answer{code: got.StatusCode, warnings: got.Header.Values("Warning")}
+	a := response{code: got.StatusCode, warnings: got.Header.Values("Warning")}
 	slices.Sort(a.warnings)
 	if err := json.NewDecoder(got.Body).Decode(&a.body); err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
@@ -375,8 +375,8 @@ var ownParts = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|(?i:[0-9a-f]{
 // ownPorts are those that servers pick.
 var ownPorts = regexp.MustCompile(`"(nodePort|healthCheckNodePort)":3\d{4}`)
 
-// plain returns the parts of an answer that tests compare.
-func (d *differential) plain(a answer) map[string]any {
+// plain returns the parts of a response that tests compare.
+func (d *differential) plain(a response) map[string]any {
 	all, _ := json.Marshal(map[string]any{"code": a.code, "warnings": a.warnings, "body": a.body})
 	var plain map[string]any
 	json.Unmarshal(ownPorts.ReplaceAll(ownParts.ReplaceAll(all, []byte("*")), []byte(`"$1":0`)), &plain)
@@ -413,7 +413,7 @@ func once(causes []any) (first []any, times map[string]any) {
 }
 
 // unordered is plain with the causes in no order.
-func (d *differential) unordered(a answer) map[string]any {
+func (d *differential) unordered(a response) map[string]any {
 	plain := d.plain(a)
 	body, _ := plain["body"].(map[string]any)
 	details, _ := body["details"].(map[string]any)

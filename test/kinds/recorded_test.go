@@ -26,20 +26,20 @@ import (
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
-// exchange is a recorded request and its answer.
+// exchange is a recorded request and its response.
 type exchange struct {
 	Do       string          `json:"do"`             // method and path; {ns} is the namespace
 	Type     string          `json:"type,omitempty"` // media type of the body; empty: JSON
 	Body     json.RawMessage `json:"body,omitempty"`
-	Code     int             `json:"code"` // 0: the answer does not matter
+	Code     int             `json:"code"` // 0: the response does not matter
 	Warnings []string        `json:"warnings,omitempty"`
 	Message  string          `json:"message,omitempty"`
 	Object   map[string]any  `json:"object,omitempty"`
-	// Differs says why Tidemark answers otherwise; empty: it does not.
+	// Differs says why Tidemark responds otherwise; empty: it does not.
 	Differs string `json:"differs,omitempty"`
 }
 
-var record = flag.String("record", "", "a file of requests, {\"do\":...,\"body\":...} in each line: add them, and what kube-apiserver answers, to those that are recorded")
+var record = flag.String("record", "", "a file of requests, {\"do\":...,\"body\":...} in each line: add them, and what kube-apiserver responds, to those that are recorded")
 
 // TestRecord makes the record longer.
 func TestRecord(t *testing.T) {
@@ -173,17 +173,17 @@ func send(t *testing.T, client *http.Client, s servers.Server, e exchange) excha
 		t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", cmp.Or(e.Type, "application/json"))
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := exchange{Code: answer.StatusCode}
-	got.Warnings = append(got.Warnings, answer.Header["Warning"]...)
+	got := exchange{Code: response.StatusCode}
+	got.Warnings = append(got.Warnings, response.Header["Warning"]...)
 	slices.Sort(got.Warnings)
 	var o map[string]any
 	if err := json.Unmarshal(body, &o); err != nil {

@@ -267,7 +267,7 @@ func (w *valueWalk) compare(t *testing.T, v trial, verb, method, path, media, bo
 	if strings.HasPrefix(media, "application/apply") {
 		query += "&fieldManager=walk&force=true"
 	}
-	var got [2]answer
+	var got [2]response
 	both := func() {
 		var all sync.WaitGroup
 		for i := range got {
@@ -301,9 +301,9 @@ func (w *valueWalk) compare(t *testing.T, v trial, verb, method, path, media, bo
 }
 
 // differs reports whether responses may differ, by G9 and S5 of docs/compatibility.md: Tidemark refuses mistakes of the
-// client that kube-apiserver answers with 500, and large numbers, which kube-apiserver truncates or rounds in an apply
+// client for which kube-apiserver returns 500, and large numbers, which kube-apiserver truncates or rounds in an apply
 // and in a strategic merge patch. It has limits for quantities.
-func differs(got [2]answer, method, media string, v trial) bool {
+func differs(got [2]response, method, media string, v trial) bool {
 	if got[1].code == 400 && strings.Contains(text(got[1].body), "a quantity must have at most") {
 		return true // limits.md
 	}
@@ -336,7 +336,7 @@ func withoutEcho(body map[string]any) map[string]any {
 }
 
 // sendText sends a body as it is.
-func (s sender) sendText(t *testing.T, method, path, media, body string) answer {
+func (s sender) sendText(t *testing.T, method, path, media, body string) response {
 	t.Helper()
 	return s.do(t, method, path, media, strings.NewReader(body))
 }

@@ -57,7 +57,7 @@ func (d *differential) through(t *testing.T, other *differential) {
 	}
 	d.taken++
 	defer d.remove(t, at)
-	read := [2]answer{d.both[0].send(t, "GET", there, nil), d.both[1].send(t, "GET", there, nil)}
+	read := [2]response{d.both[0].send(t, "GET", there, nil), d.both[1].send(t, "GET", there, nil)}
 	if found := differences("", d.plain(read[0]), d.plain(read[1]), nil); len(found) > 0 {
 		t.Errorf("GET of %s, created by %s:\n%s", there, text(o), strings.Join(found, "\n"))
 		return

@@ -347,7 +347,7 @@ func (g generator) operations(now, next map[string]any) (all []any) {
 func (w *writesWalk) compare(t *testing.T, method, path, media string, body func(i int) string) (taken, equal bool) {
 	t.Helper()
 	w.steps++
-	var got [2]answer
+	var got [2]response
 	var before [2]any
 	var sent sync.WaitGroup
 	for i := range got {
@@ -369,7 +369,7 @@ func (w *writesWalk) compare(t *testing.T, method, path, media string, body func
 		return false, true // docs/compatibility.md#f4
 	}
 	found := differences("", w.plain(got[0]), w.plain(got[1]), nil)
-	found = w.unlessRandom(found, got[0], got[1], func() answer {
+	found = w.unlessRandom(found, got[0], got[1], func() response {
 		again := w.both[0].sendText(t, method, path, media, body(0))
 		again.body = withoutEcho(again.body)
 		return again
@@ -395,13 +395,13 @@ func (w *writesWalk) compare(t *testing.T, method, path, media string, body func
 }
 
 // lost reports whether responses differ only in that kube-apiserver has removed all managed fields.
-func lost(got [2]answer, found []string) bool {
+func lost(got [2]response, found []string) bool {
 	metadata, ok := got[0].body["metadata"].(map[string]any)
 	return ok && got[1].code < 300 && metadata["managedFields"] == nil && len(found) == 1 && strings.Contains(found[0], "at .body.metadata.managedFields\n")
 }
 
 // strict is the part of a message that names unknown fields.
-func strict(a answer) string {
+func strict(a response) string {
 	message, _ := a.body["message"].(string)
 	if _, after, ok := strings.Cut(message, "strict decoding error: "); ok && a.code >= 400 {
 		return after
@@ -410,7 +410,7 @@ func strict(a answer) string {
 }
 
 // version is the resource version of an object.
-func version(a answer) any {
+func version(a response) any {
 	metadata, _ := a.body["metadata"].(map[string]any)
 	return metadata["resourceVersion"]
 }

@@ -1,6 +1,6 @@
 // Command oracle checks Tidemark against scenarios that were recorded from a
 // real kube-apiserver. It starts a server in memory, lets the runner that comes
-// with the scenarios compare the answers, and holds the result against two lists:
+// with the scenarios compare the responses, and holds the result against two lists:
 // the areas that are built, and the scenarios that wait for a part.
 //
 //	go run ./test/oracle --dir FOLDER [--run REGEXP] [--follower] [-v]
@@ -37,7 +37,7 @@ var throughFollower bool
 func main() {
 	dir := flag.String("dir", "", "folder of the runner and its scenarios")
 	run := flag.String("run", "", "only scenarios that match; then the lists are not held against the result")
-	flag.BoolVar(&throughFollower, "follower", false, "compare the answers of a server that follows another one")
+	flag.BoolVar(&throughFollower, "follower", false, "compare the responses of a server that follows another one")
 	verbose := flag.Bool("v", false, "show every scenario, and whole differences")
 	flag.Parse()
 	if err := check(*dir, *run, *verbose); err != nil {

@@ -116,7 +116,7 @@ func namespaceOf(f fixture) string {
 }
 
 // decide creates the Pods of fixtures, as dry-runs.
-func decide(t *testing.T, c *rest.Config, all []fixture, namespace func(fixture) string, answer func(f fixture, code int, message string)) {
+func decide(t *testing.T, c *rest.Config, all []fixture, namespace func(fixture) string, response func(f fixture, code int, message string)) {
 	t.Helper()
 	k, err := kubernetes.NewForConfig(c)
 	if err != nil {
@@ -139,7 +139,7 @@ func decide(t *testing.T, c *rest.Config, all []fixture, namespace func(fixture)
 				if err := r.Error(); err != nil {
 					message = err.Error()
 				}
-				answer(f, code, message)
+				response(f, code, message)
 			}
 		})
 	}

@@ -82,13 +82,13 @@ func (g *generator) stored(k *kind, i int) object {
 	return o
 }
 
-func (s *target) run(t *testing.T, namespace string, b batch) []answer {
+func (s *target) run(t *testing.T, namespace string, b batch) []response {
 	defer s.remove(t, b.policies)
 	stored := s.install(t, namespace, b.policies)
 	return append(stored, s.decide(t, b.requests)...)
 }
 
-// TestPoliciesLikePeer compares all answers with those of a kube-apiserver.
+// TestPoliciesLikePeer compares all responses with those of a kube-apiserver.
 func TestPoliciesLikePeer(t *testing.T) {
 	tier.Full(t)
 	servers.Peer(t, func(t *testing.T, s servers.Server) {
@@ -108,7 +108,7 @@ func TestPoliciesLikePeer(t *testing.T) {
 	})
 }
 
-// tally counts answers, to show that the decisions are of all sorts.
+// tally counts responses, to show that the decisions are of all sorts.
 type tally struct {
 	decisions, differences    int
 	policies, refusedPolicies int // policies and bindings
@@ -117,8 +117,8 @@ type tally struct {
 	denied, failed, warned, mutated, accepted int
 }
 
-// count counts the answer of kube-apiserver to a request. without is the answer without policies.
-func (c *tally) count(a, without answer) {
+// count counts the response of kube-apiserver to a request. without is the response without policies.
+func (c *tally) count(a, without response) {
 	body, _ := a.Body.(map[string]any)
 	message, _ := body["message"].(string)
 	switch {
@@ -135,13 +135,13 @@ func (c *tally) count(a, without answer) {
 	}
 }
 
-// compare compares the answers to a batch. The answers without policies are only counted with.
-func (c *tally) compare(t *testing.T, b batch, without, got, want []answer) {
+// compare compares the responses to a batch. The responses without policies are only counted with.
+func (c *tally) compare(t *testing.T, b batch, without, got, want []response) {
 	t.Helper()
 	shown := map[*policy]bool{}
 	stored := len(want) - len(b.requests)
 	if len(got) != len(want) {
-		t.Errorf("%d answers to policies and bindings, want %d", len(got)-len(b.requests), stored)
+		t.Errorf("%d responses to policies and bindings, want %d", len(got)-len(b.requests), stored)
 	}
 	for i := range min(len(got), len(want)) {
 		c.decisions++
@@ -178,13 +178,13 @@ func (c *tally) compare(t *testing.T, b batch, without, got, want []answer) {
 }
 
 // panicked reports whether an expression has made kube-apiserver's library panic: docs/policies.md.
-func panicked(a answer) bool {
+func panicked(a response) bool {
 	text, _ := json.Marshal(a)
 	return strings.Contains(string(text), "internal error: interface conversion")
 }
 
 // difference shows the values that differ, with their paths.
-func difference(got, want answer) string {
+func difference(got, want response) string {
 	var b strings.Builder
 	if got.Status != want.Status {
 		return fmt.Sprintf("got  %v\nwant %v", got, want)
@@ -227,7 +227,7 @@ func (c *tally) report(t *testing.T) {
 	}
 }
 
-// TestRecordedPolicies compares answers with those that a kube-apiserver gave to the same policies
+// TestRecordedPolicies compares responses with those that a kube-apiserver gave to the same policies
 // and requests. They are recorded with -record, and anew when the generator changes.
 func TestRecordedPolicies(t *testing.T) {
 	tier.Full(t)
@@ -237,7 +237,7 @@ func TestRecordedPolicies(t *testing.T) {
 		servers.Peer(t, func(t *testing.T, s servers.Server) {
 			peer := newTarget(t, "kube-apiserver", servers.Quick(s.Config), true)
 			peer.setUp(t, g.namespace, g.stored)
-			var all [][]answer
+			var all [][]response
 			for n := range recordedBatches {
 				all = append(all, peer.run(t, g.namespace, g.batch(n)))
 			}
@@ -245,7 +245,7 @@ func TestRecordedPolicies(t *testing.T) {
 		})
 		return
 	}
-	var want [][]answer
+	var want [][]response
 	read(t, path, &want)
 	ours := startTidemark(t)
 	ours.setUp(t, g.namespace, g.stored)
@@ -258,7 +258,7 @@ func TestRecordedPolicies(t *testing.T) {
 	all.report(t)
 }
 
-func write(t *testing.T, path string, all [][]answer) {
+func write(t *testing.T, path string, all [][]response) {
 	t.Helper()
 	file, err := os.Create(path)
 	if err != nil {
@@ -283,7 +283,7 @@ func write(t *testing.T, path string, all [][]answer) {
 	}
 }
 
-func read(t *testing.T, path string, all *[][]answer) {
+func read(t *testing.T, path string, all *[][]response) {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -294,7 +294,7 @@ func read(t *testing.T, path string, all *[][]answer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var part []answer
+	var part []response
 	lines := bufio.NewScanner(z)
 	for lines.Buffer(nil, 1<<20); lines.Scan(); {
 		if lines.Text() == "null" {
@@ -302,13 +302,13 @@ func read(t *testing.T, path string, all *[][]answer) {
 			part = nil
 			continue
 		}
-		var a answer
+		var a response
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
 			t.Fatal(err)
 		}
 		part = append(part, a)
 	}
 	if err := lines.Err(); err != nil || len(*all) == 0 {
-		t.Fatalf("no recorded answers: %v", err)
+		t.Fatalf("no recorded responses: %v", err)
 	}
 }

@@ -42,14 +42,14 @@ func newTarget(t *testing.T, name string, c *rest.Config, lags bool) *target {
 	return &target{name, c.Host, client, lags}
 }
 
-// answer is what a server answers, without what differs between servers.
-type answer struct {
+// response is a response without the parts that differ between servers.
+type resp struct {
 	Status   int      `json:"status"`
 	Warnings []string `json:"warnings,omitempty"`
 	Body     any      `json:"body,omitempty"`
 }
 
-func (a answer) String() string {
+func (a resp) String() string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -59,12 +59,12 @@ func (a answer) String() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func (s *target) send(ctx context.Context, q request) (answer, error) {
+func (s *target) send(ctx context.Context, q request) (resp, error) {
 	var body io.Reader
 	if q.body != nil {
 		data, err := json.Marshal(q.body)
 		if err != nil {
-			return answer{}, err
+			return resp{}, err
 		}
 		body = bytes.NewReader(data)
 	}
@@ -72,7 +72,7 @@ func (s *target) send(ctx context.Context, q request) (answer, error) {
 	defer end()
 	r, err := http.NewRequestWithContext(ctx, q.method, strings.TrimSuffix(s.url, "/")+q.path, body)
 	if err != nil {
-		return answer{}, err
+		return resp{}, err
 	}
 	r.Header.Set("Accept", "application/json")
 	if body != nil {
@@ -86,10 +86,10 @@ func (s *target) send(ctx context.Context, q request) (answer, error) {
 	}
 	response, err := s.client.Do(r)
 	if err != nil {
-		return answer{}, fmt.Errorf("%s does not answer; if its process has ended, its log says why: %w", s.name, err)
+		return resp{}, fmt.Errorf("%s does not respond; if its process has ended, its log says why: %w", s.name, err)
 	}
 	defer response.Body.Close()
-	a := answer{Status: response.StatusCode, Warnings: response.Header.Values("Warning")}
+	a := resp{Status: response.StatusCode, Warnings: response.Header.Values("Warning")}
 	slices.Sort(a.Warnings) // of policies, they have no order
 	data, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -224,8 +224,8 @@ func decoded(text string) (o object) {
 	return o
 }
 
-// install stores policies, and returns the answers. Those that are stored are in effect.
-func (s *target) install(t *testing.T, namespace string, all []*policy) (answers []answer) {
+// install stores policies, and returns the responses. Those that are stored are in effect.
+func (s *target) install(t *testing.T, namespace string, all []*policy) (responses []resp) {
 	for _, p := range all {
 		of := "validatingadmissionpolic"
 		if p.mutating {
@@ -235,7 +235,7 @@ func (s *target) install(t *testing.T, namespace string, all []*policy) (answers
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers = append(answers, got)
+		responses = append(responses, got)
 		if got.Status != http.StatusCreated {
 			continue
 		}
@@ -244,13 +244,13 @@ func (s *target) install(t *testing.T, namespace string, all []*policy) (answers
 			if err != nil {
 				t.Fatal(err)
 			}
-			answers = append(answers, got)
+			responses = append(responses, got)
 		}
 	}
 	if s.lags {
 		s.settle(t, namespace, all[0].name)
 	}
-	return answers
+	return responses
 }
 
 func (s *target) remove(t *testing.T, all []*policy) {
@@ -304,9 +304,9 @@ func (s *target) settle(t *testing.T, namespace, name string) {
 	}
 }
 
-// decide sends requests, several at a time, and returns the answers.
-func (s *target) decide(t *testing.T, all []request) []answer {
-	answers := make([]answer, len(all))
+// decide sends requests, several at a time, and returns the responses.
+func (s *target) decide(t *testing.T, all []request) []resp {
+	responses := make([]resp, len(all))
 	const workers = 8
 	var wg sync.WaitGroup
 	var failed atomic.Bool
@@ -314,7 +314,7 @@ func (s *target) decide(t *testing.T, all []request) []answer {
 		wg.Go(func() {
 			for i := part; i < len(all) && t.Context().Err() == nil; i += workers {
 				var err error
-				if answers[i], err = s.send(t.Context(), all[i]); err != nil {
+				if responses[i], err = s.send(t.Context(), all[i]); err != nil {
 					t.Error(err)
 					failed.Store(true)
 					return
@@ -326,5 +326,5 @@ func (s *target) decide(t *testing.T, all []request) []answer {
 	if failed.Load() {
 		t.FailNow()
 	}
-	return answers
+	return responses
 }

@@ -1,5 +1,5 @@
 // Package imagepolicy is the admission plugin ImagePolicyWebhook. A remote service decides which
-// images Pods may run. Its answers are kept for a time, in a bounded cache.
+// images Pods may run. Its responses are kept for a time, in a bounded cache.
 package imagepolicy
 
 import (
@@ -18,7 +18,7 @@ import (
 type Config struct {
 	// Client calls the service.
 	Client *rest.RESTClient
-	// AllowTTL and DenyTTL are how long an answer is kept. Zero: not at all.
+	// AllowTTL and DenyTTL are how long a response is kept. Zero: not at all.
 	AllowTTL, DenyTTL time.Duration
 	// Backoff is the pause before the second attempt of a call. It grows by half with each. Zero:
 	// there is no pause.

@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// cached is how many answers are kept, of at most cachedBytes each.
+	// cached is how many responses are kept, of at most cachedBytes each.
 	cached, cachedBytes = 1024, 8 << 10
 	// attempts and callTimeout bound a call; the request's own deadline does, too.
 	attempts    = 5
@@ -43,7 +43,7 @@ const (
 // policy calls the service. It is safe for concurrent use.
 type policy struct {
 	Config
-	answers *utilcache.LRUExpireCache // by the hash of the spec; values are v1alpha1.ImageReviewStatus
+	responses *utilcache.LRUExpireCache // by the hash of the spec; values are v1alpha1.ImageReviewStatus
 }
 
 // Plugin returns the plugin. Now is the clock of the cache; nil: time.Now.
@@ -51,7 +51,7 @@ func Plugin(c Config, now func() time.Time) registry.Plugin {
 	if now == nil {
 		now = time.Now
 	}
-	p := &policy{Config: c, answers: utilcache.NewLRUExpireCacheWithClock(cached, clock(now))}
+	p := &policy{Config: c, responses: utilcache.NewLRUExpireCacheWithClock(cached, clock(now))}
 	return registry.Plugin{
 		Handles: func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
 			return t.Type.Collection == "pods" && (t.Subresource == "" || t.Subresource == "ephemeralcontainers") &&
@@ -130,14 +130,14 @@ func specOf(a *registry.Attributes, pod *corev1.Pod) v1alpha1.ImageReviewSpec {
 	return spec
 }
 
-// review returns the service's answer, perhaps an earlier one.
+// review returns the service's response, perhaps an earlier one.
 func (p *policy) review(ctx context.Context, spec v1alpha1.ImageReviewSpec) (v1alpha1.ImageReviewStatus, error) {
 	text, err := json.Marshal(&spec)
 	if err != nil {
 		return v1alpha1.ImageReviewStatus{}, err
 	}
 	key := sha256.Sum256(text)
-	if kept, ok := p.answers.Get(key); ok {
+	if kept, ok := p.responses.Get(key); ok {
 		return kept.(v1alpha1.ImageReviewStatus), nil
 	}
 	var status v1alpha1.ImageReviewStatus
@@ -150,7 +150,7 @@ func (p *policy) review(ctx context.Context, spec v1alpha1.ImageReviewSpec) (v1a
 		ttl = p.AllowTTL
 	}
 	if err == nil && ttl > 0 && status.Size() <= cachedBytes {
-		p.answers.Add(key, status, ttl)
+		p.responses.Add(key, status, ttl)
 	}
 	return status, err
 }
@@ -160,8 +160,8 @@ func (p *policy) call(ctx context.Context, spec v1alpha1.ImageReviewSpec) (statu
 	pauses := wait.Backoff{Duration: p.Backoff, Factor: 1.5, Jitter: 0.2, Steps: attempts}
 	ended := wait.ExponentialBackoffWithContext(ctx, pauses, func(ctx context.Context) (bool, error) {
 		var (
-			answer v1alpha1.ImageReview
-			code   int
+			response v1alpha1.ImageReview
+			code     int
 		)
 		result := p.Client.Post().Body(&v1alpha1.ImageReview{Spec: spec}).Do(ctx).StatusCode(&code)
 		if err = result.Error(); err == nil && (code < 200 || code >= 300) {
@@ -169,9 +169,9 @@ func (p *policy) call(ctx context.Context, spec v1alpha1.ImageReviewSpec) (statu
 			err = fmt.Errorf("Error contacting webhook: %d", code)
 		}
 		if err == nil {
-			err = result.Into(&answer)
+			err = result.Into(&response)
 		}
-		status = answer.Status
+		status = response.Status
 		return !passing(err), nil
 	})
 	if err == nil && ended != nil { // the context ended before the first attempt

@@ -270,7 +270,7 @@ const (
 	mostBytes   = 1 << 20
 )
 
-// errBroken is the answer to writes that were committed together with one that panicked.
+// errBroken is the response to writes that were committed together with one that panicked.
 var errBroken = apierrors.NewInternalError(errors.New("charging the quotas of the namespace was broken off"))
 
 // commitUntil commits writes that wait, in order, until one of them is done or its context ends.

@@ -20,7 +20,7 @@ import (
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
-// maxAttempts is how often a webhook is called that answers with Retry-After.
+// maxAttempts is the maximum number of calls of a webhook that responds with Retry-After.
 const maxAttempts = 11
 
 // callError is a failure of a webhook or of its call, which the failure policy may ignore. The code is
@@ -66,9 +66,9 @@ func (h *hook) checkDryRun(a *registry.Attributes) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", h.name))
 }
 
-// call sends a review, and returns the checked answer. It needs only the payload of the request, so
+// call sends a review, and returns the checked response. It needs only the payload of the request, so
 // several goroutines can call webhooks of one request.
-func (d *dispatcher) call(ctx context.Context, h *hook, payload []byte) (reply *answer, err error) {
+func (d *dispatcher) call(ctx context.Context, h *hook, payload []byte) (reply *response, err error) {
 	uid := uuid.New()
 	if tracing.Recording(ctx) {
 		var end func(error)
@@ -86,7 +86,7 @@ func (d *dispatcher) call(ctx context.Context, h *hook, payload []byte) (reply *
 	if err != nil {
 		return nil, h.failed(http.StatusInternalServerError, "could not get REST client: %w", err)
 	}
-	var got *remote.Answer
+	var got *remote.Response
 	err = endpoint.Call(ctx, h.timeout, func(ctx context.Context) (err error) {
 		got, err = post(ctx, endpoint, reviewHead(h.version, uid), payload)
 		return err
@@ -98,7 +98,7 @@ func (d *dispatcher) call(ctx context.Context, h *hook, payload []byte) (reply *
 	if err != nil {
 		return nil, h.failed(http.StatusServiceUnavailable, "failed to call webhook: %w", err)
 	}
-	review, err := readAnswer(got, h.version)
+	review, err := readResponse(got, h.version)
 	if err != nil {
 		return nil, h.failed(http.StatusServiceUnavailable, "failed to call webhook: %w", err)
 	}
@@ -130,11 +130,11 @@ func (d *dispatcher) trace(ctx context.Context, h *hook, uid string) (context.Co
 	}
 }
 
-// post sends a review. If the webhook answers 429 or 5xx with Retry-After, post sends it again after that
+// post sends a review. If the webhook responds with 429 or 5xx with Retry-After, post sends it again after that
 // time, until the context is done.
-func post(ctx context.Context, endpoint *remote.Endpoint, head, payload []byte) (*remote.Answer, error) {
+func post(ctx context.Context, endpoint *remote.Endpoint, head, payload []byte) (*remote.Response, error) {
 	for attempt := 1; ; attempt++ {
-		got, err := endpoint.Post(ctx, maxAnswerBytes, head, payload)
+		got, err := endpoint.Post(ctx, maxResponseBytes, head, payload)
 		if err != nil || attempt == maxAttempts || !got.Demands || got.Code != http.StatusTooManyRequests && got.Code < 500 {
 			return got, err
 		}
@@ -146,8 +146,8 @@ func post(ctx context.Context, endpoint *remote.Endpoint, head, payload []byte) 
 	}
 }
 
-// publish adds the warnings and audit annotations of an answer to the request.
-func (d *dispatcher) publish(h *hook, reply *answer) {
+// publish adds the warnings and audit annotations of a response to the request.
+func (d *dispatcher) publish(h *hook, reply *response) {
 	if d.c.Audited {
 		for key, value := range reply.annotations {
 			if key = h.name + "/" + key; validKey(key) {

@@ -35,7 +35,7 @@ func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.seconds, m.rejections, m.requests, m.ignored}
 }
 
-// called counts a call. The code is that of the answer to the client, 200 if the webhook allows the
+// called counts a call. The code is that of the response to the client, 200 if the webhook allows the
 // request.
 func (m *metrics) called(h *hook, a *registry.Attributes, seconds float64, code int32, rejected bool) {
 	phase, operation, is := string(h.phase), string(a.Operation), strconv.FormatBool(rejected)

@@ -73,7 +73,7 @@ func (d *dispatcher) mutateBy(ctx context.Context, h *hook, f registry.Form, ind
 	if err != nil {
 		return false, err
 	}
-	var reply *answer
+	var reply *response
 	if full := d.wait(ctx, 1, func() { reply, err = d.call(ctx, h, payload) }); full != nil {
 		return false, full
 	}
@@ -98,7 +98,7 @@ func (d *dispatcher) mutateBy(ctx context.Context, h *hook, f registry.Form, ind
 }
 
 // apply applies the patch of a webhook to the form of the request that the webhook has seen.
-func (d *dispatcher) apply(ctx context.Context, h *hook, f registry.Form, reply *answer, operations patch.Operations, index int) (changed bool, err error) {
+func (d *dispatcher) apply(ctx context.Context, h *hook, f registry.Form, reply *response, operations patch.Operations, index int) (changed bool, err error) {
 	v, err := d.a.In(ctx, f)
 	if err != nil {
 		return false, internalError(err)

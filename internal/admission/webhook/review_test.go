@@ -78,20 +78,20 @@ func TestReview(t *testing.T) {
 	}
 }
 
-func answerOf(body string) *remote.Answer {
-	return &remote.Answer{Code: 200, ContentType: "application/json", Body: []byte(body)}
+func responseOf(body string) *remote.Response {
+	return &remote.Response{Code: 200, ContentType: "application/json", Body: []byte(body)}
 }
 
-// TestAnswerLimits: an answer cannot need much more memory than it has bytes, nor be quoted at length.
-func TestAnswerLimits(t *testing.T) {
+// TestResponseLimits: a response cannot need much more memory than it has bytes, nor be quoted at length.
+func TestResponseLimits(t *testing.T) {
 	head := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":true,"warnings":[`
 	for name, body := range map[string]string{
-		"values":      head + strings.Repeat(`"",`, maxAnswerValues+1) + `""]}}`,
-		"deep":        strings.Repeat("[", maxAnswerValues/2),
+		"values":      head + strings.Repeat(`"",`, maxResponseValues+1) + `""]}}`,
+		"deep":        strings.Repeat("[", maxResponseValues/2),
 		"large text":  "x" + strings.Repeat(" ", maxOddBytes),
 		"other kinds": `{"apiVersion":"` + strings.Repeat("v", 100_000) + `","kind":"AdmissionReview"}`,
 	} {
-		if _, err := readAnswer(answerOf(body), "v1"); err == nil || len(err.Error()) > 2<<10 {
+		if _, err := readResponse(responseOf(body), "v1"); err == nil || len(err.Error()) > 2<<10 {
 			t.Errorf("%s: %.100v, want a short error", name, err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestQuotedText(t *testing.T) {
 		{"application/json", "boom", `an error on the server ("unknown") has prevented the request from succeeding`},
 		{"text/plain", strings.Repeat("x", 5000), strings.Repeat("x", 900)},
 	} {
-		_, err := readAnswer(&remote.Answer{Code: 500, ContentType: c.kind, Body: []byte(c.body)}, "v1")
+		_, err := readResponse(&remote.Response{Code: 500, ContentType: c.kind, Body: []byte(c.body)}, "v1")
 		if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 1200 {
 			t.Errorf("%q %.20q: %v, want %.100s", c.kind, c.body, err, c.want)
 		}
@@ -121,7 +121,7 @@ func TestRefusalCode(t *testing.T) {
 	}
 }
 
-func FuzzAnswer(f *testing.F) {
+func FuzzResponse(f *testing.F) {
 	f.Add([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":false,"status":{"code":3,"details":{"causes":[{}]}},"patch":"W10=","patchType":"JSONPatch","warnings":["w"],"auditAnnotations":{"a":"b"}}}`), true)
 	f.Add([]byte(`{"response":{"allowed":true}}`), false)
 	f.Add([]byte("kind: AdmissionReview\nresponse: {allowed: true}"), true)
@@ -133,7 +133,7 @@ func FuzzAnswer(f *testing.F) {
 				p = admit
 			}
 			for _, code := range []int{200, 500} {
-				r, err := readAnswer(&remote.Answer{Code: code, Body: body}, version)
+				r, err := readResponse(&remote.Response{Code: code, Body: body}, version)
 				if err != nil {
 					if len(err.Error()) > 4<<10 {
 						t.Errorf("the error has %d bytes", len(err.Error()))
@@ -183,11 +183,11 @@ func BenchmarkReview(b *testing.B) {
 	}
 }
 
-func BenchmarkAnswer(b *testing.B) {
-	body := answerOf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":true,"patchType":"JSONPatch","patch":"` + base64.StdEncoding.EncodeToString([]byte(`[{"op":"add","path":"/a","value":"b"}]`)) + `"}}`)
+func BenchmarkResponse(b *testing.B) {
+	body := responseOf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":true,"patchType":"JSONPatch","patch":"` + base64.StdEncoding.EncodeToString([]byte(`[{"op":"add","path":"/a","value":"b"}]`)) + `"}}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := readAnswer(body, "v1")
+		r, err := readResponse(body, "v1")
 		if err != nil {
 			b.Fatal(err)
 		}

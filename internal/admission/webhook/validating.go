@@ -18,11 +18,11 @@ const failedOpenValidating = "failed-open.validating.webhook.admission.k8s.io/ro
 
 // review is the call of a webhook and its result.
 type review struct {
-	hook    *hook
-	payload []byte
-	start   time.Time
-	answer  *answer
-	err     error
+	hook     *hook
+	payload  []byte
+	start    time.Time
+	response *response
+	err      error
 }
 
 // validate calls the validating webhooks of a request, all at once. The error is that of the first of
@@ -98,19 +98,19 @@ func (d *dispatcher) callOne(ctx context.Context, r *review) {
 	}()
 	r.start = time.Now()
 	if r.err = r.hook.checkDryRun(d.a); r.err == nil {
-		r.answer, r.err = d.call(ctx, r.hook, r.payload)
+		r.response, r.err = d.call(ctx, r.hook, r.payload)
 	}
 }
 
-// finish publishes and counts the answers. It returns the first error that refuses the request, in the
+// finish publishes and counts the responses. It returns the first error that refuses the request, in the
 // order of the webhooks.
 func (d *dispatcher) finish(all []review) (first error) {
 	for i := range all {
 		r := &all[i]
-		if r.answer != nil {
-			d.publish(r.hook, r.answer)
-			if !r.answer.allowed {
-				r.err = &rejection{refusal(r.hook.name, r.answer.result)}
+		if r.response != nil {
+			d.publish(r.hook, r.response)
+			if !r.response.allowed {
+				r.err = &rejection{refusal(r.hook.name, r.response.result)}
 			}
 		}
 		ignored := d.record(r.hook, r.start, r.err)

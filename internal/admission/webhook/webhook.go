@@ -4,7 +4,7 @@
 // A request goes through three steps for each webhook:
 //
 //	applies   rules, selectors and match conditions decide in which version it sees the request
-//	call      an AdmissionReview is sent, and the answer is checked
+//	call      an AdmissionReview is sent, and the response is checked
 //	effect    a patch, a refusal, warnings, audit annotations
 //
 // Mutating webhooks take turns: each sees the changes of those before. Validating webhooks are

@@ -39,14 +39,14 @@ func TestDistributedClaims(t *testing.T) {
 		defer i.Close()
 		<-i.Ready()
 		now := time.Now()
-		issuer.Answer("/own", issuer.Token(t, now, map[string]any{"groups": []string{"own"}}))
-		other.Answer("/groups", other.Token(t, now, map[string]any{"groups": []string{"a", "b"}}))
-		other.Answer("/none", other.Token(t, now, nil))
-		other.Answer("/audience", other.Token(t, now, map[string]any{"groups": "a", "aud": "vault"}))
-		other.Answer("/stranger", oidctest.Sign(t, issuer.Key(), other.Claims(now, map[string]any{"groups": "a"})))
-		other.Answer("/nowhere", other.Token(t, now, map[string]any{"groups": "a", "iss": "https://nowhere.test"}))
-		other.Answer("/plain", other.Token(t, now, map[string]any{"groups": "a", "iss": "http://other.test"}))
-		other.Answer("/junk", "junk")
+		issuer.Respond("/own", issuer.Token(t, now, map[string]any{"groups": []string{"own"}}))
+		other.Respond("/groups", other.Token(t, now, map[string]any{"groups": []string{"a", "b"}}))
+		other.Respond("/none", other.Token(t, now, nil))
+		other.Respond("/audience", other.Token(t, now, map[string]any{"groups": "a", "aud": "vault"}))
+		other.Respond("/stranger", oidctest.Sign(t, issuer.Key(), other.Claims(now, map[string]any{"groups": "a"})))
+		other.Respond("/nowhere", other.Token(t, now, map[string]any{"groups": "a", "iss": "https://nowhere.test"}))
+		other.Respond("/plain", other.Token(t, now, map[string]any{"groups": "a", "iss": "http://other.test"}))
+		other.Respond("/junk", "junk")
 		at := func(endpoint string) map[string]any {
 			return map[string]any{
 				"_claim_names":   map[string]string{"groups": "src"},
@@ -122,12 +122,12 @@ func TestUnknownGroupIssuers(t *testing.T) {
 		}
 		for n := range 2 * maxGroupIssuers {
 			path := "/" + strings.Repeat("x", n+1)
-			other.Answer(path, other.Token(t, now, map[string]any{"groups": "a", "iss": "https://nowhere.test" + path}))
+			other.Respond(path, other.Token(t, now, map[string]any{"groups": "a", "iss": "https://nowhere.test" + path}))
 			if r, err := i.Authenticate(t.Context(), from(path)); err == nil {
 				t.Errorf("an issuer that does not exist: %v", r)
 			}
 		}
-		other.Answer("/groups", other.Token(t, now, map[string]any{"groups": "a"}))
+		other.Respond("/groups", other.Token(t, now, map[string]any{"groups": "a"}))
 		if _, err := i.Authenticate(t.Context(), from("/groups")); err != nil {
 			t.Errorf("another source: %v", err)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxDocumentBytes limits what an issuer may send as one answer: discovery, keys,
+	// maxDocumentBytes limits what an issuer may send as one response: discovery, keys,
 	// distributed claims.
 	maxDocumentBytes = 1 << 20
 	// maxKeys limits the keys of an issuer: a token without a key ID is tried with each.

@@ -208,7 +208,7 @@ func (r *remote) fetch(jwks string) {
 }
 
 // begin returns the fetch that tokens wait for, nil if none does. Tokens that come later wait for
-// the next one, because their key can be newer than the answer to this one.
+// the next one, because their key can be newer than the response to this one.
 func (r *remote) begin() *fetch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +242,7 @@ func (r *remote) newer(ctx context.Context) (*keySet, error) {
 	case <-r.ctx.Done():
 		return nil, errClosed
 	case <-limit.C:
-		return nil, fmt.Errorf("the issuer did not answer within %v", waitTimeout)
+		return nil, fmt.Errorf("the issuer did not respond within %v", waitTimeout)
 	}
 }
 
@@ -291,7 +291,7 @@ func (r *remote) get(url string) ([]byte, error) {
 	}
 }
 
-// get returns the body of an answer 200. A bearer token is sent if it is not empty.
+// get returns the body of a response 200. A bearer token is sent if it is not empty.
 func get(ctx context.Context, client *http.Client, url, bearer string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -300,19 +300,19 @@ func get(ctx context.Context, client *http.Client, url, bearer string) ([]byte, 
 	if bearer != "" {
 		request.Header.Set("Authorization", "Bearer "+bearer)
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxDocumentBytes+1))
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxDocumentBytes+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("unable to read response body: %w", err)
-	case answer.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s: %s", url, answer.Status)
+	case response.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s: %s", url, response.Status)
 	case len(body) > maxDocumentBytes:
-		return nil, fmt.Errorf("%s: the answer is larger than %d bytes", url, maxDocumentBytes)
+		return nil, fmt.Errorf("%s: the response is larger than %d bytes", url, maxDocumentBytes)
 	}
 	return body, nil
 }

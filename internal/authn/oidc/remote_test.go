@@ -60,11 +60,11 @@ func TestWrongDiscovery(t *testing.T) {
 		`{"issuer":"https://issuer.test"}`:                                         "provider did not return JWKS URL",
 		`{"issuer":"https://issuer.test","jwks_uri":"http://issuer.test/keys"}`:    "the JWKS URL that the provider returned is not an https URL",
 		`{"issuer":"https://issuer.test","jwks_uri":"file:///etc/passwd"}`:         "the JWKS URL that the provider returned is not an https URL",
-		`{"issuer":"` + strings.Repeat("x", maxDocumentBytes) + `","jwks_uri":""}`: "https://issuer.test/.well-known/openid-configuration: the answer is larger than 1048576 bytes",
+		`{"issuer":"` + strings.Repeat("x", maxDocumentBytes) + `","jwks_uri":""}`: "https://issuer.test/.well-known/openid-configuration: the response is larger than 1048576 bytes",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			issuer := oidctest.New(t)
-			issuer.Answer("/.well-known/openid-configuration", body)
+			issuer.Respond("/.well-known/openid-configuration", body)
 			a := bySub()
 			i, err := New(Config{Issuer: a.Issuer, Rules: compiled(t, a), Transport: issuer, Log: quiet})
 			if err != nil {
@@ -83,8 +83,8 @@ func TestWrongDiscovery(t *testing.T) {
 func TestDiscoveryURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)
-		issuer.Answer("/.well-known/openid-configuration", "{}")
-		issuer.Answer("/elsewhere", `{"issuer":"https://issuer.test","jwks_uri":"https://keys.test/keys"}`)
+		issuer.Respond("/.well-known/openid-configuration", "{}")
+		issuer.Respond("/elsewhere", `{"issuer":"https://issuer.test","jwks_uri":"https://keys.test/keys"}`)
 		a := bySub()
 		a.Issuer.DiscoveryURL = "https://discovery.test/elsewhere"
 		i := open(t, issuer, a)
@@ -171,14 +171,14 @@ func TestHangingIssuer(t *testing.T) {
 		begin := time.Now()
 		bad := oidctest.Sign(t, &jose.JSONWebKey{Key: oidctest.NewKey(t, jose.RS256), KeyID: "x", Algorithm: "RS256"}, issuer.Claims(begin, nil))
 		var mu sync.Mutex
-		answers := map[string]int{}
+		responses := map[string]int{}
 		var all sync.WaitGroup
 		for range maxWaiting + 10 {
 			all.Go(func() {
 				got := who(t, i, bad)
 				mu.Lock()
 				defer mu.Unlock()
-				answers[got]++
+				responses[got]++
 			})
 		}
 		synctest.Wait()
@@ -190,8 +190,8 @@ func TestHangingIssuer(t *testing.T) {
 			t.Errorf("tokens waited for %v", took)
 		}
 		const prefix = "oidc: verify token: failed to verify signature: fetching keys "
-		if answers[prefix+fmt.Sprintf("the issuer did not answer within %v", waitTimeout)] != maxWaiting || answers[prefix+errWaiting.Error()] != 10 {
-			t.Error(answers)
+		if responses[prefix+fmt.Sprintf("the issuer did not respond within %v", waitTimeout)] != maxWaiting || responses[prefix+errWaiting.Error()] != 10 {
+			t.Error(responses)
 		}
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -288,7 +288,7 @@ func TestIssuerFails(t *testing.T) {
 			`<html>`:     "oidc: failed to decode keys: invalid character '<' looking for beginning of value",
 			`{"keys":[` + strings.Repeat("{},", maxKeys) + `{}]}`: "oidc: failed to decode keys: 101 keys are more than 100",
 		} {
-			issuer.Answer("/keys", body)
+			issuer.Respond("/keys", body)
 			got := who(t, i, issuer.Token(t, time.Now(), nil))
 			if got != "oidc: verify token: failed to verify signature: fetching keys "+want {
 				t.Errorf("%.50s: %s", body, got)

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// FuzzAnswer checks that for any response of a service, a user has a name, and the token is for a
+// FuzzResponse checks that for any response of a service, a user has a name, and the token is for a
 // requested audience.
-func FuzzAnswer(f *testing.F) {
+func FuzzResponse(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{"authenticated":true,"user":{"username":"ann","extra":{"a":["b"]}},"audiences":["api"]}}`))
 	f.Add([]byte(`{"status":{"error":"no"}}`))
 	f.Add([]byte(`[]`))

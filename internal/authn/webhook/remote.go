@@ -111,14 +111,14 @@ func passing(err error) bool {
 	return delayed
 }
 
-// decode reads an answer. Both versions of a TokenReview have the same fields.
+// decode reads a response. Both versions of a TokenReview have the same fields.
 func (r *remote) decode(b []byte) (*authenticationv1.TokenReviewStatus, error) {
 	var review authenticationv1.TokenReview
 	if err := json.Unmarshal(b, &review); err != nil {
-		return nil, errors.New("the answer of the token webhook is no TokenReview")
+		return nil, errors.New("the response of the token webhook is no TokenReview")
 	}
 	if review.Kind != "" && review.Kind != "TokenReview" || review.APIVersion != "" && review.APIVersion != r.apiVersion {
-		return nil, fmt.Errorf("the answer of the token webhook is a %.100q of %.100q: want a TokenReview of %s", review.Kind, review.APIVersion, r.apiVersion)
+		return nil, fmt.Errorf("the response of the token webhook is a %.100q of %.100q: want a TokenReview of %s", review.Kind, review.APIVersion, r.apiVersion)
 	}
 	return &review.Status, nil
 }

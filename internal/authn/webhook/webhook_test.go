@@ -36,9 +36,9 @@ type service struct {
 	auth string                       // of the last request; guarded by mu
 }
 
-// serve starts a service. answer gets the number of the request, from one, and returns a status code and
+// serve starts a service. response gets the number of the request, from one, and returns a status code and
 // a body.
-func serve(t *testing.T, answer func(n int64, token string) (int, string)) *service {
+func serve(t *testing.T, response func(n int64, token string) (int, string)) *service {
 	t.Helper()
 	s := new(service)
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +49,7 @@ func serve(t *testing.T, answer func(n int64, token string) (int, string)) *serv
 		s.mu.Lock()
 		s.last, s.auth = review, r.Header.Get("Authorization")
 		s.mu.Unlock()
-		code, body := answer(s.asked.Add(1), review.Spec.Token)
+		code, body := response(s.asked.Add(1), review.Spec.Token)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		fmt.Fprint(w, body)
@@ -101,14 +101,14 @@ func ask(w *webhook.Tokens, token string, audiences ...string) string {
 
 const ann = `{"authenticated":true,"user":{"username":"ann","uid":"7","groups":["dev"],"extra":{"k":["v"]}}`
 
-// TestAnswers checks the meaning of the responses of the service.
-func TestAnswers(t *testing.T) {
+// TestResponses checks the meaning of the responses of the service.
+func TestResponses(t *testing.T) {
 	const user = "{ann 7 [dev system:authenticated] map[k:[v]]}"
 	for _, row := range []struct {
-		version, answer string
-		code            int
-		want            string
-		calls           int64 // for two requests
+		version, response string
+		code              int
+		want              string
+		calls             int64 // for two requests
 	}{
 		{"v1", `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":` + ann + `}}`, 200, user + " [api]", 1},
 		{"v1", `{"status":` + ann + `,"audiences":["other","api"]}}`, 200, user + " [api]", 1},
@@ -118,22 +118,22 @@ func TestAnswers(t *testing.T) {
 		{"v1", `{}`, 200, "none", 1},
 		{"v1", `{"status":{"error":"no such token"}}`, 200, "error: no such token", 2},
 		{"v1", `{"status":{"authenticated":true}}`, 200, "error: the token webhook names no user", 2},
-		{"v1", `{"apiVersion":"authentication.k8s.io/v1beta1","kind":"TokenReview","status":` + ann + `}}`, 200, "error: the answer of the token webhook is", 2},
-		{"v1", `{"kind":"Pod"}`, 200, "error: the answer of the token webhook is", 2},
-		{"v1", `rubbish`, 200, "error: the answer of the token webhook is no TokenReview", 2},
+		{"v1", `{"apiVersion":"authentication.k8s.io/v1beta1","kind":"TokenReview","status":` + ann + `}}`, 200, "error: the response of the token webhook is", 2},
+		{"v1", `{"kind":"Pod"}`, 200, "error: the response of the token webhook is", 2},
+		{"v1", `rubbish`, 200, "error: the response of the token webhook is no TokenReview", 2},
 		{"v1", `{"status":` + ann + `},"x":"` + strings.Repeat("x", 1<<20) + `"}`, 200, "error: ", 2},
 		{"v1", `rubbish`, 403, "error: ", 2},
 		{"v1", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"wait","reason":"InternalError","code":500}`, 500, "error: wait", 10},
 	} {
-		s := serve(t, func(int64, string) (int, string) { return row.code, row.answer })
+		s := serve(t, func(int64, string) (int, string) { return row.code, row.response })
 		w := s.open(t, func(c *webhook.Config) { c.Version = row.version })
 		for range 2 {
 			if got := ask(w, "hush", "api"); got != row.want && (!strings.HasPrefix(row.want, "error: ") || !strings.HasPrefix(got, row.want)) || strings.Contains(got, "hush") {
-				t.Errorf("%d %.100s: %s, want %s", row.code, row.answer, got, row.want)
+				t.Errorf("%d %.100s: %s, want %s", row.code, row.response, got, row.want)
 			}
 		}
 		if n := s.asked.Load(); n != row.calls {
-			t.Errorf("%d %.100s: %d calls, want %d", row.code, row.answer, n, row.calls)
+			t.Errorf("%d %.100s: %d calls, want %d", row.code, row.response, n, row.calls)
 		}
 		if got := s.last; got.Spec.Token != "hush" || !slices.Equal(got.Spec.Audiences, []string{"api"}) || got.APIVersion != "authentication.k8s.io/"+row.version || got.Kind != "TokenReview" {
 			t.Errorf("the service got %+v", got)

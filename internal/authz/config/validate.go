@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz/webhook"
 )
 
-// maxWebhookTimeout is the longest time for an answer of a webhook.
+// maxWebhookTimeout is the longest time for a response of a webhook.
 const maxWebhookTimeout = 30 * time.Second
 
 // validate checks a configuration.

@@ -59,14 +59,14 @@ func (r *remote) close() { utilnet.CloseIdleConnectionsFor(r.client.Client.Trans
 // review sends one SubjectAccessReview. code is the HTTP status code, zero if there was none.
 func (r *remote) review(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (s status, code int, err error) {
 	if r.version == "v1" {
-		var answer authorizationv1.SubjectAccessReview
+		var response authorizationv1.SubjectAccessReview
 		result := r.client.Post().Body(&authorizationv1.SubjectAccessReview{Spec: *spec}).Do(ctx)
-		err = result.StatusCode(&code).Into(&answer)
-		return answer.Status, code, err
+		err = result.StatusCode(&code).Into(&response)
+		return response.Status, code, err
 	}
-	var answer authorizationv1beta1.SubjectAccessReview
+	var response authorizationv1beta1.SubjectAccessReview
 	result := r.client.Post().Body(&authorizationv1beta1.SubjectAccessReview{Spec: betaSpec(spec)}).Do(ctx)
-	err = result.StatusCode(&code).Into(&answer)
-	b := answer.Status
+	err = result.StatusCode(&code).Into(&response)
+	b := response.Status
 	return status{Allowed: b.Allowed, Denied: b.Denied, Reason: b.Reason, EvaluationError: b.EvaluationError}, code, err
 }

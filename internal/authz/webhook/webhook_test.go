@@ -28,29 +28,29 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
-// service is a webhook of the test. Its answer is the status of a review.
+// service is a webhook of the test. Its response is the status of a review.
 type service struct {
 	*httptest.Server
-	calls  atomic.Int64
-	answer atomic.Pointer[func(w http.ResponseWriter, r *http.Request)]
-	body   atomic.Pointer[string] // the last one
+	calls    atomic.Int64
+	response atomic.Pointer[func(w http.ResponseWriter, r *http.Request)]
+	body     atomic.Pointer[string] // the last one
 }
 
-func newService(t *testing.T, answer func(w http.ResponseWriter, r *http.Request)) *service {
+func newService(t *testing.T, response func(w http.ResponseWriter, r *http.Request)) *service {
 	s := &service{}
-	s.answer.Store(&answer)
+	s.response.Store(&response)
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.calls.Add(1)
 		b, _ := io.ReadAll(r.Body)
 		text := string(b)
 		s.body.Store(&text)
-		(*s.answer.Load())(w, r)
+		(*s.response.Load())(w, r)
 	}))
 	t.Cleanup(s.Close)
 	return s
 }
 
-// says answers with a status.
+// says responds with a status.
 func says(status string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -58,7 +58,7 @@ func says(status string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// fails answers with an HTTP error.
+// fails responds with an HTTP error.
 func fails(code int) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", code) }
 }
@@ -108,11 +108,11 @@ func ask(ctx context.Context, w *Webhook, a *authz.Attributes) decision {
 	return decision{d, reason, ""}
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	for _, row := range []struct {
-		answer  func(http.ResponseWriter, *http.Request)
-		onError authz.Decision
-		want    decision
+		response func(http.ResponseWriter, *http.Request)
+		onError  authz.Decision
+		want     decision
 	}{
 		{says(`{"allowed":true,"reason":"fine"}`), authz.Deny, decision{authz.Allow, "fine", ""}},
 		{says(`{"allowed":false,"denied":true,"reason":"bad"}`), authz.NoOpinion, decision{authz.Deny, "bad", ""}},
@@ -122,7 +122,7 @@ func TestAnswers(t *testing.T) {
 		{fails(500), authz.Deny, decision{authz.Deny, "", `an error on the server ("no") has prevented the request from succeeding`}},
 		{says(`{"allowed":true,"reason":"` + strings.Repeat("x", 2<<20) + `"}`), authz.Deny, decision{authz.Deny, "", "the response of the webhook has more than 1 MiB"}},
 	} {
-		w := newService(t, row.answer).webhook(t, Config{OnError: row.onError, AuthorizedTTL: time.Minute})
+		w := newService(t, row.response).webhook(t, Config{OnError: row.onError, AuthorizedTTL: time.Minute})
 		got := ask(t.Context(), w, pods("ann"))
 		if !strings.Contains(got.err, row.want.err) || (got.err == "") != (row.want.err == "") {
 			t.Errorf("error %q, want %q", got.err, row.want.err)
@@ -194,7 +194,7 @@ func TestCache(t *testing.T) {
 	now.Add(61)
 	step("later", pods("ann"), 1)
 	refuse := says(`{"allowed":false,"denied":true}`)
-	s.answer.Store(&refuse)
+	s.response.Store(&refuse)
 	step("still allowed", pods("ann"), 0)
 	step("denied", pods("eve"), 1)
 	step("denied again", pods("eve"), 0)
@@ -205,7 +205,7 @@ func TestCache(t *testing.T) {
 	step("a long name", long, 1)
 	step("a long name again", long, 1)
 	wrong := fails(403)
-	s.answer.Store(&wrong)
+	s.response.Store(&wrong)
 	step("an error", pods("carol"), 1)
 	step("an error again", pods("carol"), 1)
 }
@@ -224,14 +224,14 @@ func TestRetries(t *testing.T) {
 		{404, 1, 1, authz.Deny},
 	} {
 		s := newService(t, nil)
-		answer := func(w http.ResponseWriter, r *http.Request) {
+		response := func(w http.ResponseWriter, r *http.Request) {
 			if s.calls.Load() <= row.failures {
 				fails(row.code)(w, r)
 				return
 			}
 			says(`{"allowed":true}`)(w, r)
 		}
-		s.answer.Store(&answer)
+		s.response.Store(&response)
 		got := ask(t.Context(), s.webhook(t, Config{OnError: authz.Deny}), pods("ann"))
 		if got.d != row.want || s.calls.Load() != row.calls {
 			t.Errorf("%d: %+v after %d calls, want %v after %d", row.code, got, s.calls.Load(), row.want, row.calls)
@@ -259,7 +259,7 @@ func TestShared(t *testing.T) {
 		}
 		says(`{"allowed":true}`)(rw, r)
 	}
-	s.answer.Store(&slow)
+	s.response.Store(&slow)
 	waiting := func(n int) {
 		await.True(t, "the calls under way", func() bool { return w.flights.Waiting() == n })
 	}
@@ -317,7 +317,7 @@ func TestLaterCall(t *testing.T) {
 				<-release
 				says(`{"allowed":true}`)(rw, r)
 			}
-			quick := *s.answer.Swap(&slow)
+			quick := *s.response.Swap(&slow)
 			w := s.webhook(t, Config{AuthorizedTTL: time.Hour, UnauthorizedTTL: row.keep})
 			w.flights.Fresh = 1 // each request has a call of its own
 			var early sync.WaitGroup
@@ -327,7 +327,7 @@ func TestLaterCall(t *testing.T) {
 				}
 			})
 			<-begun
-			s.answer.Store(&quick)
+			s.response.Store(&quick)
 			if got := ask(t.Context(), w, pods("ann")); got.d != authz.Deny {
 				t.Errorf("the later call: %+v", got)
 			}
@@ -497,7 +497,7 @@ func TestBusy(t *testing.T) {
 		}
 		says(`{"allowed":true}`)(rw, r)
 	}
-	s.answer.Store(&hang)
+	s.response.Store(&hang)
 	for _, ttl := range []time.Duration{0, time.Minute} {
 		w := s.webhook(t, Config{OnError: authz.NoOpinion, AuthorizedTTL: ttl})
 		w.flights.Most = 4

@@ -25,16 +25,16 @@ type Review struct {
 	Body []byte
 }
 
-// Answer writes the answer to a review.
-type Answer func(w http.ResponseWriter, r *Review)
+// Response writes the response to a review.
+type Response func(w http.ResponseWriter, r *Review)
 
 // Server is a webhook. Its methods are safe for concurrent use.
 type Server struct {
 	*httptest.Server
 
-	mu      sync.Mutex // guards the following
-	answers map[string]Answer
-	reviews []*Review
+	mu        sync.Mutex // guards the following
+	responses map[string]Response
+	reviews   []*Review
 }
 
 // Start starts a webhook that allows everything, and stops it when the test ends.
@@ -46,7 +46,7 @@ func Start(t testing.TB) *Server {
 // StartWith is Start with settings of TLS.
 func StartWith(t testing.TB, settings *tls.Config) *Server {
 	t.Helper()
-	s := &Server{answers: map[string]Answer{}}
+	s := &Server{responses: map[string]Response{}}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.EnableHTTP2, s.TLS = true, settings
 	s.StartTLS()
@@ -78,11 +78,11 @@ func StartQuiet(t testing.TB) *Server {
 	return s
 }
 
-// On sets the answer to reviews at a path.
-func (s *Server) On(path string, a Answer) {
+// On sets the response to reviews at a path.
+func (s *Server) On(path string, a Response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answers[path] = a
+	s.responses[path] = a
 }
 
 // Take returns the reviews that came since the last call, in their order.
@@ -112,12 +112,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.reviews = append(s.reviews, review)
-	answer := s.answers[r.URL.Path]
+	response := s.responses[r.URL.Path]
 	s.mu.Unlock()
-	if answer == nil {
-		answer = Allow
+	if response == nil {
+		response = Allow
 	}
-	answer(w, review)
+	response(w, review)
 }
 
 // Allow allows the request.
@@ -125,27 +125,27 @@ func Allow(w http.ResponseWriter, r *Review) {
 	Respond(w, r, admissionv1.AdmissionResponse{Allowed: true})
 }
 
-// Respond answers with a review of the version that was sent, and its UID.
+// Respond responds with a review of the version that was sent, and its UID.
 func Respond(w http.ResponseWriter, r *Review, a admissionv1.AdmissionResponse) {
 	a.UID = r.Request.UID
 	made := admissionv1.AdmissionReview{TypeMeta: r.TypeMeta, Response: &a}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(made) // of an answer that is not read
+	_ = json.NewEncoder(w).Encode(made) // of a response that is not read
 }
 
 // Deny refuses the request with a message.
-func Deny(message string) Answer {
+func Deny(message string) Response {
 	return JSON(`"allowed":false,"status":{"message":` + quoted(message) + `}`)
 }
 
 // Patch allows the request with a JSON patch.
-func Patch(patch string) Answer {
+func Patch(patch string) Response {
 	return JSON(`"allowed":true,"patchType":"JSONPatch","patch":"` + base64.StdEncoding.EncodeToString([]byte(patch)) + `"`)
 }
 
-// JSON answers with a review of the version that was sent. Members are those of the response besides
+// JSON responds with a review of the version that was sent. Members are those of the response besides
 // the UID.
-func JSON(members string) Answer {
+func JSON(members string) Response {
 	return func(w http.ResponseWriter, r *Review) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"kind":"AdmissionReview","apiVersion":%q,"response":{"uid":%q,%s}}`, r.APIVersion, r.Request.UID, members)

@@ -110,17 +110,17 @@ func read(server, token string, s source) ([]json.RawMessage, error) {
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // the objects are no secret
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(answer.Body)
-		return nil, fmt.Errorf("%s: %s", answer.Status, body)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(response.Body)
+		return nil, fmt.Errorf("%s: %s", response.Status, body)
 	}
 	var list struct{ Items []json.RawMessage }
-	if err := json.NewDecoder(answer.Body).Decode(&list); err != nil {
+	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
 		return nil, err
 	}
 	var made []json.RawMessage

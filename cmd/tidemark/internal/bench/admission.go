@@ -38,7 +38,7 @@ var podExpressions = []string{
 	"!has(object.metadata.labels) || !('bench-deny' in object.metadata.labels) || object.metadata.labels['bench-deny'] != '%d'",
 }
 
-// hungWrites wait for a webhook that does not answer.
+// hungWrites wait for a webhook that does not respond.
 const hungWrites = 50
 
 var admissionVariants = []variant{{name: "pod", round: admissionPods}, {name: "hung", round: admissionHung}}

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// hook is a webhook on loopback. /allow allows everything; /hang allows dry-runs, and answers
+// hook is a webhook on loopback. /allow allows everything; /hang allows dry-runs, and responds to
 // nothing else.
 type hook struct {
 	url    string

@@ -36,11 +36,11 @@ func (b *bed) apply(ctx context.Context, c *client, a applied, i int, change uin
 	u := b.object("bench-"+b.suffix+"-applied", a.resource, appliedName(i))
 	u.RawQuery = "fieldManager=bench&force=true" // as a controller does
 	body := a.body(b.objects, appliedName(i), i, change)
-	answer, err := c.answer(ctx, http.MethodPatch, u, body, false)
+	response, err := c.response(ctx, http.MethodPatch, u, body, false)
 	if err != nil {
 		return err
 	}
-	return holds(answer, a.member(change))
+	return holds(response, a.member(change))
 }
 
 // prepare applies the first state of n objects and returns their resource versions.

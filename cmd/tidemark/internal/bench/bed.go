@@ -118,12 +118,12 @@ func (b *bed) elsewhere() *bed {
 	return b
 }
 
-// reachable reports whether the server answers.
+// reachable reports whether the server responds.
 func (b *bed) reachable(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reachTimeout)
 	defer cancel()
 	_, err := b.admin.small(ctx, http.MethodGet, b.target.url("/version", ""), nil)
-	var refused *answerError
+	var refused *responseError
 	return err == nil || errors.As(err, &refused)
 }
 
@@ -333,7 +333,7 @@ func (b *bed) page(ctx context.Context, ns, resource string) ([]string, error) {
 // cleanupTimeout bounds the time of cleanup.
 const cleanupTimeout = 5 * time.Minute
 
-// reachTimeout bounds the time in which a server answers if it runs.
+// reachTimeout bounds the time in which a server responds if it runs.
 const reachTimeout = 10 * time.Second
 
 // cleanup removes the created objects, even if the context has ended. It leaves a
@@ -365,7 +365,7 @@ func (b *bed) cleanup(ctx context.Context) error {
 		// The account may not be there, and a controller may make it again.
 		b.admin.small(ctx, http.MethodDelete, b.object(ns, "serviceaccounts", "default"), nil)
 		_, err = b.admin.small(ctx, http.MethodDelete, b.target.url("/api/v1/namespaces/"+ns, ""), nil)
-		var refused *answerError
+		var refused *responseError
 		switch {
 		case errors.As(err, &refused):
 			left, why = append(left, ns), err

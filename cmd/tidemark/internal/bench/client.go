@@ -32,7 +32,7 @@ func newClient(c *conn, number int, json http.Header) *client {
 	return &client{conn: c, number: number, json: json}
 }
 
-// send sends a request, and returns the answer if it is a success.
+// send sends a request, and returns the response if it is a success.
 func (c *client) send(ctx context.Context, method string, u *url.URL, header http.Header, body []byte) (*http.Response, error) {
 	req := (&http.Request{
 		Method: method, URL: u, Host: u.Host, Header: header,
@@ -55,7 +55,7 @@ func (c *client) send(ctx context.Context, method string, u *url.URL, header htt
 	return resp, nil
 }
 
-// small sends a request, and returns the body of its answer, which is valid until
+// small sends a request, and returns the body of its response, which is valid until
 // the next request.
 func (c *client) small(ctx context.Context, method string, u *url.URL, body []byte) ([]byte, error) {
 	resp, err := c.send(ctx, method, u, c.json, body)
@@ -80,36 +80,36 @@ func (c *client) small(ctx context.Context, method string, u *url.URL, body []by
 	}
 }
 
-// object sends a request whose answer is an object of ours. The resource version
+// object sends a request whose response is an object of ours. The resource version
 // must be there, and not be smaller than those before it; with grows it must be
 // larger.
 func (c *client) object(ctx context.Context, method string, u *url.URL, body []byte, grows bool) error {
-	_, err := c.answer(ctx, method, u, body, grows)
+	_, err := c.response(ctx, method, u, body, grows)
 	return err
 }
 
-// answer is object that returns what it checked, which is valid until the next
+// response is object that returns what it checked, which is valid until the next
 // request.
-func (c *client) answer(ctx context.Context, method string, u *url.URL, body []byte, grows bool) ([]byte, error) {
-	answer, err := c.small(ctx, method, u, body)
+func (c *client) response(ctx context.Context, method string, u *url.URL, body []byte, grows bool) ([]byte, error) {
+	response, err := c.small(ctx, method, u, body)
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.Contains(answer, markBytes) {
-		return nil, fmt.Errorf("%s %s: the answer is not the object that was meant: %.200s", method, u.RequestURI(), answer)
+	if !bytes.Contains(response, markBytes) {
+		return nil, fmt.Errorf("%s %s: the response is not the object that was meant: %.200s", method, u.RequestURI(), response)
 	}
 	c.items++
-	return answer, c.advance(method+" "+u.RequestURI(), answer, grows)
+	return response, c.advance(method+" "+u.RequestURI(), response, grows)
 }
 
-// change is answer of a write that must have an effect: what it writes must be in
+// change is response of a write that must have an effect: what it writes must be in
 // the object.
 func (c *client) change(ctx context.Context, method string, u *url.URL, body []byte, wrote string) ([]byte, error) {
-	answer, err := c.answer(ctx, method, u, body, true)
+	response, err := c.response(ctx, method, u, body, true)
 	if err == nil {
-		err = holds(answer, wrote)
+		err = holds(response, wrote)
 	}
-	return answer, err
+	return response, err
 }
 
 // holds requires that an object has a member that was written.
@@ -120,11 +120,11 @@ func holds(object []byte, wrote string) error {
 	return fmt.Errorf("the object does not have what was written, %s: %.200s", wrote, object)
 }
 
-// advance checks the resource version in an answer against the largest one seen so far.
-func (c *client) advance(request string, answer []byte, grows bool) error {
-	rv, ok := revisionIn(answer)
+// advance checks the resource version in a response against the largest one seen so far.
+func (c *client) advance(request string, response []byte, grows bool) error {
+	rv, ok := revisionIn(response)
 	if !ok {
-		return fmt.Errorf("%s: there is no resource version in the answer", request)
+		return fmt.Errorf("%s: there is no resource version in the response", request)
 	}
 	if rv < c.revision || grows && rv == c.revision {
 		return fmt.Errorf("%s: the resource version %d came after %d", request, rv, c.revision)

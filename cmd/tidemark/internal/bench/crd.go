@@ -58,7 +58,7 @@ func otherServerRound(ctx context.Context, b *bed) ([]row, error) {
 // is accepted.
 type firstObject struct {
 	provider provider
-	// elsewhere: the object is created at the other server. The time counts from the answer
+	// elsewhere: the object is created at the other server. The time counts from the response
 	// to the definition's create, not from its start.
 	elsewhere bool
 }
@@ -82,12 +82,12 @@ func (r firstObject) round(ctx context.Context, b *bed) ([]row, error) {
 		c.revision = max(c.revision, definer.revision)
 		body := b.thing(d, "first")
 		n, err := until(ctx, pause, func() (bool, error) {
-			answer, err := c.answer(ctx, http.MethodPost, at.instances(d, ""), body, true)
+			response, err := c.response(ctx, http.MethodPost, at.instances(d, ""), body, true)
 			if hasCode(err, http.StatusNotFound) {
 				return false, nil
 			}
 			if err == nil {
-				err = holds(answer, `"deletionPolicy":"Delete"`)
+				err = holds(response, `"deletionPolicy":"Delete"`)
 			}
 			return err == nil, err
 		})
@@ -194,7 +194,7 @@ func (b *bed) growth(ctx context.Context, n int) (map[string]float64, error) {
 	return extra, nil
 }
 
-// acceptAggregated is discovery in one answer, as client-go asks for it.
+// acceptAggregated is discovery in one response, as client-go asks for it.
 const acceptAggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 var indexVariants = []variant{

@@ -49,7 +49,7 @@ func (b *bed) deleteCollection(ctx context.Context, resource string, n int, fill
 		defer resp.Body.Close()
 		s, err := b.admin.scan(resp.Body)
 		if err == nil && s.marks != int64(n) {
-			err = fmt.Errorf("DELETE %s: the answer has %d objects, want %d", u.RequestURI(), s.marks, n)
+			err = fmt.Errorf("DELETE %s: the response has %d objects, want %d", u.RequestURI(), s.marks, n)
 		}
 		return err
 	})

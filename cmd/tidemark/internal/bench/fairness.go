@@ -48,7 +48,7 @@ func (b *bed) allow(ctx context.Context, ns string) error {
 				"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"bench-noisy"},{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"bench-quiet"}]}`,
 		} {
 			_, err := c.small(ctx, http.MethodPost, b.collection(ns, resource, ""), []byte(body))
-			var refused *answerError
+			var refused *responseError
 			if err != nil && !(errors.As(err, &refused) && refused.code == http.StatusConflict) {
 				return err
 			}
@@ -181,7 +181,7 @@ func (o *overload) run(ctx context.Context) error {
 
 // isRejected reports whether a request was rejected for a moment.
 func isRejected(err error) bool {
-	var refused *answerError
+	var refused *responseError
 	return errors.As(err, &refused) && refused.code == http.StatusTooManyRequests
 }
 

@@ -21,12 +21,12 @@ func listFreshRound(ctx context.Context, b *bed) ([]row, error) {
 	writer, reader := newClient(b.conns[0], 0, b.json), newClient(at.conns[0], 0, at.json)
 	u := at.collection(g.ns, configMapsOf, "")
 	list := func() ([]byte, error) {
-		answer, err := reader.small(ctx, http.MethodGet, u, nil)
+		response, err := reader.small(ctx, http.MethodGet, u, nil)
 		if err != nil {
 			return nil, err
 		}
 		reader.revision = max(reader.revision, writer.revision)
-		return answer, reader.advance("GET "+u.RequestURI(), answer, false)
+		return response, reader.advance("GET "+u.RequestURI(), response, false)
 	}
 	if _, err := list(); err != nil { // which opens the connection
 		return nil, err
@@ -43,12 +43,12 @@ func listFreshRound(ctx context.Context, b *bed) ([]row, error) {
 				return f, err
 			}
 			sent := time.Now()
-			answer, err := list()
+			response, err := list()
 			if err != nil {
 				return f, err
 			}
 			took := time.Since(sent)
-			if err := holds(answer, sentMember(int64(serial))); err != nil {
+			if err := holds(response, sentMember(int64(serial))); err != nil {
 				return f, fmt.Errorf("GET %s, after the write at resource version %d: %w", u.RequestURI(), writer.revision, err)
 			}
 			h.record(took)

@@ -10,7 +10,7 @@ import (
 )
 
 // goRuntime holds the memory metrics that a server written in Go exposes at /metrics. If
-// the server has several processes, they describe the one that answers.
+// the server has several processes, they describe the one that responds.
 type goRuntime struct {
 	live, gogc, memoryLimit float64 // bytes after the last collection, percent, bytes
 	mark                    float64 // seconds of CPU for marking, so far

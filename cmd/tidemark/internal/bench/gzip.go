@@ -16,7 +16,7 @@ var gzipVariants = []variant{
 	{name: "changed-all", round: func(ctx context.Context, b *bed) ([]row, error) { return gzipChangedRound(ctx, b, 1) }},
 }
 
-// gzipLister requests compressed lists. It decompresses and checks one answer before the
+// gzipLister requests compressed lists. It decompresses and checks one response before the
 // measurement. For the others it checks only the decompressed size in the gzip trailer,
 // because decompressing costs more CPU than some servers need.
 type gzipLister struct {
@@ -55,7 +55,7 @@ func (g *gzipLister) list(ctx context.Context, c *client, _ op) error {
 	return nil
 }
 
-// decompress checks one answer.
+// decompress checks one response.
 func (g *gzipLister) decompress(ctx context.Context) error {
 	resp, err := g.bed.admin.send(ctx, http.MethodGet, g.url, g.header, nil)
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 //	writers create ConfigMaps   ──────────────┬───┬─ ✗ ✗ ✗ ─ ✓ ─────────────┐
 //	                                half the  │   │ half the  until each    │
 //	                                duration  │   │ duration  writer has an │
-//	                          --outage-command┘   └ its end   answer again  └ --repair-command, then the checks
+//	                          --outage-command┘   └ its end   response again  └ --repair-command, then the checks
 //
 // The longest gap is the longest time without an acknowledged write, from the start of the
 // command to the end of the writes. A writer uses a new name for each request, so a
-// request without an answer may or may not have created its ConfigMap. After the repair, a
+// request without a response may or may not have created its ConfigMap. After the repair, a
 // LIST must have each acknowledged ConfigMap. Each watch must have had exactly one event of
 // it, or have listed it if the server could not continue the watch.
 
@@ -32,7 +32,7 @@ const (
 	outageWriters = 4
 	// outageWatches is the number of watches at each server.
 	outageWatches = 4
-	// outageEnds bounds the time until each writer has an answer again, and the time until
+	// outageEnds bounds the time until each writer has a response again, and the time until
 	// the watches have all events.
 	outageEnds = time.Minute
 	// outageRequestTimeout bounds a request other than a watch: a server that hangs does
@@ -70,7 +70,7 @@ type outage struct {
 	// stopped ends the writers after their requests.
 	stopped atomic.Bool
 	// began is the start of the command; zero until then. ended is when each writer had an
-	// answer again.
+	// response again.
 	began, ended time.Time
 
 	mu                         sync.Mutex // guards the fields below, and the acks of the writers
@@ -218,7 +218,7 @@ func (o *outage) write(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// awaitWriters waits until each writer has an answer to a request that it sends from now on.
+// awaitWriters waits until each writer has a response to a request that it sends from now on.
 func (o *outage) awaitWriters(ctx context.Context) error {
 	since := time.Now()
 	deadline := since.Add(outageEnds)
@@ -245,13 +245,13 @@ func (o *outage) awaitWriters(ctx context.Context) error {
 	}
 }
 
-// failure counts a request that failed, or that was not answered in time.
+// failure counts a request that failed, or that got no response in time.
 func (o *outage) failure(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.failed++
 	o.lastFailure = err
-	var refused *answerError
+	var refused *responseError
 	switch {
 	case errors.As(err, &refused):
 		o.refused++
@@ -260,7 +260,7 @@ func (o *outage) failure(err error) {
 	}
 }
 
-// stored returns the numbers of the ConfigMaps in a LIST at a server that answers.
+// stored returns the numbers of the ConfigMaps in a LIST at a server that responds.
 func (o *outage) stored(ctx context.Context) (*bed, map[int64]bool, error) {
 	var errs []error
 	for deadline := time.Now().Add(outageEnds); time.Now().Before(deadline) && ctx.Err() == nil; sleepUntil(ctx, time.Now().Add(outagePause)) {
@@ -392,7 +392,7 @@ type outageWriter struct {
 	acks []ack // in order; guarded by outage.mu
 }
 
-// run creates ConfigMaps until the outage stops the writers. An error means that an answer
+// run creates ConfigMaps until the outage stops the writers. An error means that a response
 // was wrong, not that a request failed.
 func (w *outageWriter) run(ctx context.Context) error {
 	o := w.outage
@@ -402,7 +402,7 @@ func (w *outageWriter) run(ctx context.Context) error {
 			return fmt.Errorf("%d ConfigMaps were created before the outage was over: want a shorter --duration, or more than --max-ops=%d", limit, limit)
 		}
 		sent := time.Now()
-		answer, err := w.ask(ctx, http.MethodPost, w.at().collection(o.ns, configMapsOf, ""), outageMap(number))
+		response, err := w.ask(ctx, http.MethodPost, w.at().collection(o.ns, configMapsOf, ""), outageMap(number))
 		given := time.Now()
 		switch {
 		case ctx.Err() != nil:
@@ -413,7 +413,7 @@ func (w *outageWriter) run(ctx context.Context) error {
 			sleepUntil(ctx, given.Add(outagePause))
 			continue
 		}
-		if err := errors.Join(holds(answer, sentMember(number)), w.client.advance("POST "+outageName(number), answer, true)); err != nil {
+		if err := errors.Join(holds(response, sentMember(number)), w.client.advance("POST "+outageName(number), response, true)); err != nil {
 			return err
 		}
 		o.mu.Lock()
@@ -458,9 +458,9 @@ func (r *roamer) close() {
 // at is the server that the client is at.
 func (r *roamer) at() *bed { return r.servers[r.now] }
 
-// roam goes on at the next server, unless the error is an answer of this one.
+// roam goes on at the next server, unless the error is a response of this one.
 func (r *roamer) roam(err error) {
-	var refused *answerError
+	var refused *responseError
 	if errors.As(err, &refused) {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// ask sends a request and returns the body of its answer, which is valid until the next one.
+// ask sends a request and returns the body of its response, which is valid until the next one.
 func (r *roamer) ask(ctx context.Context, method string, u *url.URL, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, outageRequestTimeout)
 	defer cancel()

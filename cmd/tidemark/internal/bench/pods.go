@@ -23,8 +23,8 @@ func (b *bed) running(ctx context.Context, n int) (ns string, known [][]byte, er
 	known = make([][]byte, n)
 	err = b.each(ctx, n, func(c *client, i int) error {
 		c.revision = 0 // another pod's says nothing of this one's
-		answer, err := c.answer(ctx, http.MethodGet, b.object(ns, podsOf, podName(i)), nil, false)
-		known[i] = bytes.Clone(answer)
+		response, err := c.response(ctx, http.MethodGet, b.object(ns, podsOf, podName(i)), nil, false)
+		known[i] = bytes.Clone(response)
 		return err
 	})
 	return ns, known, err
@@ -42,7 +42,7 @@ func (b *bed) fillRunning(ctx context.Context, role string, n int) (string, erro
 	err = b.each(ctx, n-min(have, n), func(c *client, i int) error {
 		i += have
 		c.json = controller
-		made, err := c.answer(ctx, http.MethodPost, b.collection(ns, podsOf, ""), b.objects.pod(podName(i), i), true)
+		made, err := c.response(ctx, http.MethodPost, b.collection(ns, podsOf, ""), b.objects.pod(podName(i), i), true)
 		if err != nil {
 			return err
 		}
@@ -72,8 +72,8 @@ func updatePodsRound(ctx context.Context, b *bed, clients int) ([]row, error) {
 		if err != nil {
 			return err
 		}
-		answer, err := c.change(ctx, http.MethodPut, b.object(ns, podsOf, podName(i)), known[i], checksum)
-		known[i] = bytes.Clone(answer)
+		response, err := c.change(ctx, http.MethodPut, b.object(ns, podsOf, podName(i)), known[i], checksum)
+		known[i] = bytes.Clone(response)
 		return err
 	})
 	return w.rows(w.measure(ctx))

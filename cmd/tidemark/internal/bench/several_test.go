@@ -89,7 +89,7 @@ func TestGapOf(t *testing.T) {
 		{[]int{10, 150}, 100, 160, 50},            // nor does the part of a gap before it
 		{[]int{101, 102, 190, 191}, 100, 200, 88}, //
 		{[]int{101, 102}, 100, 200, 98},           // up to the end
-		{[]int{101, 250}, 100, 200, 99},           // an answer after the end is not seen
+		{[]int{101, 250}, 100, 200, 99},           // a response after the end is not seen
 		{[]int{100, 200}, 100, 200, 100},
 	} {
 		var acks []time.Time
@@ -132,7 +132,7 @@ func TestOutage(t *testing.T) {
 			t.Fatal(r.Failures())
 		}
 		f := report.Results[0].Rounds[0]
-		// Half of the writers were there, and each of them had to be answered again.
+		// Half of the writers were there, and each of them had to get a response again.
 		if f.Ops < outageWriters || f.Extra[failedRequests] < outageWriters/2 || f.Extra[httpErrors] != 0 || f.Extra[relistedWatches] != 0 ||
 			f.Extra[longestGap] <= 0 || f.Extra[longestClientGap] < f.Extra[longestGap] || f.Extra["watches"] != 5 {
 			t.Errorf("%+v", f)

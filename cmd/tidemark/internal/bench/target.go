@@ -142,21 +142,21 @@ func (t *target) header(accept, encoding string) http.Header {
 	return h
 }
 
-// answerError is an answer with an unexpected status.
-type answerError struct {
+// responseError is a response with an unexpected status.
+type responseError struct {
 	request string
 	code    int
 	message string
 }
 
 // Error implements error.
-func (e *answerError) Error() string {
+func (e *responseError) Error() string {
 	return fmt.Sprintf("%s: %d %s: %s", e.request, e.code, http.StatusText(e.code), e.message)
 }
 
 // notServed reports whether an error means that the server does not serve the request.
 func notServed(err error) bool {
-	var e *answerError
+	var e *responseError
 	if !errors.As(err, &e) {
 		return false
 	}
@@ -167,16 +167,16 @@ func notServed(err error) bool {
 	return false
 }
 
-// hasCode reports whether an error is an answer with a code.
+// hasCode reports whether an error is a response with a code.
 func hasCode(err error, code int) bool {
-	var e *answerError
+	var e *responseError
 	return errors.As(err, &e) && e.code == code
 }
 
-// maxErrorBytes limits how much of an error answer is read.
+// maxErrorBytes limits how much of an error response is read.
 const maxErrorBytes = 4 << 10
 
-// refusal turns an answer into an error, and closes it.
+// refusal turns a response into an error, and closes it.
 func refusal(req *http.Request, resp *http.Response) error {
 	defer resp.Body.Close()
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
@@ -186,7 +186,7 @@ func refusal(req *http.Request, resp *http.Response) error {
 	if json.Unmarshal(b, &status) != nil || status.Message == "" {
 		status.Message = strings.TrimSpace(string(b))
 	}
-	return &answerError{req.Method + " " + req.URL.RequestURI(), resp.StatusCode, status.Message}
+	return &responseError{req.Method + " " + req.URL.RequestURI(), resp.StatusCode, status.Message}
 }
 
 // serverVersion returns the version that the server reports.

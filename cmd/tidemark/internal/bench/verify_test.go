@@ -20,16 +20,16 @@ import (
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 )
 
-// liar stands before a server, and changes answers that are lists, objects or
+// liar stands before a server, and changes responses that are lists, objects or
 // events.
 func liar(t *testing.T, honest Server, change func(*http.Request, []byte) []byte) Server {
 	t.Helper()
 	return proxy(t, honest, func(http.ResponseWriter, *http.Request) bool { return false }, change)
 }
 
-// proxy stands before a server. It passes on the requests that are not answered, and
-// changes the answers as liar does.
-func proxy(t *testing.T, honest Server, answer func(http.ResponseWriter, *http.Request) (answered bool), change func(*http.Request, []byte) []byte) Server {
+// proxy stands before a server. It passes on the requests that get no response, and
+// changes the responses as liar does.
+func proxy(t *testing.T, honest Server, response func(http.ResponseWriter, *http.Request) (responded bool), change func(*http.Request, []byte) []byte) Server {
 	t.Helper()
 	target, err := loadTarget(honest)
 	if err != nil {
@@ -60,7 +60,7 @@ func proxy(t *testing.T, honest Server, answer func(http.ResponseWriter, *http.R
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !answer(w, r) {
+		if !response(w, r) {
 			pass.ServeHTTP(w, r)
 		}
 	}))
@@ -82,7 +82,7 @@ var anyRevision = regexp.MustCompile(`"resourceVersion":"\d+"`)
 // oneLeft is a list that should be empty.
 var oneLeft = []byte(`{"kind":"List","items":[{"metadata":{"name":"left","annotations":{"a":"` + mark + `"}}}]}`)
 
-// TestVerify: wrong answers are found, by every kind of scenario.
+// TestVerify: wrong responses are found, by every kind of scenario.
 func TestVerify(t *testing.T) {
 	honest := serve(t)
 	isList := func(r *http.Request) bool {
@@ -173,7 +173,7 @@ func TestVerify(t *testing.T) {
 			}
 			return b
 		}},
-		{"delete-collection", "the answer has 39 objects, want 40", func(r *http.Request, b []byte) []byte {
+		{"delete-collection", "the response has 39 objects, want 40", func(r *http.Request, b []byte) []byte {
 			if r.Method == "DELETE" && strings.Contains(r.URL.Path, "-deleted/") {
 				return bytes.Replace(b, markBytes, nil, 1)
 			}

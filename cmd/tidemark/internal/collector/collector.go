@@ -133,7 +133,7 @@ type Service struct {
 }
 
 // Provider sends spans to a collector, over a connection without TLS. Spans wait in a bounded queue: a collector that
-// does not answer never blocks a request. It is safe for concurrent use.
+// does not respond never blocks a request. It is safe for concurrent use.
 type Provider struct{ *trace.TracerProvider }
 
 // Open returns a provider. It does not wait for the collector. Failures to send spans are logged at most once a minute.

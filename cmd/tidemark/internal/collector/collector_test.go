@@ -54,7 +54,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestUnreachable: requests do not wait for a collector that accepts connections and never answers, and the last flush
+// TestUnreachable: requests do not wait for a collector that accepts connections and never responds, and the last flush
 // ends.
 func TestUnreachable(t *testing.T) {
 	t.Parallel() // it takes flushTimeout

@@ -13,7 +13,7 @@ var applyChecks = []Check{
 	{ID: "apply.update-tracked", Level: Must, Source: applySource,
 		About: "A plain create records its fields with the operation Update.", run: applyUpdateTracked},
 	{ID: "apply.conflict", Level: Must, Source: applySource,
-		About: "An apply that changes a field of another manager changes nothing and is answered with a conflict that names the field.", run: applyConflict},
+		About: "An apply that changes a field of another manager changes nothing and gets a conflict that names the field.", run: applyConflict},
 	{ID: "apply.force", Level: Must, Source: applySource,
 		About: "An apply with force takes over fields of other managers.", run: applyForce},
 	{ID: "apply.remove", Level: Must, Source: applySource,
@@ -25,7 +25,7 @@ var applyChecks = []Check{
 }
 
 // applied sends an apply of labels.
-func (p *probe) applied(name, query string, labels map[string]string) *answer {
+func (p *probe) applied(name, query string, labels map[string]string) *response {
 	o := p.bed.template(p.resource)
 	o.metadata()["name"] = p.named(name)
 	for key, value := range labels {

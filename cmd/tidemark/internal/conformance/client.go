@@ -126,15 +126,15 @@ type request struct {
 	makes               created // the object that a POST makes, if any
 }
 
-// answer is what came back, whole.
-type answer struct {
+// response is what came back, whole.
+type response struct {
 	x      *exchange
 	code   int
 	header http.Header
 	body   []byte
 }
 
-// exchange is the record of a request and its answer.
+// exchange is the record of a request and its response.
 type exchange struct {
 	request request
 	url     string
@@ -186,7 +186,7 @@ func (j *journal) show(hidden *secrets) []Exchange {
 	return all
 }
 
-// open sends a request, and returns when the head of the answer is there.
+// open sends a request, and returns when the head of the response is there.
 func (e *endpoint) open(ctx context.Context, c *conn, r request, j *journal) (*http.Response, *exchange, error) {
 	u := *e.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + r.path
@@ -220,8 +220,8 @@ func (e *endpoint) open(ctx context.Context, c *conn, r request, j *journal) (*h
 // userAgent is also the name of the field manager.
 const userAgent = "tidemark-conformance"
 
-// send sends a request, and reads its answer to the end.
-func (e *endpoint) send(ctx context.Context, c *conn, r request, j *journal) (*answer, error) {
+// send sends a request, and reads its response to the end.
+func (e *endpoint) send(ctx context.Context, c *conn, r request, j *journal) (*response, error) {
 	resp, x, err := e.open(ctx, c, r, j)
 	if err != nil {
 		return nil, err
@@ -230,13 +230,13 @@ func (e *endpoint) send(ctx context.Context, c *conn, r request, j *journal) (*a
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBodyBytes+1))
 	x.keep(body)
 	if err == nil && len(body) > maxBodyBytes {
-		err = errors.New("the answer is larger than 16 MiB")
+		err = errors.New("the response is larger than 16 MiB")
 	}
 	if err != nil {
 		x.fail(err)
 		return nil, err
 	}
-	return &answer{x: x, code: resp.StatusCode, header: resp.Header, body: body}, nil
+	return &response{x: x, code: resp.StatusCode, header: resp.Header, body: body}, nil
 }
 
 const (

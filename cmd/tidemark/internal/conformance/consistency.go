@@ -213,12 +213,12 @@ func consistencyComplete(p *probe) {
 			a.version = ""
 		}
 		if open[a]--; open[a] < 0 {
-			p.failf("the event %s came, and no write was answered so, or it came before", e)
+			p.failf("the event %s came, and no write got a response so, or it came before", e)
 		}
 	}
 	for a, n := range open {
 		if n > 0 {
-			p.failf("no event came for a write that was answered as %s %s@%s", a.kind, a.name, a.version)
+			p.failf("no event came for a write that got a response as %s %s@%s", a.kind, a.name, a.version)
 		}
 	}
 	st := state{}

@@ -10,7 +10,7 @@ const deletionSource = concepts + ", Resource deletion"
 
 var deletionChecks = []Check{
 	{ID: "deletion.removal", Level: Must, Source: deletionSource,
-		About: "An object without finalizers is gone once its delete is answered.", run: deletionRemoval},
+		About: "An object without finalizers is gone once its delete gets a response.", run: deletionRemoval},
 	{ID: "deletion.finalization", Level: Must, Source: deletionSource,
 		About: "Deleting an object with finalizers sets deletionTimestamp and keeps the object.", run: deletionFinalization},
 	{ID: "deletion.last-finalizer", Level: Must, Source: deletionSource,

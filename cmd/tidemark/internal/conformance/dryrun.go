@@ -33,7 +33,7 @@ const dryRun = "dryRun=All"
 func dryRunCreate(p *probe) {
 	o := p.post(p.fresh("a", "1"), dryRun)
 	if o.name() != p.named("a") || o.mark() != "1" || o.uid() == "" {
-		p.failf("the answer is the object %q with the label %q and uid %q", o.name(), o.mark(), o.uid())
+		p.failf("the response is the object %q with the label %q and uid %q", o.name(), o.mark(), o.uid())
 	}
 	p.wantAbsent("a")
 }
@@ -52,7 +52,7 @@ func dryRunUpdate(p *probe) {
 	changed := o.copied()
 	changed.label(markLabel, "2")
 	if got := p.put(changed, dryRun); got.mark() != "2" {
-		p.failf("the answer has the label %q, want %q", got.mark(), "2")
+		p.failf("the response has the label %q, want %q", got.mark(), "2")
 	}
 	p.wantUntouched(o)
 }
@@ -61,7 +61,7 @@ func dryRunPatch(p *probe) {
 	o := p.create("a", "1")
 	got := p.wantPatched(p.patch("a", mergePatch, dryRun, `{"metadata":{"labels":{"`+markLabel+`":"2"}}}`))
 	if got.mark() != "2" {
-		p.failf("the answer has the label %q, want %q", got.mark(), "2")
+		p.failf("the response has the label %q, want %q", got.mark(), "2")
 	}
 	p.wantUntouched(o)
 }

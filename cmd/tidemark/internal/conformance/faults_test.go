@@ -56,7 +56,7 @@ var faults = append(cellFaults(), []fault{
 	{"a patch replaces the whole object", "verbs.merge-patch", "does not name", func() step { return field(gets, nil, "metadata", "labels", "keep") }},
 	{"a patch is forgotten", "verbs.json-patch", "the patched label", func() step { return field(gets, "1", "metadata", "labels", markLabel) }},
 
-	{"a create answers another version than is stored", "versions.object", "as the create did", func() step { return version(creates, "77") }},
+	{"a create returns another version than is stored", "versions.object", "as the create did", func() step { return version(creates, "77") }},
 	{"a version is used again", "versions.change", "that it had before", func() step {
 		return both(lastWriter(), version(on("create update"), "77"))
 	}},
@@ -215,11 +215,11 @@ var faults = append(cellFaults(), []fault{
 		return onType(streams, bookmark, edited(nil, "metadata", "annotations"))
 	}},
 
-	{"a get answers though its version is not there", "unavailable.future-get", "want 504", func() step { return without(gets, "resourceVersion") }},
-	{"a list answers though its version is not there", "unavailable.future-list", "want 504", func() step {
+	{"a get responses though its version is not there", "unavailable.future-get", "want 504", func() step { return without(gets, "resourceVersion") }},
+	{"a list responses though its version is not there", "unavailable.future-list", "want 504", func() step {
 		return without(lists, "resourceVersion", "resourceVersionMatch")
 	}},
-	{"an exact list answers though its version is not there", "unavailable.future-exact", "want 504", func() step {
+	{"an exact list responses though its version is not there", "unavailable.future-exact", "want 504", func() step {
 		return without(lists, "resourceVersion", "resourceVersionMatch")
 	}},
 	{"a streaming list at a future version", "unavailable.future-stream", "older than", func() step { return without(streams, "resourceVersion") }},
@@ -228,7 +228,7 @@ var faults = append(cellFaults(), []fault{
 		return replay(lists.and(having("resourceVersion")))
 	}},
 	{"no word of when to try again", "unavailable.retry-after", "without Retry-After", func() step {
-		return answered(reads, func(_ *http.Request, resp *http.Response) { resp.Header.Del("Retry-After") })
+		return responded(reads, func(_ *http.Request, resp *http.Response) { resp.Header.Del("Retry-After") })
 	}},
 	{"504 with other words", "unavailable.message", "the message is", func() step { return field(lists, "later", "message") }},
 	{"410 told as an empty list", "unavailable.gone-list", "want exactly", func() step {
@@ -279,12 +279,12 @@ var faults = append(cellFaults(), []fault{
 	}},
 
 	{"JSON by another name", "representations.json", "the Content-Type is", func() step {
-		return answered(gets, func(_ *http.Request, resp *http.Response) { resp.Header.Set("Content-Type", "text/plain") })
+		return responded(gets, func(_ *http.Request, resp *http.Response) { resp.Header.Set("Content-Type", "text/plain") })
 	}},
 	{"JSON whatever is accepted", "representations.not-acceptable", "want 406", func() step { return header(reads, "Accept", asJSON) }},
 	{"any body is JSON", "representations.unsupported", "want 415", func() step { return header(creates, "Content-Type", asJSON) }},
 	{"neither protobuf nor JSON", "representations.fallback", "the Content-Type is", func() step {
-		return answered(gets, func(_ *http.Request, resp *http.Response) { resp.Header.Set("Content-Type", asYAML) })
+		return responded(gets, func(_ *http.Request, resp *http.Response) { resp.Header.Set("Content-Type", asYAML) })
 	}},
 	{"protobuf without its envelope", "representations.protobuf", "begins with", func() step {
 		return body(reads, func(b []byte) []byte { return b[min(4, len(b)):] })
@@ -312,7 +312,7 @@ var faults = append(cellFaults(), []fault{
 
 	{"wrong types are 422", "validation.type", "want 400", func() step { return code(creates, 400, 422) }},
 	{"Ignore warns", "validation.ignore", "there are warnings", func() step {
-		return answered(creates, func(_ *http.Request, resp *http.Response) { resp.Header.Add("Warning", `299 - "unknown"`) })
+		return responded(creates, func(_ *http.Request, resp *http.Response) { resp.Header.Add("Warning", `299 - "unknown"`) })
 	}},
 	{"unknown fields are kept", "validation.ignore", "the unknown field is there", func() step { return field(gets, 1, "bogus") }},
 	{"Warn ignores", "validation.warn", "0 warnings", func() step { return with(creates, "fieldValidation", "Ignore") }},
@@ -354,7 +354,7 @@ var faults = append(cellFaults(), []fault{
 	}},
 
 	{"loses an event among many", "consistency.complete", "no event came", func() step { return nth(watches, 5, drop) }},
-	{"doubles an event among many", "consistency.complete", "no write was answered so", func() step { return nth(watches, 5, double) }},
+	{"doubles an event among many", "consistency.complete", "no write got a response so", func() step { return nth(watches, 5, double) }},
 	{"swaps two events among many", "consistency.order", "came after", func() step { return swap(on("watch"), 3) }},
 	{"a watch that goes on misses an event", "consistency.agree", "that reconnects", func() step {
 		return nth(from(4, on("watch")), 1, become("CHANGED"))
@@ -449,7 +449,7 @@ func lastState() step {
 		}))
 }
 
-// liar answers the most recent state under the version that was asked for.
+// liar responds to the most recent state under the version that was asked for.
 func liar(w when) step {
 	return func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if !w(req) {
@@ -460,7 +460,7 @@ func liar(w when) step {
 	}
 }
 
-// replayItems answers lists with the items of the first list.
+// replayItems responds to lists with the items of the first list.
 func replayItems(w when) step {
 	var items any
 	return got(w, func(o object) {

@@ -81,7 +81,7 @@ func (o object) encode() []byte {
 	return b
 }
 
-// list is a collection as it was answered.
+// list is a decoded response to a list.
 type list struct {
 	kind, apiVersion string
 	version, next    string
@@ -102,7 +102,7 @@ func parseList(b []byte) (list, error) {
 		Items *[]object `json:"items"`
 	}
 	if err := json.Unmarshal(b, &raw); err != nil {
-		return list{}, fmt.Errorf("the answer is no list: %w", err)
+		return list{}, fmt.Errorf("the response is no list: %w", err)
 	}
 	l := list{
 		kind: raw.Kind, apiVersion: raw.APIVersion, version: raw.Metadata.ResourceVersion,

@@ -37,7 +37,7 @@ type outage struct {
 	mu       sync.Mutex
 	phase    phase           // guarded by mu
 	over     time.Time       // guarded by mu: when the restart was over
-	newest   string          // guarded by mu: the newest version that was answered
+	newest   string          // guarded by mu: the newest version in a response
 	acks     map[ack]bool    // guarded by mu: acknowledged writes
 	maybes   map[ack]bool    // guarded by mu: writes that may have been made, without a version
 	doubtful map[string]bool // guarded by mu: their names
@@ -84,7 +84,7 @@ func restartConsistency(p *probe) {
 			written.Wait()
 			defer close(o.stopped)
 			o.end = p.create("end", "1")
-			o.answered(ack{added, o.end.name(), o.end.version()})
+			o.responded(ack{added, o.end.name(), o.end.version()})
 		},
 	}
 	for w := range stormWriters {
@@ -129,8 +129,8 @@ func (o *outage) now() phase {
 }
 
 // bear waits a moment after something has failed, if it may fail: while the server
-// restarts, and for some time after its first answer.
-func (o *outage) bear(a *answer, err error) {
+// restarts, and for some time after its first response.
+func (o *outage) bear(a *response, err error) {
 	o.interrupted()
 	if err == nil && a.code < 500 && a.code != http.StatusTooManyRequests && a.code != http.StatusNotFound && !noRight(a.code) {
 		o.want(a, http.StatusOK)
@@ -148,8 +148,8 @@ func (o *outage) bear(a *answer, err error) {
 }
 
 // ask sends a request, which may fail.
-func (o *outage) ask(r request) (*answer, error) {
-	var a *answer
+func (o *outage) ask(r request) (*response, error) {
+	var a *response
 	err := try(func() { a = o.send(r) })
 	return a, err
 }
@@ -169,8 +169,8 @@ func (o *outage) reached(version string) {
 	}
 }
 
-// answered notes a write.
-func (o *outage) answered(a ack) {
+// responded notes a write.
+func (o *outage) responded(a ack) {
 	if a.version != "" {
 		o.reached(a.version)
 	}
@@ -236,10 +236,10 @@ func (o *outage) writeOne(objects map[string]object, name, mark string, remove b
 		delete(objects, name)
 	} else {
 		object := o.object(a)
-		o.wantNewer("the answer to a write", object.version(), floor)
+		o.wantNewer("the response to a write", object.version(), floor)
 		objects[name], w.version = object, object.version()
 	}
-	o.answered(w)
+	o.responded(w)
 }
 
 func (o *outage) doubt(w ack) {
@@ -264,7 +264,7 @@ func (o *outage) resolve(objects map[string]object, name, mark string, w ack) {
 			objects[name] = object
 			if w.kind != deleted && object.mark() == mark {
 				w.version = object.version()
-				o.answered(w)
+				o.responded(w)
 			}
 			return
 		case err == nil && a.code == http.StatusNotFound:
@@ -369,7 +369,7 @@ func (o *outage) followOnce(c *conn, at string, steady bool, r *rand.Rand) (even
 		case e.Type == failure && e.code() == http.StatusGone:
 			return events, true, false
 		case e.Type == failure:
-			o.bear(&answer{x: &exchange{}, code: e.code(), body: e.Object.encode()}, nil)
+			o.bear(&response{x: &exchange{}, code: e.code(), body: e.Object.encode()}, nil)
 			return events, false, false
 		case e.Type == bookmark || !o.owns(e):
 			continue
@@ -456,7 +456,7 @@ func (o *outage) verifyTrack(track []part) {
 		}
 		for a := range o.acks {
 			if a.version != "" && !told[a] && o.compare(a.version, part.version) > 0 && o.compare(a.version, at) <= 0 {
-				o.failf("a watch that goes on across the restart does not tell a write that was answered: %s %s@%s", a.kind, a.name, a.version)
+				o.failf("a watch that goes on across the restart does not tell a write that got a response: %s %s@%s", a.kind, a.name, a.version)
 			}
 		}
 	}

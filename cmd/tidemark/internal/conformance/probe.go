@@ -141,8 +141,8 @@ func (p *probe) race(parts ...func()) {
 	}
 }
 
-// send sends a request, and returns its answer, whatever it is.
-func (p *probe) send(r request) *answer {
+// send sends a request, and returns its response, whatever it is.
+func (p *probe) send(r request) *response {
 	if r.conn == nil {
 		r.conn = p.conn
 	}
@@ -159,14 +159,14 @@ func (p *probe) send(r request) *answer {
 	return a
 }
 
-// noRight reports whether an answer says that we may not.
+// noRight reports whether a response says that we may not.
 func noRight(code int) bool {
 	return code == http.StatusForbidden || code == http.StatusUnauthorized
 }
 
-// want holds an answer to some codes. An answer that says that there is no such
+// want holds a response to some codes. A response that says that there is no such
 // verb makes the feature absent; one that says that we may not, skips the check.
-func (p *probe) want(a *answer, codes ...int) {
+func (p *probe) want(a *response, codes ...int) {
 	for _, code := range codes {
 		if a.code == code {
 			return
@@ -185,15 +185,15 @@ func (p *probe) want(a *answer, codes ...int) {
 	p.failf("got %s, want %s", a.describe(), strings.Join(names, " or "))
 }
 
-// wantRefusal holds an answer to be a mistake of the client: 400 to 499.
-func (p *probe) wantRefusal(a *answer) {
+// wantRefusal holds a response to be a mistake of the client: 400 to 499.
+func (p *probe) wantRefusal(a *response) {
 	if a.code < 400 || a.code >= 500 {
 		p.failf("got %s, want a refusal (400 to 499)", a.describe())
 	}
 }
 
 // describe summarizes a response in one line.
-func (a *answer) describe() string {
+func (a *response) describe() string {
 	text := fmt.Sprintf("%d %s", a.code, http.StatusText(a.code))
 	if a.code >= 400 {
 		if m := a.status().text("message"); m != "" {
@@ -212,17 +212,17 @@ func clip(text string) string {
 }
 
 // status is the body, if it is an object.
-func (a *answer) status() object {
+func (a *response) status() object {
 	var o object
 	json.Unmarshal(a.body, &o)
 	return o
 }
 
-// object reads the object that an answer holds.
-func (p *probe) object(a *answer) object {
+// object reads the object that a response holds.
+func (p *probe) object(a *response) object {
 	var o object
 	if err := json.Unmarshal(a.body, &o); err != nil || o == nil {
-		p.failf("the answer is no JSON object: %v", err)
+		p.failf("the response is no JSON object: %v", err)
 	}
 	return o
 }
@@ -305,7 +305,7 @@ func (p *probe) put(o object, query string) object {
 }
 
 // remove deletes an object by its short name.
-func (p *probe) remove(name string) *answer {
+func (p *probe) remove(name string) *response {
 	a := p.send(request{method: http.MethodDelete, path: p.path(p.named(name))})
 	p.want(a, http.StatusOK, http.StatusAccepted)
 	return a
@@ -321,13 +321,13 @@ func (p *probe) listOn(c *conn, query string) list {
 }
 
 // listIn decodes a list, and checks the rules of all lists.
-func (p *probe) listIn(a *answer) list {
+func (p *probe) listIn(a *response) list {
 	l, err := parseList(a.body)
 	switch {
 	case err != nil:
 		p.failf("%v", err)
 	case !l.hasItems:
-		p.failf("the answer has no items")
+		p.failf("the response has no items")
 	case l.version == "":
 		p.failf("the list has no resourceVersion")
 	}

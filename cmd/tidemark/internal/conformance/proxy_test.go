@@ -15,7 +15,7 @@ import (
 )
 
 // step is a part of a proxy that stands before a server: it changes requests and
-// answers on their way.
+// responses on their way.
 type step func(req *http.Request, next http.RoundTripper) (*http.Response, error)
 
 // through is a step and the next transport.
@@ -159,8 +159,8 @@ func sent(w when, edit func(o object)) step {
 	}
 }
 
-// answered changes answers.
-func answered(w when, edit func(req *http.Request, resp *http.Response)) step {
+// responded changes responses.
+func responded(w when, edit func(req *http.Request, resp *http.Response)) step {
 	return func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		matches := w(req)
 		resp, err := next.RoundTrip(req)
@@ -173,16 +173,16 @@ func answered(w when, edit func(req *http.Request, resp *http.Response)) step {
 
 // code turns one status code into another.
 func code(w when, from, to int) step {
-	return answered(w, func(_ *http.Request, resp *http.Response) {
+	return responded(w, func(_ *http.Request, resp *http.Response) {
 		if resp.StatusCode == from {
 			resp.StatusCode = to
 		}
 	})
 }
 
-// body changes the bytes of answers.
+// body changes the bytes of responses.
 func body(w when, edit func(b []byte) []byte) step {
-	return answered(w, func(_ *http.Request, resp *http.Response) {
+	return responded(w, func(_ *http.Request, resp *http.Response) {
 		b, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil {
@@ -194,7 +194,7 @@ func body(w when, edit func(b []byte) []byte) step {
 	})
 }
 
-// got changes the objects, lists and statuses that are answered. Edits come one
+// got changes the objects, lists and statuses in responses. Edits come one
 // after the other, so that they can have a memory.
 func got(w when, edit func(o object)) step {
 	var mu sync.Mutex
@@ -227,7 +227,7 @@ func set(o object, value any, path ...string) {
 	m[path[len(path)-1]] = value
 }
 
-// version sets the version that is answered.
+// version sets the version in responses.
 func version(w when, value string) step { return field(w, value, "metadata", "resourceVersion") }
 
 // itemsOf are the items of a list, as they are kept.
@@ -255,7 +255,7 @@ func dropItem(w when) step {
 	})
 }
 
-// says answers requests itself.
+// says responds to requests in place of the server.
 func says(w when, code int, text string) step {
 	return func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if !w(req) {
@@ -271,7 +271,7 @@ func says(w when, code int, text string) step {
 	}
 }
 
-// replay answers requests for a path as the first one was.
+// replay responds to requests for a path as the first one was.
 func replay(w when) step {
 	var mu sync.Mutex
 	first := map[string][]byte{}
@@ -315,7 +315,7 @@ func rewind(w when) step {
 // events changes the events of watches. begin makes a function for each watch. The function
 // gets each event, and nil at the end, and returns the events to send instead.
 func events(w when, begin func() func(e *event) []event) step {
-	return answered(w, func(_ *http.Request, resp *http.Response) {
+	return responded(w, func(_ *http.Request, resp *http.Response) {
 		if resp.StatusCode != http.StatusOK {
 			return
 		}

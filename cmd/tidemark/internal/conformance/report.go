@@ -62,7 +62,7 @@ type Result struct {
 	Seconds   float64    `json:"seconds"`
 }
 
-// Exchange is a request and its answer, as texts.
+// Exchange is a request and its response, as texts.
 type Exchange struct {
 	// Request is a command line for curl, with the reader's token in $TOKEN.
 	Request  string `json:"request"`

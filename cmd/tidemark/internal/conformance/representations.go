@@ -19,9 +19,9 @@ var representationChecks = []Check{
 	{ID: "representations.json", Level: Must, Source: representationSource,
 		About: "A request that accepts JSON, or anything, gets JSON.", run: representationsJSON},
 	{ID: "representations.not-acceptable", Level: Must, Source: representationSource,
-		About: "An Accept header that has only unsupported media types is answered with 406.", run: representationsNotAcceptable},
+		About: "An Accept header that has only unsupported media types gets 406.", run: representationsNotAcceptable},
 	{ID: "representations.unsupported", Level: Should, Source: representationSource,
-		About: "A body with an unsupported Content-Type is answered with 415.", run: representationsUnsupported},
+		About: "A body with an unsupported Content-Type gets 415.", run: representationsUnsupported},
 	{ID: "representations.fallback", Level: Must, Source: representationSource,
 		About: "A request that prefers protobuf and accepts JSON gets one of the two.", run: representationsFallback},
 	{ID: "representations.protobuf", Level: Should, Source: protobufSource,
@@ -153,7 +153,7 @@ func representationsProtobufBody(p *probe) {
 	}
 	p.want(a, http.StatusCreated)
 	if o := p.object(a); o.name() != name || o.text("kind") != p.resource.kind {
-		p.failf("the answer is the %s %q, want the %s %s", o.text("kind"), o.name(), p.resource.kind, name)
+		p.failf("the response is the %s %q, want the %s %s", o.text("kind"), o.name(), p.resource.kind, name)
 	}
 }
 
@@ -175,10 +175,10 @@ func representationsYAML(p *probe) {
 		err = json.Unmarshal(asJSON, &o)
 	}
 	if err != nil || !isKind(a.header, asYAML) || bytes.HasPrefix(bytes.TrimSpace(a.body), []byte("{")) {
-		p.failf("the answer is no YAML: its Content-Type is %q (%v)", a.header.Get("Content-Type"), err)
+		p.failf("the response is no YAML: its Content-Type is %q (%v)", a.header.Get("Content-Type"), err)
 	}
 	if o.name() != p.named("a") || o.mark() != "1" {
-		p.failf("the answer is the object %q, want %s", o.name(), p.named("a"))
+		p.failf("the response is the object %q, want %s", o.name(), p.named("a"))
 	}
 }
 
@@ -187,7 +187,7 @@ func representationsStatus(p *probe) {
 	p.want(a, http.StatusNotFound)
 	o := p.object(a)
 	if code, _ := o.at("code").(float64); o.text("kind") != "Status" || o.text("status") != "Failure" || code != http.StatusNotFound || o.text("reason") == "" {
-		p.failf("the answer is a %q with status %q, code %v and reason %q, want a Status with Failure, 404 and a reason",
+		p.failf("the response is a %q with status %q, code %v and reason %q, want a Status with Failure, 404 and a reason",
 			o.text("kind"), o.text("status"), o.at("code"), o.text("reason"))
 	}
 }

@@ -25,10 +25,10 @@ var restartChecks = []Check{
 		About: "During concurrent writes, watches and lists, a restart loses no write, loses or repeats no event, and never goes back in time. A list at R plus the events up to R' equals the list at R'.", Waits: waitsRestart, run: restartConsistency},
 }
 
-// restartTimeout bounds a restart, from the command to the first answer.
+// restartTimeout bounds a restart, from the command to the first response.
 const restartTimeout = 2 * time.Minute
 
-// restart restarts the server, and returns when it answers again.
+// restart restarts the server, and returns when it responds again.
 func (p *probe) restart() {
 	ctx, cancel := context.WithTimeout(p.ctx, restartTimeout)
 	defer cancel()
@@ -38,7 +38,7 @@ func (p *probe) restart() {
 		p.bed.cannot(err)
 		p.skipf("%v", err)
 	}
-	for range 2 { // the first answer may be the last of the old process
+	for range 2 { // the first response may be the last of the old process
 		for {
 			p.conn.close()
 			p.bed.conn.close()
@@ -47,7 +47,7 @@ func (p *probe) restart() {
 				break
 			}
 			if ctx.Err() != nil {
-				p.failf("the server did not answer within %v of its restart: %v", restartTimeout, err)
+				p.failf("the server did not respond within %v of its restart: %v", restartTimeout, err)
 			}
 			p.pause()
 		}

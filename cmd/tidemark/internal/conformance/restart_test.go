@@ -78,7 +78,7 @@ var restartFaults = []restartFault{
 	{"a token of before a restart begins anew", "restart.chunks", "the first one of", func(r *restarted) step {
 		return without(r.after(lists), "continue")
 	}},
-	{"a write that was answered is lost in a restart", "restart.consistency", "is missing", func(r *restarted) step {
+	{"a write that got a response is lost in a restart", "restart.consistency", "is missing", func(r *restarted) step {
 		return dropItem(r.after(lists))
 	}},
 	{"a watch that goes on after a restart misses an event", "restart.consistency", "a watch that goes on across the restart", func(r *restarted) step {

@@ -131,7 +131,7 @@ func (b *bed) makeNamespace(ctx context.Context) error {
 }
 
 // plain sends a request of no check.
-func (b *bed) plain(ctx context.Context, r request) (*answer, error) {
+func (b *bed) plain(ctx context.Context, r request) (*response, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	return b.endpoint.send(ctx, b.conn, r, &journal{})

@@ -184,7 +184,7 @@ func TestHostile(t *testing.T) {
 		}
 	}
 	for name, s := range map[string]step{
-		"endless answers":   endless(`{"kind":"ConfigMapList","items":[{}],`),
+		"endless responses": endless(`{"kind":"ConfigMapList","items":[{}],`),
 		"endless arrays":    endless(`[`),
 		"endless text":      endless(`x`),
 		"endless bookmark":  endless(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}` + "\n"),

@@ -57,12 +57,12 @@ func (p *probe) watch(query string) *stream {
 	return s
 }
 
-// openWatch opens a watch, or returns the answer that refuses it.
-func (p *probe) openWatch(c *conn, path, query string) (*stream, *answer) {
+// openWatch opens a watch, or returns the response that refuses it.
+func (p *probe) openWatch(c *conn, path, query string) (*stream, *response) {
 	return p.openStream(request{method: http.MethodGet, path: path, query: joinQuery("watch=1", query), conn: c})
 }
 
-func (p *probe) openStream(r request) (*stream, *answer) {
+func (p *probe) openStream(r request) (*stream, *response) {
 	s, a, err := p.dialStream(r)
 	if err != nil {
 		p.interrupted()
@@ -72,7 +72,7 @@ func (p *probe) openStream(r request) (*stream, *answer) {
 }
 
 // dialStream returns a stream, or the response that rejects it, or the error.
-func (p *probe) dialStream(r request) (*stream, *answer, error) {
+func (p *probe) dialStream(r request) (*stream, *response, error) {
 	if r.conn == nil {
 		r.conn = p.conn
 	}
@@ -93,7 +93,7 @@ func (p *probe) dialStream(r request) (*stream, *answer, error) {
 		defer resp.Body.Close()
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxEventBytes))
 		x.keep(body)
-		return nil, &answer{x: x, code: resp.StatusCode, header: resp.Header, body: body}, nil
+		return nil, &response{x: x, code: resp.StatusCode, header: resp.Header, body: body}, nil
 	}
 	s := &stream{p: p, what: r.query, header: resp.Header, events: make(chan event, 256), cancel: cancel}
 	go s.read(ctx, resp.Body, x)

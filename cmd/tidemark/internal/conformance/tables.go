@@ -52,10 +52,10 @@ func (p *probe) table(path, query string) table {
 	p.want(a, http.StatusOK)
 	var t table
 	if err := json.Unmarshal(a.body, &t); err != nil {
-		p.failf("the answer is no Table: %v", err)
+		p.failf("the response is no Table: %v", err)
 	}
 	if t.Kind != "Table" || t.APIVersion != "meta.k8s.io/v1" {
-		p.failf("the answer is a %s of %s, want a Table of meta.k8s.io/v1", t.Kind, t.APIVersion)
+		p.failf("the response is a %s of %s, want a Table of meta.k8s.io/v1", t.Kind, t.APIVersion)
 	}
 	if len(t.ColumnDefinitions) == 0 {
 		p.failf("the Table has no columns")
@@ -115,7 +115,7 @@ func tablesFallback(p *probe) {
 	a := p.send(request{method: http.MethodGet, path: p.all(), accept: asTable + ", " + asJSON})
 	p.want(a, http.StatusOK)
 	if kind := p.object(a).text("kind"); kind != "Table" && kind != p.resource.kind+"List" {
-		p.failf("the answer is a %q, want a Table or a %sList", kind, p.resource.kind)
+		p.failf("the response is a %q, want a Table or a %sList", kind, p.resource.kind)
 	}
 }
 

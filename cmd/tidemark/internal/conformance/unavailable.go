@@ -46,29 +46,29 @@ func (p *probe) future() string {
 	return version + "0000"
 }
 
-// wantLater holds an answer to say that a version is not there yet.
-func (p *probe) wantLater(a *answer) {
+// wantLater holds a response to say that a version is not there yet.
+func (p *probe) wantLater(a *response) {
 	if a.code == http.StatusGatewayTimeout || a.code >= 400 && a.header.Get("Retry-After") != "" {
 		return
 	}
 	p.failf("got %s, want 504 or a Retry-After", a.describe())
 }
 
-func (p *probe) futureAnswer(path, query string) *answer {
+func (p *probe) futureResponse(path, query string) *response {
 	return p.send(request{method: http.MethodGet, path: path, query: query})
 }
 
 func futureGet(p *probe) {
 	o := p.create("a", "1")
-	p.wantLater(p.futureAnswer(p.path(o.name()), "resourceVersion="+p.future()))
+	p.wantLater(p.futureResponse(p.path(o.name()), "resourceVersion="+p.future()))
 }
 
 func futureList(p *probe) {
-	p.wantLater(p.futureAnswer(p.all(), atLeast(p.future())))
+	p.wantLater(p.futureResponse(p.all(), atLeast(p.future())))
 }
 
 func futureExact(p *probe) {
-	a := p.futureAnswer(p.all(), exact(p.future()))
+	a := p.futureResponse(p.all(), exact(p.future()))
 	if a.code == http.StatusGone { // which Exact says of all that is unavailable
 		return
 	}
@@ -120,7 +120,7 @@ func futureReached(p *probe) {
 		p.together(
 			func() { o = p.update(o, o.version()) },
 			func() {
-				a := p.futureAnswer(p.all(), atLeast(version))
+				a := p.futureResponse(p.all(), atLeast(version))
 				if a.code == http.StatusOK {
 					l = p.listIn(a)
 				} else {
@@ -132,7 +132,7 @@ func futureReached(p *probe) {
 			p.wantNotOlder("the list that must not be older than "+version, l.version, version)
 		}
 		// By now it is there; others may have written between the two.
-		p.wantNotOlder("the answer to the update", o.version(), version)
+		p.wantNotOlder("the response to the update", o.version(), version)
 		l = p.list(atLeast(o.version()))
 		p.wantNotOlder("the list that must not be older than "+o.version(), l.version, o.version())
 		p.wantState("the list", p.mine(l), states(o))
@@ -154,7 +154,7 @@ func following(version string) string {
 
 func futureRetryAfter(p *probe) {
 	o := p.create("a", "1")
-	a := p.futureAnswer(p.path(o.name()), "resourceVersion="+p.future())
+	a := p.futureResponse(p.path(o.name()), "resourceVersion="+p.future())
 	p.wantLater(a)
 	if a.header.Get("Retry-After") == "" {
 		p.failf("got %s without Retry-After", a.describe())
@@ -162,7 +162,7 @@ func futureRetryAfter(p *probe) {
 }
 
 func futureMessage(p *probe) {
-	a := p.futureAnswer(p.all(), atLeast(p.future()))
+	a := p.futureResponse(p.all(), atLeast(p.future()))
 	if !strings.Contains(strings.ToLower(a.status().text("message")), "too large resource version") {
 		p.failf("the message is %q", clip(a.status().text("message")))
 	}
@@ -231,7 +231,7 @@ func goneStatus(p *probe) {
 	}
 	status := a.status()
 	if code, _ := status.at("code").(float64); status.text("kind") != "Status" || code != http.StatusGone {
-		p.failf("the answer is a %q with the code %v, want a Status with 410", status.text("kind"), status.at("code"))
+		p.failf("the response is a %q with the code %v, want a Status with 410", status.text("kind"), status.at("code"))
 	}
 	s, refused := p.openWatch(nil, p.all(), "timeoutSeconds=10&resourceVersion="+longAgo)
 	if s == nil {

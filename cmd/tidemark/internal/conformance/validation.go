@@ -37,7 +37,7 @@ func flawed(o object) []byte {
 }
 
 // postFlawed creates a flawed object at a level.
-func (p *probe) postFlawed(name, query string) *answer {
+func (p *probe) postFlawed(name, query string) *response {
 	r := p.posting(p.fresh(name, "1"), query)
 	r.body = flawed(p.fresh(name, "1"))
 	return p.send(r)
@@ -58,7 +58,7 @@ func validationType(p *probe) {
 }
 
 // wantDropped holds a created object to be without its flaws.
-func (p *probe) wantDropped(a *answer, name string) {
+func (p *probe) wantDropped(a *response, name string) {
 	p.want(a, http.StatusCreated)
 	for _, o := range []object{p.object(a), p.read(name, "")} {
 		if o.at("bogus") != nil {
@@ -75,7 +75,7 @@ func validationIgnore(p *probe) {
 	}
 }
 
-func (p *probe) wantWarnings(a *answer) {
+func (p *probe) wantWarnings(a *response) {
 	warnings := a.header.Values("Warning")
 	for _, field := range []string{"bogus", "annotations"} {
 		n := 0
@@ -102,8 +102,8 @@ func validationDefault(p *probe) {
 	p.wantWarnings(a)
 }
 
-// wantStrict holds an answer to refuse some fields by their names.
-func (p *probe) wantStrict(a *answer, fields ...string) {
+// wantStrict holds a response to refuse some fields by their names.
+func (p *probe) wantStrict(a *response, fields ...string) {
 	if a.code != http.StatusBadRequest {
 		p.failf("got %s, want 400", a.describe())
 	}

@@ -32,7 +32,7 @@ func verbsSingle(p *probe) {
 	o := p.read("a", "")
 	switch {
 	case o.name() != made.name() || o.uid() != made.uid() || o.uid() == "":
-		p.failf("GET answers the object %s with uid %q, want %s with %q", o.name(), o.uid(), made.name(), made.uid())
+		p.failf("GET responses the object %s with uid %q, want %s with %q", o.name(), o.uid(), made.name(), made.uid())
 	case o.text("metadata", "namespace") != p.bed.namespace:
 		p.failf("the object's namespace is %q, want %q", o.text("metadata", "namespace"), p.bed.namespace)
 	case o.text("kind") != p.resource.kind || o.text("apiVersion") != p.resource.apiVersion():
@@ -81,7 +81,7 @@ func verbsReuse(p *probe) {
 		p.failf("the new object has the uid %s of the old one", first.uid())
 	}
 	if o := p.read("a", ""); o.uid() != second.uid() || o.mark() != "2" {
-		p.failf("GET answers uid %s with the mark %q, want the new object", o.uid(), o.mark())
+		p.failf("GET responses uid %s with the mark %q, want the new object", o.uid(), o.mark())
 	}
 }
 
@@ -105,7 +105,7 @@ func verbsUpdate(p *probe) {
 	changed := p.update(made, "2")
 	o := p.read("a", "")
 	if changed.mark() != "2" || o.mark() != "2" {
-		p.failf("the label has the value %q in the answer and %q afterwards, want %q", changed.mark(), o.mark(), "2")
+		p.failf("the label has the value %q in the response and %q afterwards, want %q", changed.mark(), o.mark(), "2")
 	}
 	if created := o.text("metadata", "creationTimestamp"); o.uid() != made.uid() || created != made.text("metadata", "creationTimestamp") || created == "" {
 		p.failf("uid %s and creation at %s became %s and %s", made.uid(), made.text("metadata", "creationTimestamp"), o.uid(), created)
@@ -130,13 +130,13 @@ const (
 )
 
 // patch sends a patch of an object by its short name.
-func (p *probe) patch(name, kind, query, body string) *answer {
+func (p *probe) patch(name, kind, query, body string) *response {
 	return p.send(request{method: http.MethodPatch, path: p.path(p.named(name)), query: query, contentType: kind, body: []byte(body)})
 }
 
-// wantPatched holds the answer to a patch to be a success, or the kind of patch to
+// wantPatched holds the response to a patch to be a success, or the kind of patch to
 // be absent.
-func (p *probe) wantPatched(a *answer) object {
+func (p *probe) wantPatched(a *response) object {
 	if a.code == http.StatusUnsupportedMediaType {
 		p.absentf("%s", a.describe())
 	}

@@ -25,14 +25,14 @@ var versionChecks = []Check{
 func versionsObject(p *probe) {
 	made := p.create("a", "1")
 	if made.version() == "" {
-		p.failf("the answer to a create has no resourceVersion")
+		p.failf("the response to a create has no resourceVersion")
 	}
 	if o := p.read("a", ""); o.version() != made.version() {
-		p.failf("GET answers version %q, want %q as the create did", o.version(), made.version())
+		p.failf("GET responses version %q, want %q as the create did", o.version(), made.version())
 	}
 	changed := p.update(made, "2")
 	if o := p.read("a", ""); o.version() != changed.version() {
-		p.failf("GET answers version %q, want %q as the update did", o.version(), changed.version())
+		p.failf("GET responses version %q, want %q as the update did", o.version(), changed.version())
 	}
 }
 

@@ -32,7 +32,7 @@ func (p *probe) needsWindow() {
 // stillGone is how often a version is asked for after its first 410.
 const stillGone = 3
 
-// untilGone writes, and asks each time until the answer is 410. A server may keep more
+// untilGone writes, and asks each time until the response is 410. A server may keep more
 // than it has to: one that does so for long is not checked.
 func (p *probe) untilGone(what string, ask func(clock object) (gone bool)) {
 	clock := p.create("clock", "0")
@@ -51,9 +51,9 @@ func (p *probe) untilGone(what string, ask func(clock object) (gone bool)) {
 	}
 }
 
-// isExpired reports whether an answer is 410, which has to come with a Status that says
+// isExpired reports whether a response is 410, which has to come with a Status that says
 // so.
-func (p *probe) isExpired(a *answer) bool {
+func (p *probe) isExpired(a *response) bool {
 	if a.code != http.StatusGone {
 		return false
 	}
@@ -95,7 +95,7 @@ func windowChunks(p *probe) {
 		p.skipf("the server does not list in chunks")
 	}
 	p.remove("6")
-	from := func(token string) *answer {
+	from := func(token string) *response {
 		return p.send(request{method: http.MethodGet, path: p.all(), query: "limit=500&continue=" + url.QueryEscape(token)})
 	}
 	p.untilGone("the continue token of version "+first.version, func(clock object) bool {
@@ -119,7 +119,7 @@ func windowChunks(p *probe) {
 
 // goesOn checks the chunk for a token that came with a 410: the current objects after the
 // last object of the first chunk.
-func (p *probe) goesOn(first list, a *answer, clock object) {
+func (p *probe) goesOn(first list, a *response, clock object) {
 	p.want(a, http.StatusOK)
 	rest := p.listIn(a)
 	p.wantNotOlder("the chunk of the token that came with 410", rest.version, clock.version())

@@ -97,7 +97,7 @@ var windowFaults = []fault{
 }
 
 // TestWindow: the checks pass with a server whose window ends while they run, and each is
-// tripped by one that answers something else than 410.
+// tripped by one that returns something else than 410.
 func TestWindow(t *testing.T) {
 	t.Run("passes", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

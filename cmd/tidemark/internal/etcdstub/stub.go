@@ -1,5 +1,5 @@
 // Package etcdstub stands in for etcd where a test harness starts one beside kube-apiserver. It
-// stores nothing: Tidemark keeps its objects itself. It answers the health checks of etcd, and one
+// stores nothing: Tidemark keeps its objects itself. It responds to the health checks of etcd, and one
 // path of its own, by which Check recognizes it.
 package etcdstub
 
@@ -28,7 +28,7 @@ const (
 
 	headerTimeout = 10 * time.Second
 	maxHeader     = 64 << 10 // bytes
-	maxBody       = 4 << 10  // bytes of an answer that Check reads
+	maxBody       = 4 << 10  // bytes of a response that Check reads
 )
 
 // ErrUsage wraps mistakes of the command line.
@@ -101,28 +101,28 @@ func listen(ctx context.Context, all []string) (listeners []net.Listener, err er
 // handler returns the handler of the requests that harnesses send to etcd over HTTP.
 func handler() http.Handler {
 	mux := http.NewServeMux()
-	answer := func(path, body string) {
+	response := func(path, body string) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			io.WriteString(w, body)
 		})
 	}
-	answer("/health", `{"health":"true","reason":""}`)
-	answer("/livez", "ok")
-	answer("/readyz", "ok")
-	answer("/version", `{"etcdserver":"`+Version+`","etcdcluster":"3.6.0","storage":"3.6.0"}`)
-	answer(markPath, markBody)
+	response("/health", `{"health":"true","reason":""}`)
+	response("/livez", "ok")
+	response("/readyz", "ok")
+	response("/version", `{"etcdserver":"`+Version+`","etcdcluster":"3.6.0","storage":"3.6.0"}`)
+	response(markPath, markBody)
 	return mux
 }
 
-// ErrOther means that something other than a stub answers.
+// ErrOther means that something other than a stub responds.
 var ErrOther = errors.New("not a stand-in for etcd")
 
 // retryEvery is the pause between two attempts of Check to connect.
 const retryEvery = 50 * time.Millisecond
 
-// Check returns nil if a stub answers at the base URL. While nothing listens there, it waits until
-// the context ends. It returns an error that wraps ErrOther if something else answers.
+// Check returns nil if a stub responds at the base URL. While nothing listens there, it waits until
+// the context ends. It returns an error that wraps ErrOther if something else responds.
 func Check(ctx context.Context, base string) error {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" || u.Host == "" {
@@ -165,7 +165,7 @@ func probe(ctx context.Context, client *http.Client, at string) error {
 	}
 	var mark struct{ StandsInFor string }
 	if resp.StatusCode != http.StatusOK || json.Unmarshal(body, &mark) != nil || mark.StandsInFor != "etcd" {
-		return fmt.Errorf("%w: %s answers %s", ErrOther, at, resp.Status)
+		return fmt.Errorf("%w: %s responds %s", ErrOther, at, resp.Status)
 	}
 	return nil
 }

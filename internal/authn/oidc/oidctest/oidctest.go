@@ -40,18 +40,18 @@ type Issuer struct {
 	// Hang makes requests wait until their client gives up, or for Resume.
 	Hang atomic.Bool
 
-	mu      sync.Mutex
-	resumed chan struct{} // Resume closes it; nil: no request hangs
-	serial  int
-	signing *jose.JSONWebKey
-	public  []jose.JSONWebKey
-	answers map[string]string // by path, in place of those of the issuer
+	mu        sync.Mutex
+	resumed   chan struct{} // Resume closes it; nil: no request hangs
+	serial    int
+	signing   *jose.JSONWebKey
+	public    []jose.JSONWebKey
+	responses map[string]string // by path, in place of those of the issuer
 }
 
 // New returns an issuer that does not listen, with one RSA key.
 func New(t testing.TB) *Issuer {
 	t.Helper()
-	i := &Issuer{URL: URL, answers: map[string]string{}}
+	i := &Issuer{URL: URL, responses: map[string]string{}}
 	i.Rotate(t, jose.RS256)
 	return i
 }
@@ -143,11 +143,11 @@ func (i *Issuer) Key() *jose.JSONWebKey {
 	return i.signing
 }
 
-// Answer replaces the answer for a path.
-func (i *Issuer) Answer(path, body string) {
+// Response replaces the response for a path.
+func (i *Issuer) Respond(path, body string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.answers[path] = body
+	i.responses[path] = body
 }
 
 // Claims returns the claims of a valid token for the audience "tidemark", with more claims, which
@@ -208,7 +208,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	if body, ok := i.answers[r.URL.Path]; ok {
+	if body, ok := i.responses[r.URL.Path]; ok {
 		fmt.Fprint(w, body)
 		return
 	}
@@ -248,10 +248,10 @@ func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	answer := httptest.NewRecorder()
-	i.ServeHTTP(answer, r)
+	response := httptest.NewRecorder()
+	i.ServeHTTP(response, r)
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	return answer.Result(), nil
+	return response.Result(), nil
 }

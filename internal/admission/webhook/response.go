@@ -23,23 +23,23 @@ import (
 )
 
 const (
-	// maxAnswerBytes limits an answer. The largest object is 3 MiB, and a patch is in base64.
-	maxAnswerBytes = 8 << 20
-	// maxAnswerValues limits the values in an answer, since small values need much more memory
+	// maxResponseBytes limits a response. The largest object is 3 MiB, and a patch is in base64.
+	maxResponseBytes = 8 << 20
+	// maxResponseValues limits the values in a response, since small values need much more memory
 	// than text.
-	maxAnswerValues = 100_000
-	// maxOddBytes limits an answer that is not the expected JSON. The decoder for other formats is
+	maxResponseValues = 100_000
+	// maxOddBytes limits a response that is not the expected JSON. The decoder for other formats is
 	// slower.
 	maxOddBytes = 256 << 10
 	// maxQuotedBytes limits the text of an HTTP error before spaces are trimmed.
 	maxQuotedBytes = 2 << 10
-	// maxWarnings and maxWarningBytes limit what is kept of an answer's warnings. The headers of
-	// the answer to the client have less room.
+	// maxWarnings and maxWarningBytes limit what is kept of a response's warnings. The headers of
+	// the response to the client have less room.
 	maxWarnings, maxWarningBytes = 1000, 4 << 10
 )
 
-// answer is a checked answer.
-type answer struct {
+// response is a checked response.
+type response struct {
 	allowed     bool
 	result      *metav1.Status
 	patch       []byte
@@ -48,15 +48,15 @@ type answer struct {
 	warnings    []string
 }
 
-// reviewAnswer is what is read of an AdmissionReview. Both versions have the same members.
-type reviewAnswer struct {
+// reviewResponse is what is read of an AdmissionReview. Both versions have the same members.
+type reviewResponse struct {
 	metav1.TypeMeta `json:",inline"`
 	Response        *admissionv1.AdmissionResponse `json:"response,omitempty"`
 }
 
-// readAnswer reads the answer of a webhook to a review of a version. The errors are those of
-// kube-apiserver, but an error does not quote a successful answer that is not a review.
-func readAnswer(got *remote.Answer, version string) (*reviewAnswer, error) {
+// readResponse reads the response of a webhook to a review of a version. The errors are those of
+// kube-apiserver, but an error does not quote a successful response that is not a review.
+func readResponse(got *remote.Response, version string) (*reviewResponse, error) {
 	if got.ContentType != "" {
 		if _, _, err := mime.ParseMediaType(got.ContentType); err != nil {
 			return nil, apierrors.NewInternalError(err)
@@ -68,10 +68,10 @@ func readAnswer(got *remote.Answer, version string) (*reviewAnswer, error) {
 	if len(got.Body) == 0 {
 		return nil, fmt.Errorf("0-length response with status code: %d and content type: %s", got.Code, remote.Cut(got.ContentType))
 	}
-	if values(got.Body) > maxAnswerValues {
-		return nil, fmt.Errorf("the answer has more than %d values", maxAnswerValues)
+	if values(got.Body) > maxResponseValues {
+		return nil, fmt.Errorf("the response has more than %d values", maxResponseValues)
 	}
-	var r reviewAnswer
+	var r reviewResponse
 	if bytes.HasPrefix(got.Body, []byte("{")) {
 		err := kjson.UnmarshalCaseSensitivePreserveInts(got.Body, &r)
 		if err == nil && r.APIVersion == "admission.k8s.io/"+version && r.Kind == "AdmissionReview" {
@@ -79,7 +79,7 @@ func readAnswer(got *remote.Answer, version string) (*reviewAnswer, error) {
 		}
 	}
 	if len(got.Body) > maxOddBytes {
-		return nil, errors.New("the answer is not an AdmissionReview in JSON")
+		return nil, errors.New("the response is not an AdmissionReview in JSON")
 	}
 	return decodeOdd(got.Body, version)
 }
@@ -89,10 +89,10 @@ func values(text []byte) int {
 	return bytes.Count(text, []byte(",")) + bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{"))
 }
 
-// unsuccessful returns the error of an answer whose code is not a success: that of a Status, or else
+// unsuccessful returns the error of a response whose code is not a success: that of a Status, or else
 // one that follows from the code, with the beginning of a text. Clients that may configure webhooks can
 // read every object anyway, and no address is called that only this machine should reach.
-func unsuccessful(got *remote.Answer) error {
+func unsuccessful(got *remote.Response) error {
 	seconds, message := int(got.RetryAfter.Seconds()), "unknown"
 	if got.ContentType == "" || strings.HasPrefix(got.ContentType, "text/") {
 		message = remote.Cut(strings.TrimSpace(string(got.Body[:min(len(got.Body), maxQuotedBytes)])))
@@ -120,8 +120,8 @@ var codec = func() runtime.Codec {
 	return serializer.NewCodecFactory(scheme).LegacyCodec(admissionv1beta1.SchemeGroupVersion, admissionv1.SchemeGroupVersion)
 }()
 
-// decodeOdd decodes an answer that is not JSON, or has another version or kind.
-func decodeOdd(body []byte, version string) (*reviewAnswer, error) {
+// decodeOdd decodes a response that is not JSON, or has another version or kind.
+func decodeOdd(body []byte, version string) (*reviewResponse, error) {
 	var into runtime.Object
 	v1, v1beta1 := &admissionv1.AdmissionReview{}, &admissionv1beta1.AdmissionReview{}
 	if into = v1; version == "v1beta1" {
@@ -136,9 +136,9 @@ func decodeOdd(body []byte, version string) (*reviewAnswer, error) {
 		return nil, apierrors.FromObject(s)
 	}
 	if version == "v1" {
-		return &reviewAnswer{TypeMeta: v1.TypeMeta, Response: v1.Response}, nil
+		return &reviewResponse{TypeMeta: v1.TypeMeta, Response: v1.Response}, nil
 	}
-	r := &reviewAnswer{TypeMeta: v1beta1.TypeMeta}
+	r := &reviewResponse{TypeMeta: v1beta1.TypeMeta}
 	if b := v1beta1.Response; b != nil {
 		r.Response = &admissionv1.AdmissionResponse{
 			UID: b.UID, Allowed: b.Allowed, Result: b.Result, Patch: b.Patch, PatchType: (*admissionv1.PatchType)(b.PatchType),
@@ -148,13 +148,13 @@ func decodeOdd(body []byte, version string) (*reviewAnswer, error) {
 	return r, nil
 }
 
-// check returns the answer to the review with that UID, or why it is not valid. Less is required of
+// check returns the response to the review with that UID, or why it is not valid. Less is required of
 // v1beta1.
-func (r *reviewAnswer) check(p phase, version, uid string) (*answer, error) {
+func (r *reviewResponse) check(p phase, version, uid string) (*response, error) {
 	if r.Response == nil {
 		return nil, errors.New("webhook response was absent")
 	}
-	checked := &answer{allowed: r.Response.Allowed, result: r.Response.Result, annotations: r.Response.AuditAnnotations, warnings: r.Response.Warnings}
+	checked := &response{allowed: r.Response.Allowed, result: r.Response.Result, annotations: r.Response.AuditAnnotations, warnings: r.Response.Warnings}
 	if version == "v1" {
 		return checked, r.checkV1(p, checked, types.UID(uid))
 	}
@@ -164,7 +164,7 @@ func (r *reviewAnswer) check(p phase, version, uid string) (*answer, error) {
 	return checked, nil
 }
 
-func (r *reviewAnswer) checkV1(p phase, checked *answer, uid types.UID) error {
+func (r *reviewResponse) checkV1(p phase, checked *response, uid types.UID) error {
 	a, want := r.Response, admissionv1.SchemeGroupVersion.WithKind("AdmissionReview")
 	if a.UID != uid {
 		return fmt.Errorf("expected response.uid=%q, got %q", uid, remote.Cut(a.UID))

@@ -14,7 +14,7 @@ import (
 // defaultWebhook is the name of a webhook that does not exist.
 const defaultWebhook = "webhook.tidemark.example"
 
-// Err returns the error that answers a request for a Conflict, a Status, a Gone or a WebhookTimeout;
+// Err returns the error of a request for a Conflict, a Status, a Gone or a WebhookTimeout;
 // nil for other kinds.
 func (r *Rule) Err(q *Request) error {
 	resource := schema.GroupResource{Group: q.Group, Resource: q.Resource}

@@ -38,9 +38,9 @@ func TestOtherUID(t *testing.T) {
 		"/example.com/things/default/a":               {things + "/a", `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","uid":"x","resourceVersion":"1"},"spec":{"n":1}}`},
 		"/apiregistration.k8s.io/apiservices/v1.apps": {"/apis/apiregistration.k8s.io/v1/apiservices/v1.apps", `{"metadata":{"name":"v1.apps","uid":"x"},"spec":{"group":"apps","version":"v1","groupPriorityMinimum":1,"versionPriority":1}}`},
 	} {
-		code, _, answer := exchange(t, c, http.MethodPut, row.path, row.body)
-		if want := `Code: 4, Key: ` + place + `, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: x, `; code != 409 || !strings.Contains(string(answer), want) {
-			t.Errorf("PUT %s: %d %s, want 409 with %s", row.path, code, answer, want)
+		code, _, response := exchange(t, c, http.MethodPut, row.path, row.body)
+		if want := `Code: 4, Key: ` + place + `, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: x, `; code != 409 || !strings.Contains(string(response), want) {
+			t.Errorf("PUT %s: %d %s, want 409 with %s", row.path, code, response, want)
 		}
 	}
 	const immutable = `Invalid value: "x": field is immutable`
@@ -64,10 +64,10 @@ func TestOtherUID(t *testing.T) {
 		if method == "DELETE" {
 			body = `{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"x"}}`
 		}
-		_, _, answer := exchange(t, c, method, path, body)
+		_, _, response := exchange(t, c, method, path, body)
 		var status struct{ Message string }
-		if err := json.Unmarshal(answer, &status); err != nil || !strings.Contains(status.Message, want) {
-			t.Errorf("%s: %s, want %s", request, answer, want)
+		if err := json.Unmarshal(response, &status); err != nil || !strings.Contains(status.Message, want) {
+			t.Errorf("%s: %s, want %s", request, response, want)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// answer is the state of an answer.
-type answer struct {
+// response is the state of a response.
+type responseState struct {
 	header  http.Header
 	status  int   // zero: not set yet
 	head    bool  // the request is a HEAD: there is no body
@@ -62,7 +62,7 @@ func (w *response) WriteHeader(status int) {
 }
 
 // Write implements http.ResponseWriter. It returns when p is sent or in the send buffer. If p
-// ends an answer of known length and the rest is small, the stream keeps the rest, and Write
+// ends a response of known length and the rest is small, the stream keeps the rest, and Write
 // does not wait for the client.
 func (w *response) Write(p []byte) (int, error) {
 	s := (*stream)(w)
@@ -99,7 +99,7 @@ func (w *response) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Connection identifies the connection: it is equal for the answers of one connection.
+// Connection identifies the connection: it is equal for the responses of one connection.
 func (w *response) Connection() any { return w.c }
 
 // TryWrite is a non-blocking Write: it appends all of p or nothing. full reports that the
@@ -150,7 +150,7 @@ func (s *stream) mayLeave(n int) bool {
 		(s.c.rests+n <= unauthenticatedRestBytes || s.c.isAuthenticated())
 }
 
-// leaveRest keeps the end of the answer until the client takes it, at most for the time that
+// leaveRest keeps the end of the response until the client takes it, at most for the time that
 // a write may wait. The lock is held.
 func (s *stream) leaveRest(p []byte) {
 	s.rest = bytes.Clone(p)
@@ -160,7 +160,7 @@ func (s *stream) leaveRest(p []byte) {
 	s.stall.begin(&s.c.mu, s)
 }
 
-// dropRest frees the end of the answer: it was sent, or never will be. The lock is held.
+// dropRest frees the end of the response: it was sent, or never will be. The lock is held.
 func (s *stream) dropRest() {
 	s.c.rests -= len(s.rest)
 	s.c.keep(-len(s.rest))
@@ -168,7 +168,7 @@ func (s *stream) dropRest() {
 	s.stall.stop()
 }
 
-// stalled breaks the answer off, because a write has waited for the client for too long.
+// stalled breaks the response off, because a write has waited for the client for too long.
 func (s *stream) stalled() { s.breakOff() }
 
 // resumeRest appends as much of the rest as the client takes. The lock is held.
@@ -269,7 +269,7 @@ func (w *response) SetWriteTimeout(d time.Duration) {
 	s.stall.setLimit(cmp.Or(d, s.c.s.WriteTimeout))
 }
 
-// breakOff resets the stream, unless the answer has ended. The lock is held.
+// breakOff resets the stream, unless the response has ended. The lock is held.
 func (s *stream) breakOff() {
 	if s.err == nil && !s.ended {
 		s.fail(os.ErrDeadlineExceeded)
@@ -317,7 +317,7 @@ func (s *stream) begin(p []byte, end bool) {
 	}
 }
 
-// end ends the answer after the handler has returned. The lock is held.
+// end ends the response after the handler has returned. The lock is held.
 func (s *stream) end() {
 	s.begin(nil, true)
 	c := s.c
@@ -335,7 +335,7 @@ func (s *stream) end() {
 	s.conclude()
 }
 
-// conclude removes a stream whose answer has ended. If the client still sends its body, it
+// conclude removes a stream whose response has ended. If the client still sends its body, it
 // resets the stream soon. The lock is held.
 func (s *stream) conclude() {
 	c := s.c
@@ -356,7 +356,7 @@ func (s *stream) conclude() {
 	})
 }
 
-// bodyAllowed reports whether an answer with the status may have a body.
+// bodyAllowed reports whether a response with the status may have a body.
 func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
@@ -382,14 +382,14 @@ func (s *stream) encode(status int, h http.Header) {
 	}
 }
 
-// write encodes a field. Values that differ in each answer are not added to the table, where
+// write encodes a field. Values that differ in each response are not added to the table, where
 // they would replace others.
 func write(e *hpack.Encoder, name, value string) {
 	unique := name == "audit-id" || name == "content-length"
 	_ = e.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: unique}) // to memory
 }
 
-// lowered has the usual headers of answers in lower case, as HTTP/2 sends them.
+// lowered has the usual headers of responses in lower case, as HTTP/2 sends them.
 var lowered = func() map[string]string {
 	m := map[string]string{}
 	for _, name := range []string{
