@@ -16,10 +16,10 @@ import (
 
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/etcdsnapshot"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/migrate"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
-	"github.com/tidemark-dev/tidemark/internal/stored"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -74,7 +74,7 @@ const (
 )
 
 func (s *source) migration() *migrate.Snapshot {
-	return &migrate.Snapshot{Log: s.log, Codec: &stored.Codec{}, TTL: func(collection string) time.Duration {
+	return &migrate.Snapshot{Log: s.log, Codec: &etcdvalue.Codec{}, TTL: func(collection string) time.Duration {
 		if collection == "events" {
 			return time.Hour
 		}
@@ -195,7 +195,7 @@ func hasVersions(t *testing.T, path string, want []store.Entry) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	var codec stored.Codec
+	var codec etcdvalue.Codec
 	for _, e := range want {
 		v, found, err := r.At(int64(e.Revision), codec.Keys.Of(e.Collection, e.Key))
 		if err != nil || !found || (e.Object == nil) != (v.Value == nil) {

@@ -22,10 +22,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/dirlock"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/privatedir"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
-	"github.com/tidemark-dev/tidemark/internal/stored"
 )
 
 // Cluster is an etcd cluster. Fill in Servers, and use it as the shared storage of a server. The
@@ -92,7 +92,7 @@ func (c *Cluster) Check() error {
 	return o.Check()
 }
 
-func (c *Cluster) options(codec *stored.Codec) etcdlog.Options {
+func (c *Cluster) options(codec *etcdvalue.Codec) etcdlog.Options {
 	return etcdlog.Options{
 		Servers: c.Servers, Prefix: strings.TrimSuffix(codec.Keys.Root(), "/"),
 		CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile,
@@ -112,12 +112,12 @@ func (c *Cluster) ttl(collection string) time.Duration {
 }
 
 // translate returns the functions that the log needs of a codec.
-func translate(c *stored.Codec) etcdlog.Codec {
+func translate(c *etcdvalue.Codec) etcdlog.Codec {
 	return etcdlog.Codec{
 		Prefix: func(collection string) (string, error) { return c.Keys.Prefix(collection), nil },
 		Place: func(etcdKey string) (collection, key string, ok bool) {
 			p := c.Keys.Find(etcdKey)
-			return p.Collection, p.Key, p.Class == stored.Object
+			return p.Collection, p.Key, p.Class == etcdvalue.Object
 		},
 		Encode: c.Seal,
 		Decode: func(ctx context.Context, collection, key string, value []byte) (etcdlog.Decoded, error) {
@@ -132,7 +132,7 @@ func translate(c *stored.Codec) etcdlog.Codec {
 const kmsPause = 250 * time.Millisecond
 
 // open reads a value. While a KMS plugin restarts, it waits.
-func open(ctx context.Context, c *stored.Codec, collection, key string, value []byte) (stored.Decoded, error) {
+func open(ctx context.Context, c *etcdvalue.Codec, collection, key string, value []byte) (etcdvalue.Decoded, error) {
 	for {
 		d, err := c.Open(ctx, collection, key, value)
 		var sealed *encryption.OpenError
@@ -209,7 +209,7 @@ func (c *Cluster) prepare() error {
 // opened is a log with what encrypts its values, and the lock of the server's directory.
 type opened struct {
 	*etcdlog.Log // nil: it was not opened
-	codec        *stored.Codec
+	codec        *etcdvalue.Codec
 	encryption   *encryption.Active
 	lock         *dirlock.Lock // nil: there is no directory, or another server has the lock
 }
@@ -233,7 +233,7 @@ func (o *opened) values(ctx context.Context, collections []string) iter.Seq2[enc
 				}
 				for _, kv := range kvs {
 					p := keys.Find(string(kv.Key))
-					if p.Class == stored.Object && !yield(encryption.Value{Collection: p.Collection, Place: kv.Key, Stored: kv.Value}, nil) {
+					if p.Class == etcdvalue.Object && !yield(encryption.Value{Collection: p.Collection, Place: kv.Key, Stored: kv.Value}, nil) {
 						return
 					}
 				}

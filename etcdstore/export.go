@@ -13,22 +13,22 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
-	"github.com/tidemark-dev/tidemark/internal/stored"
 )
 
 // Codec returns the keys and values of the cluster. The set encrypts values, and the caller closes it; nil: nothing is
 // encrypted.
-func (c *Cluster) Codec(set *encryption.Set) *stored.Codec {
+func (c *Cluster) Codec(set *encryption.Set) *etcdvalue.Codec {
 	if set == nil {
 		return c.codec(nil)
 	}
 	return c.codec(encryption.NewActive(set)) // which is not closed
 }
 
-func (c *Cluster) codec(e *encryption.Active) *stored.Codec {
-	codec := &stored.Codec{Keys: stored.NewKeys(c.Prefix)}
+func (c *Cluster) codec(e *encryption.Active) *etcdvalue.Codec {
+	codec := &etcdvalue.Codec{Keys: etcdvalue.NewKeys(c.Prefix)}
 	codec.Use(e)
 	return codec
 }
@@ -39,7 +39,7 @@ func (c *Cluster) TTL(collection string) time.Duration { return c.ttl(collection
 // Export reads the objects of a cluster as of one revision, and writes nothing.
 type Export struct {
 	log   *etcdlog.Log
-	codec *stored.Codec
+	codec *etcdvalue.Codec
 }
 
 // OpenExport connects to the cluster. The set decrypts values, and the caller closes it after the Export; nil: none
@@ -124,10 +124,10 @@ func (e *Export) item(ctx context.Context, kv *mvccpb.KeyValue) Item {
 	i := Item{Key: string(kv.Key)}
 	p := e.codec.Keys.Find(i.Key)
 	switch {
-	case p.Class == stored.Internal, ofServers(p.Collection):
+	case p.Class == etcdvalue.Internal, ofServers(p.Collection):
 		i.Other = "of servers: " + e.first(i.Key)
 		return i
-	case p.Class != stored.Object:
+	case p.Class != etcdvalue.Object:
 		i.Other = "unknown: " + e.first(i.Key)
 		return i
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/etcdsnapshot"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/stored"
 )
 
 // Snapshot is a migration of a log to a snapshot file of etcd.
@@ -20,7 +20,7 @@ type Snapshot struct {
 	// Log is the source. Nothing is written to it meanwhile.
 	Log store.Log
 	// Codec has the keys and values of etcd.
-	Codec *stored.Codec
+	Codec *etcdvalue.Codec
 	// NoHistory copies the current objects alone.
 	NoHistory bool
 	// TTL returns how long objects of a collection stay; zero: for ever.
@@ -241,7 +241,7 @@ func (s *Snapshot) copy(w *etcdsnapshot.Writer, versions iter.Seq2[store.Entry, 
 // encode returns the value of a version in etcd.
 func (s *Snapshot) encode(e *store.Entry) ([]byte, error) {
 	at := s.Codec.Keys.Of(e.Collection, e.Key)
-	if p := s.Codec.Keys.Find(at); p.Class != stored.Object || p.Collection != e.Collection || p.Key != e.Key {
+	if p := s.Codec.Keys.Find(at); p.Class != etcdvalue.Object || p.Collection != e.Collection || p.Key != e.Key {
 		return nil, fmt.Errorf("%s has no key in etcd: %q would be that of another object", name(e), at)
 	}
 	value, err := s.Codec.Seal(e.Collection, e.Key, e.Object.Unversioned(), int(e.Object.RevisionAt))

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/resource"
-	"github.com/tidemark-dev/tidemark/internal/stored"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
@@ -117,7 +117,7 @@ func exchange(t *testing.T, a, b *server, typ *resource.Type, o map[string]any) 
 	if typ.Namespaced {
 		key = "default/" + name
 	}
-	key = stored.Keys{}.Of(typ.Collection, key)
+	key = etcdvalue.Keys{}.Of(typ.Collection, key)
 	at := held + "/" + name
 	same(t, a, b, at)
 	if typ.Group == "events.k8s.io" {

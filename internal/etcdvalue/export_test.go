@@ -1,4 +1,4 @@
-package stored
+package etcdvalue
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 

@@ -1,6 +1,6 @@
-// Package stored_test records what kube-apiserver keeps in etcd, for the tests of
-// internal/stored. Those check the record without a kube-apiserver.
-package stored_test
+// Package etcdvalue_test records what kube-apiserver keeps in etcd, for the tests of
+// internal/etcdvalue. Those check the record without a kube-apiserver.
+package etcdvalue_test
 
 import (
 	"bytes"
@@ -23,16 +23,16 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/resource"
-	"github.com/tidemark-dev/tidemark/internal/stored"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 var (
-	record   = flag.String("record", "", "the file to write, internal/stored/testdata/golden.jsonl.gz; needs -etcd and a kube-apiserver")
-	custom   = flag.Bool("custom", false, "record definitions and custom resources alone, for internal/stored/testdata/cbor.jsonl.gz: kube-apiserver needs --feature-gates=CBORServingAndStorage=true")
+	record   = flag.String("record", "", "the file to write, internal/etcdvalue/testdata/golden.jsonl.gz; needs -etcd and a kube-apiserver")
+	custom   = flag.Bool("custom", false, "record definitions and custom resources alone, for internal/etcdvalue/testdata/cbor.jsonl.gz: kube-apiserver needs --feature-gates=CBORServingAndStorage=true")
 	endpoint = flag.String("etcd", "", "the URL of kube-apiserver's etcd")
 )
 
@@ -101,7 +101,7 @@ type recorder struct {
 	types  map[schema.GroupVersionKind]*resource.Type
 	chance *rand.Rand
 	all    []entry
-	keys   stored.Keys
+	keys   etcdvalue.Keys
 }
 
 // templates writes an object of each template. Which of its parts that exclude each other it has is

@@ -1,14 +1,14 @@
-package stored_test
+package etcdvalue_test
 
 import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
-	"github.com/tidemark-dev/tidemark/internal/stored"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 )
 
 func TestKeys(t *testing.T) {
-	var keys stored.Keys
+	var keys etcdvalue.Keys
 	for _, c := range []struct{ collection, key, want string }{
 		{"configmaps", "ns/a", "/registry/configmaps/ns/a"},
 		{"services", "ns/a", "/registry/services/specs/ns/a"},
@@ -31,7 +31,7 @@ func TestKeys(t *testing.T) {
 		if got := keys.Of(c.collection, c.key); got != c.want {
 			t.Errorf("Of(%s, %s) = %s, want %s", c.collection, c.key, got, c.want)
 		}
-		if got := keys.Find(c.want); got.Class != stored.Object || got.Collection != c.collection || got.Key != c.key {
+		if got := keys.Find(c.want); got.Class != etcdvalue.Object || got.Collection != c.collection || got.Key != c.key {
 			t.Errorf("Find(%s) = %+v, want %s %s", c.want, got, c.collection, c.key)
 		}
 	}
@@ -39,7 +39,7 @@ func TestKeys(t *testing.T) {
 
 // TestKeysOfBuiltins: no two collections share a path, and no path begins another one.
 func TestKeysOfBuiltins(t *testing.T) {
-	var keys stored.Keys
+	var keys etcdvalue.Keys
 	for typ := range builtin.Catalog().Types() {
 		if typ.Collection == "" {
 			continue
@@ -48,7 +48,7 @@ func TestKeysOfBuiltins(t *testing.T) {
 		if typ.Namespaced {
 			key, namespace = "ns/a", "ns"
 		}
-		want := stored.Place{Class: stored.Object, Collection: typ.Collection, Key: key, Namespace: namespace}
+		want := etcdvalue.Place{Class: etcdvalue.Object, Collection: typ.Collection, Key: key, Namespace: namespace}
 		if got := keys.Find(keys.Of(typ.Collection, key)); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -56,32 +56,32 @@ func TestKeysOfBuiltins(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	var keys stored.Keys
-	for at, want := range map[string]stored.Place{
-		"compact_rev_key":                         {Class: stored.Internal},
-		"/other/pods/ns/a":                        {Class: stored.Internal},
-		"/registry/masterleases/10.0.0.1":         {Class: stored.Object, Collection: "masterleases", Key: "10.0.0.1"},
-		"/registry/peerserverleases/a":            {Class: stored.Internal},
-		"/registry/ranges/serviceips":             {Class: stored.Object, Collection: "ranges", Key: "serviceips"},
-		keys.Guard("quota/ns"):                    {Class: stored.Internal},
-		"/registry/leasecandidates/kube-system/a": {Class: stored.Unknown, Namespace: "kube-system"},
-		"/registry/storageversions/a":             {Class: stored.Unknown},
-		"/registry/pods/a":                        {Class: stored.Unknown},
-		"/registry/pods/":                         {Class: stored.Unknown},
-		"/registry/pods":                          {Class: stored.Unknown},
-		"/registry/":                              {Class: stored.Unknown},
-		"/registry/pods/ns/a/b":                   {Class: stored.Unknown},
-		"/registry/pods//a":                       {Class: stored.Unknown},
-		"/registry/namespaces/a/b":                {Class: stored.Unknown, Namespace: "a"},
-		"/registry/services/ns/a":                 {Class: stored.Unknown, Namespace: "ns"},
-		"/registry/cr.bar.com/foos":               {Class: stored.Unknown},
-		"/registry/cr.bar.com/foos/ns/a/b":        {Class: stored.Unknown},
-		"/registry/cr.bar.com/foos/ns/a":          {Class: stored.Object, Collection: "foos.cr.bar.com", Key: "ns/a", Namespace: "ns"},
+	var keys etcdvalue.Keys
+	for at, want := range map[string]etcdvalue.Place{
+		"compact_rev_key":                         {Class: etcdvalue.Internal},
+		"/other/pods/ns/a":                        {Class: etcdvalue.Internal},
+		"/registry/masterleases/10.0.0.1":         {Class: etcdvalue.Object, Collection: "masterleases", Key: "10.0.0.1"},
+		"/registry/peerserverleases/a":            {Class: etcdvalue.Internal},
+		"/registry/ranges/serviceips":             {Class: etcdvalue.Object, Collection: "ranges", Key: "serviceips"},
+		keys.Guard("quota/ns"):                    {Class: etcdvalue.Internal},
+		"/registry/leasecandidates/kube-system/a": {Class: etcdvalue.Unknown, Namespace: "kube-system"},
+		"/registry/storageversions/a":             {Class: etcdvalue.Unknown},
+		"/registry/pods/a":                        {Class: etcdvalue.Unknown},
+		"/registry/pods/":                         {Class: etcdvalue.Unknown},
+		"/registry/pods":                          {Class: etcdvalue.Unknown},
+		"/registry/":                              {Class: etcdvalue.Unknown},
+		"/registry/pods/ns/a/b":                   {Class: etcdvalue.Unknown},
+		"/registry/pods//a":                       {Class: etcdvalue.Unknown},
+		"/registry/namespaces/a/b":                {Class: etcdvalue.Unknown, Namespace: "a"},
+		"/registry/services/ns/a":                 {Class: etcdvalue.Unknown, Namespace: "ns"},
+		"/registry/cr.bar.com/foos":               {Class: etcdvalue.Unknown},
+		"/registry/cr.bar.com/foos/ns/a/b":        {Class: etcdvalue.Unknown},
+		"/registry/cr.bar.com/foos/ns/a":          {Class: etcdvalue.Object, Collection: "foos.cr.bar.com", Key: "ns/a", Namespace: "ns"},
 		// No other keys of objects: the Ingress ns/a, and an object of the resource foos in the group cr.bar.com.
-		"/registry/networking.k8s.io/ingresses/ns/a":    {Class: stored.Unknown, Namespace: "ns"},
-		"/registry/bar.com/foos.cr/ns/a":                {Class: stored.Unknown, Namespace: "ns"},
-		"/registry/podcertificaterequests/ns/a":         {Class: stored.Unknown, Namespace: "ns"},
-		"/registry/apiregistration.k8s.io/apiservices/": {Class: stored.Unknown},
+		"/registry/networking.k8s.io/ingresses/ns/a":    {Class: etcdvalue.Unknown, Namespace: "ns"},
+		"/registry/bar.com/foos.cr/ns/a":                {Class: etcdvalue.Unknown, Namespace: "ns"},
+		"/registry/podcertificaterequests/ns/a":         {Class: etcdvalue.Unknown, Namespace: "ns"},
+		"/registry/apiregistration.k8s.io/apiservices/": {Class: etcdvalue.Unknown},
 	} {
 		if got := keys.Find(at); got != want {
 			t.Errorf("Find(%q) = %+v, want %+v", at, got, want)
@@ -91,7 +91,7 @@ func TestFind(t *testing.T) {
 
 func TestPrefix(t *testing.T) {
 	for prefix, want := range map[string]string{"": "/registry/pods/ns/a", "/registry/": "/registry/pods/ns/a", "other": "/other/pods/ns/a", "/a/b": "/a/b/pods/ns/a", "/": "/pods/ns/a"} {
-		keys := stored.NewKeys(prefix)
+		keys := etcdvalue.NewKeys(prefix)
 		if got := keys.Of("pods", "ns/a"); got != want {
 			t.Errorf("with the prefix %q: got %s, want %s", prefix, got, want)
 		}

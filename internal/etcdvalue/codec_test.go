@@ -1,4 +1,4 @@
-package stored_test
+package etcdvalue_test
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/resource"
-	"github.com/tidemark-dev/tidemark/internal/stored"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -36,7 +36,7 @@ func storedTypes() map[schema.GroupVersionKind]*resource.Type {
 // TestTemplates checks that stored objects are the same bytes after a conversion to etcd's form and
 // back.
 func TestTemplates(t *testing.T) {
-	var c stored.Codec
+	var c etcdvalue.Codec
 	types := storedTypes()
 	seen := map[string]bool{}
 	for _, object := range testkinds.Objects(t, templates, "x", rand.New(rand.NewPCG(1, 2))) {
@@ -120,7 +120,7 @@ func TestRangeAllocation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c stored.Codec
+	var c etcdvalue.Codec
 	d, err := c.Decode("ranges", value)
 	if err != nil || d.Outdated {
 		t.Fatal(d.Outdated, err)

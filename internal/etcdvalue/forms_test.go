@@ -1,4 +1,4 @@
-package stored_test
+package etcdvalue_test
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tidemark-dev/tidemark/internal/stored"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -40,9 +40,9 @@ func inEnvelope(t *testing.T, kind, apiVersion string, o runtime.Object, more ..
 }
 
 // decode decodes a value that must be readable.
-func decode(t *testing.T, collection string, value []byte) stored.Decoded {
+func decode(t *testing.T, collection string, value []byte) etcdvalue.Decoded {
 	t.Helper()
-	var c stored.Codec
+	var c etcdvalue.Codec
 	d, err := c.Decode(collection, value)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestUnknownFields(t *testing.T) {
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 99, protowire.BytesType), "from a later release")
 	want, got := inEnvelope(t, "ConfigMap", "v1", o), inEnvelope(t, "ConfigMap", "v1", o, unknown...)
 	d := decode(t, "configmaps", got)
-	var c stored.Codec
+	var c etcdvalue.Codec
 	if again, err := c.Encode("configmaps", d.JSON, d.RevisionAt); err != nil || !bytes.Equal(again, want) {
 		t.Errorf("got %q, %v, want %q", again, err, want)
 	}
@@ -117,7 +117,7 @@ func TestCustom(t *testing.T) {
 		t.Errorf("outdated %t\n got %s\nwant %s", d.Outdated, got, want)
 	}
 	const sorted = `{"alpha":{"a":"\u003c","b":[1,2.5,null]},"apiVersion":"awesome.example/v1","kind":"Panda","metadata":{"annotations":{"resourceVersion":"9"},"creationTimestamp":"2026-01-02T03:04:05Z","generation":1,"name":"po","namespace":"ns","uid":"u"},"zeta":true}` + "\n"
-	var c stored.Codec
+	var c etcdvalue.Codec
 	if got, err := c.Encode("pandas.awesome.example", d.JSON, d.RevisionAt); err != nil || string(got) != sorted {
 		t.Errorf("got %s, %v, want %s", got, err, sorted)
 	}
@@ -132,7 +132,7 @@ func TestCustom(t *testing.T) {
 
 // TestUnreadable: a value that cannot be read is an error, never an empty object.
 func TestUnreadable(t *testing.T) {
-	var c stored.Codec
+	var c etcdvalue.Codec
 	for _, bad := range []struct{ collection, value string }{
 		{"configmaps", ""}, {"configmaps", "\n"}, {"configmaps", "{}"}, {"configmaps", "null"}, {"configmaps", "[]"}, {"configmaps", "k8s\x00"},
 		{"configmaps", "k8s\x00\xff\xff"}, {"configmaps", `{"kind":"ConfigMap","apiVersion":"v1","metadata":7}`}, {"configmaps", "\xd9\xd9\xf7"}, {"configmaps", "\xd9\xd9\xf7\xa1"},
@@ -146,7 +146,7 @@ func TestUnreadable(t *testing.T) {
 			t.Errorf("%s %q is read as %s", bad.collection, bad.value, d.JSON)
 		}
 	}
-	var version *stored.VersionError
+	var version *etcdvalue.VersionError
 	o := &corev1.ConfigMap{}
 	if _, err := c.Decode("configmaps", inEnvelope(t, "ConfigMap", "v7", o)); !errors.As(err, &version) || version.Kind.Version != "v7" {
 		t.Errorf("an unknown version: %v", err)
@@ -158,7 +158,7 @@ func TestUnreadable(t *testing.T) {
 
 // TestEncodeErrors: an object without a place for its revision is refused.
 func TestEncodeErrors(t *testing.T) {
-	var c stored.Codec
+	var c etcdvalue.Codec
 	const text = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"m","resourceVersion":""}}`
 	for _, at := range []int{-1, 0, 2, 5, len(text) - 4, len(text) - 2, len(text), 1000} {
 		if value, err := c.Encode("configmaps", []byte(text), at); err == nil {

@@ -1,4 +1,4 @@
-package stored_test
+package etcdvalue_test
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidemark-dev/tidemark/internal/stored"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 )
 
 // TestDocument: the table of docs/formats/etcd.md has a row for each built-in collection.
@@ -17,8 +17,8 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := stored.Builtins()
-	slices.SortFunc(all, func(a, b stored.Storage) int { return cmp.Compare(a.Path, b.Path) })
+	all := etcdvalue.Builtins()
+	slices.SortFunc(all, func(a, b etcdvalue.Storage) int { return cmp.Compare(a.Path, b.Path) })
 	var want []string
 	for _, s := range all {
 		key, form := "NAME", "protobuf"

@@ -1,4 +1,4 @@
-package stored_test
+package etcdvalue_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/tidemark-dev/tidemark/internal/stored"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -17,7 +17,7 @@ import (
 // members, as in kube-apiserver, and decoded again to the same object.
 func TestRandomCustom(t *testing.T) {
 	r := testrand.New(t)
-	var c stored.Codec
+	var c etcdvalue.Codec
 	for range 1000 {
 		o, _ := randomJSON(r, 0).(map[string]any)
 		if o == nil {

@@ -1,4 +1,4 @@
-package stored_test
+package etcdvalue_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tidemark-dev/tidemark/internal/stored"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -48,7 +48,7 @@ func benchPod(b *testing.B) wire.Encoded {
 // benchCustom returns a custom resource as the store holds it, of about 5 KB.
 func benchCustom(b *testing.B) wire.Encoded {
 	b.Helper()
-	var c stored.Codec
+	var c etcdvalue.Codec
 	for _, g := range goldens(b) {
 		if g.Case == "written" && g.Collection == "pandas.awesome.example" {
 			o := tree(b, g.Value)
@@ -79,7 +79,7 @@ var benched = []struct {
 func BenchmarkDecode(b *testing.B) {
 	for _, o := range benched {
 		b.Run(o.name, func(b *testing.B) {
-			var c stored.Codec
+			var c etcdvalue.Codec
 			e := o.object(b)
 			value, err := c.Encode(o.collection, e.Bytes, e.RevisionAt)
 			if err != nil {
@@ -100,7 +100,7 @@ func BenchmarkDecode(b *testing.B) {
 func BenchmarkEncode(b *testing.B) {
 	for _, o := range benched {
 		b.Run(o.name, func(b *testing.B) {
-			var c stored.Codec
+			var c etcdvalue.Codec
 			e := o.object(b)
 			b.ReportAllocs()
 			for b.Loop() {

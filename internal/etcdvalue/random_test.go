@@ -1,4 +1,4 @@
-package stored_test
+package etcdvalue_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
 
-	"github.com/tidemark-dev/tidemark/internal/stored"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -24,7 +24,7 @@ import (
 func TestRandom(t *testing.T) {
 	r := testrand.New(t)
 	fill := filler(r)
-	var c stored.Codec
+	var c etcdvalue.Codec
 	for kind, typ := range storedTypes() {
 		if kind.Kind == "CustomResourceDefinition" || kind.Kind == "APIService" {
 			continue // stored as JSON: TestGoldenSparse has them
@@ -38,7 +38,7 @@ func TestRandom(t *testing.T) {
 				t.Fatal(err)
 			}
 			version := kind.GroupVersion()
-			for _, s := range stored.Builtins() {
+			for _, s := range etcdvalue.Builtins() {
 				if s.Collection == typ.Collection {
 					version = s.Kind.GroupVersion()
 				}
@@ -93,7 +93,7 @@ func filler(r *rand.Rand) *randfill.Filler {
 func TestDamaged(t *testing.T) {
 	r := testrand.New(t)
 	fill := filler(r)
-	var c stored.Codec
+	var c etcdvalue.Codec
 	var values []golden
 	for _, g := range goldens(t) {
 		if g.Case == "written" || g.Case == "version" && g.Code == http.StatusOK {

@@ -1,4 +1,4 @@
-package stored_test
+package etcdvalue_test
 
 import (
 	"encoding/binary"
@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tidemark-dev/tidemark/internal/stored"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -21,7 +21,7 @@ func TestDeepValues(t *testing.T) {
 		n := size / (len(begin) + len(end))
 		return strings.Repeat(begin, n) + "1" + strings.Repeat(end, n)
 	}
-	var codec stored.Codec
+	var codec etcdvalue.Codec
 	for name, value := range map[string]struct {
 		collection string
 		value      []byte

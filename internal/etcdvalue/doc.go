@@ -1,4 +1,4 @@
-// Package stored translates between the objects of the store and the keys and values that
+// Package etcdvalue translates between the objects of the store and the keys and values that
 // kube-apiserver v1.36 keeps in etcd, so that both can work with the same data.
 //
 // # The layers of a value
@@ -23,4 +23,4 @@
 //
 // The golden files of the tests were recorded from kube-apiserver and etcd; docs/formats/etcd.md
 // has the format.
-package stored
+package etcdvalue

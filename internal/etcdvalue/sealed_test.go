@@ -1,4 +1,4 @@
-package stored_test
+package etcdvalue_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/encryption"
-	"github.com/tidemark-dev/tidemark/internal/stored"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 )
 
 // The keys of the values that kube-apiserver wrote.
@@ -30,7 +30,7 @@ var byPeer = []struct{ collection, provider, value string }{
 }
 
 // use makes the codec encrypt all collections with a list of providers.
-func use(t *testing.T, c *stored.Codec, providers ...string) {
+func use(t *testing.T, c *etcdvalue.Codec, providers ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: ['*.*']\n  providers: [{" + strings.Join(providers, "}, {") + "}]\n"
@@ -48,7 +48,7 @@ func use(t *testing.T, c *stored.Codec, providers ...string) {
 // TestOpenPeers opens values of kube-apiserver, and seals them again.
 func TestOpenPeers(t *testing.T) {
 	for _, p := range byPeer {
-		var c stored.Codec
+		var c etcdvalue.Codec
 		use(t, &c, p.provider)
 		value, err := base64.StdEncoding.DecodeString(p.value)
 		if err != nil {
@@ -80,7 +80,7 @@ func TestOpenPeers(t *testing.T) {
 
 // TestPlaces: a value is bound to its whole key in etcd.
 func TestPlaces(t *testing.T) {
-	var c stored.Codec
+	var c etcdvalue.Codec
 	gcm := byPeer[1]
 	use(t, &c, gcm.provider)
 	value, err := base64.StdEncoding.DecodeString(gcm.value)
@@ -93,7 +93,7 @@ func TestPlaces(t *testing.T) {
 	if _, err := c.Open(t.Context(), "secrets", "default/marker", value); err == nil {
 		t.Error("a value was opened in another collection")
 	}
-	c.Keys = stored.NewKeys("/other")
+	c.Keys = etcdvalue.NewKeys("/other")
 	if _, err := c.Open(t.Context(), "configmaps", "default/marker", value); err == nil {
 		t.Error("a value was opened below another prefix")
 	}

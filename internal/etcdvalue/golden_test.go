@@ -1,4 +1,4 @@
-package stored_test
+package etcdvalue_test
 
 import (
 	"bufio"
@@ -15,13 +15,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/stored"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // golden is a value in etcd and the response of kube-apiserver v1.36.3 for it. The tool that
-// records them is in test/stored.
+// records them is in test/etcdvalue.
 type golden struct {
 	// Case is "written" for a value that kube-apiserver wrote, "sparse" for a value that lacks
 	// fields, "version" for a value with another apiVersion.
@@ -70,13 +70,13 @@ func goldensOf(t testing.TB, file string) (all []golden) {
 // TestGolden checks that a value that kube-apiserver wrote is decoded to its response, and encoded
 // to the same bytes. Its key is found in both directions.
 func TestGolden(t *testing.T) {
-	var c stored.Codec
+	var c etcdvalue.Codec
 	seen := map[string]bool{}
 	for _, g := range goldens(t) {
 		if at := c.Keys.Of(g.Collection, g.Key); at != g.Path {
 			t.Errorf("%s: got the key %s, want %s", g, at, g.Path)
 		}
-		if p := c.Keys.Find(g.Path); p.Class != stored.Object || p.Collection != g.Collection || p.Key != g.Key {
+		if p := c.Keys.Find(g.Path); p.Class != etcdvalue.Object || p.Collection != g.Collection || p.Key != g.Key {
 			t.Errorf("%s: %s is found as %+v", g, g.Path, p)
 		}
 		if g.Case != "written" {
@@ -96,7 +96,7 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s, encoded again, %v:\n got %q\nwant %q", g, err, again, g.Value)
 		}
 	}
-	for _, s := range stored.Builtins() {
+	for _, s := range etcdvalue.Builtins() {
 		if !seen[s.Collection] {
 			t.Errorf("there is no golden value of %s", s.Collection)
 		}
@@ -105,7 +105,7 @@ func TestGolden(t *testing.T) {
 
 // compareGet compares a decoded object with the response to a GET: byte for byte, apart from the
 // order of the members of a custom resource.
-func compareGet(t *testing.T, g golden, d stored.Decoded) {
+func compareGet(t *testing.T, g golden, d etcdvalue.Decoded) {
 	t.Helper()
 	var head struct {
 		Metadata struct {
@@ -127,7 +127,7 @@ func compareGet(t *testing.T, g golden, d stored.Decoded) {
 
 // TestGoldenCBOR: custom resources of a kube-apiserver that stores CBOR are read, and outdated.
 func TestGoldenCBOR(t *testing.T) {
-	var c stored.Codec
+	var c etcdvalue.Codec
 	for _, g := range goldensOf(t, "testdata/cbor.jsonl.gz") {
 		d, err := c.Decode(g.Collection, g.Value)
 		if err != nil {
@@ -159,7 +159,7 @@ func storedCollections() map[string]bool {
 
 // TestGoldenSparse: values that lack fields get the defaults that kube-apiserver gives them.
 func TestGoldenSparse(t *testing.T) {
-	var c stored.Codec
+	var c etcdvalue.Codec
 	for _, g := range goldens(t) {
 		if g.Case != "sparse" || g.Code != http.StatusOK {
 			continue
@@ -186,10 +186,10 @@ var differs = map[string]string{
 // TestGoldenVersions: a value in the version of an earlier release is shown as by kube-apiserver,
 // and is outdated. A version that kube-apiserver does not know is refused.
 func TestGoldenVersions(t *testing.T) {
-	var c stored.Codec
+	var c etcdvalue.Codec
 	all := goldens(t)
 	versions := map[string]string{} // that are stored now
-	for _, s := range stored.Builtins() {
+	for _, s := range etcdvalue.Builtins() {
 		versions[s.Collection] = s.Kind.Version
 	}
 	current := map[string]golden{}
@@ -208,7 +208,7 @@ func TestGoldenVersions(t *testing.T) {
 			g.Value = claim(t, current[g.Collection].Value, g.Version)
 		}
 		d, err := c.Decode(g.Collection, g.Value)
-		switch version := new(stored.VersionError); {
+		switch version := new(etcdvalue.VersionError); {
 		case refused:
 			if err == nil {
 				t.Errorf("%s, which kube-apiserver does not read, is %s", g, d.JSON)

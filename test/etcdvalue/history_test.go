@@ -1,4 +1,4 @@
-package stored_test
+package etcdvalue_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
-	"github.com/tidemark-dev/tidemark/internal/stored"
+	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -46,7 +46,7 @@ func TestHistory(t *testing.T) {
 
 type history struct {
 	t                *testing.T
-	codec            stored.Codec
+	codec            etcdvalue.Codec
 	seen, unknown    map[string]int
 	values, outdated int
 	failed           int
@@ -106,10 +106,10 @@ func (h *history) unsteady(collection string, value []byte) bool {
 func (h *history) check(kv *mvccpb.KeyValue) {
 	p := h.codec.Keys.Find(string(kv.Key))
 	switch p.Class {
-	case stored.Unknown:
+	case etcdvalue.Unknown:
 		h.unknown[string(kv.Key)]++
 		return
-	case stored.Internal:
+	case etcdvalue.Internal:
 		return
 	}
 	h.values++
