@@ -21,7 +21,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
-	"github.com/tidemark-dev/tidemark/internal/pki"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -153,10 +152,10 @@ func (w *TokenWebhook) check() error {
 
 // openTokens reads the keys of service account tokens. It must be called after openStore, which locks
 // the data directory.
-func (s *Server) openTokens(log *slog.Logger) (*satoken.Authority, error) {
+func (s *Server) openTokens(dir string, log *slog.Logger) (*satoken.Authority, error) {
 	a := &s.Authentication.ServiceAccounts
 	return satoken.Open(satoken.Config{
-		Dir: s.pkiDir(), SigningKeyFile: a.SigningKeyFile, KeyFiles: a.KeyFiles, Issuers: a.Issuers, Audiences: s.Authentication.APIAudiences,
+		Dir: dir, SigningKeyFile: a.SigningKeyFile, KeyFiles: a.KeyFiles, Issuers: a.Issuers, Audiences: s.Authentication.APIAudiences,
 		MaxLife: a.MaxTokenExpiration, ExtendInjected: !a.NoExtendedExpiration, NoLookup: a.NoLookup, Now: s.now, Log: log,
 	})
 }
@@ -360,10 +359,10 @@ func (s *Server) checkFrontProxy() error {
 
 // clientsData returns the data of the ConfigMap by which extension servers authenticate clients: the
 // authorities of client certificates, and how front proxies name users.
-func (s *Server) clientsData(own *pki.Authority) (map[string]string, error) {
+func (s *Server) clientsData(r *running) (map[string]string, error) {
 	var all []byte
-	if s.keepsAuthority() {
-		all = slices.Clip(own.CertificatePEM())
+	if r.keepsAuthority() {
+		all = slices.Clip(r.authority.CertificatePEM())
 	}
 	if s.ClientCAFile != "" {
 		given, err := os.ReadFile(s.ClientCAFile)

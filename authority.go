@@ -50,9 +50,9 @@ func (s *Server) followAuthority(r *running) {
 			return
 		}
 		r.root.loops.RootCAChanged()
-		clients, err := s.clientsData(r.authority)
+		clients, err := s.clientsData(r)
 		if err == nil {
-			err = startup.PublishClients(context.Background(), startup.Config{Registry: r.root.verbs, Catalog: builtin.Catalog(), Clients: clients, Shared: s.Shared != nil, Now: s.now})
+			err = startup.PublishClients(context.Background(), startup.Config{Registry: r.root.verbs, Catalog: builtin.Catalog(), Clients: clients, Shared: r.storage.Shared != nil, Now: s.now})
 		}
 		if err != nil {
 			s.logOf(logCertificates).Warn("the authorities of client certificates are not published", "err", err)

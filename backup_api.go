@@ -23,10 +23,13 @@ func (r *running) serveBackup(rw http.ResponseWriter, q *http.Request) {
 		fail(rw, http.StatusMethodNotAllowed, "a backup is made with GET "+backupPath)
 		return
 	}
-	if _, ok := r.root.server.Storage.(store.BackupSource); !ok {
+	if r.storage.Backups == nil {
 		why := "its objects are in memory only, or in etcd, which makes its own backups"
-		if f, ok := r.root.server.Shared.(FollowingStorage); ok {
-			why = "it follows " + f.Following() + ": use that server"
+		switch {
+		case r.follows():
+			why = "it follows " + r.storage.Followed.URL + ": use that server"
+		case r.root.server.At != 0:
+			why = "it begins with an older state, and keeps changes in memory: copy the directory of that"
 		}
 		fail(rw, http.StatusNotImplemented, "the server has no data directory to back up: "+why)
 		return
@@ -63,13 +66,13 @@ func (r *running) serveBackup(rw http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// beginBackup makes a copy of the storage, which is a store.BackupSource.
+// beginBackup makes a copy of the storage.
 func (r *running) beginBackup(ctx context.Context) (store.Backup, error) {
 	// The key of service account tokens is made when it is needed first: a copy must have the same one.
 	if _, _, err := r.keys.KeyIDs(); err != nil {
 		return nil, err
 	}
-	return r.root.server.Storage.(store.BackupSource).Backup(ctx)
+	return r.storage.Backups.Backup(ctx)
 }
 
 // backupRetrySeconds is the Retry-After while another backup is under way.

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/autobackup"
 	"github.com/tidemark-dev/tidemark/internal/cron"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
-	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 )
 
 // DefaultBackupKeep is how many backups of the schedule are kept by default.
@@ -67,21 +67,29 @@ func (b *Backups) schedule() (*cron.Schedule, error) {
 	return s, nil
 }
 
-// checkBackups checks the schedule of backups.
+// checkBackups checks the schedule of backups, before the storage is opened.
 func (s *Server) checkBackups() error {
 	schedule, err := s.Backups.schedule()
-	if schedule == nil || err != nil || s.follows() {
+	switch {
+	case schedule == nil || err != nil:
 		return err
-	}
-	switch _, source := s.Storage.(store.BackupSource); {
 	case s.At != 0:
 		return errors.New("backups on a schedule need the newest state: the server begins with an older one, and keeps changes in memory")
-	case s.Shared != nil:
-		return errors.New("backups on a schedule are those of a data directory: the objects are in etcd, which makes its own, as with etcdctl snapshot save")
-	case !source:
+	case s.Storage == nil:
 		return errors.New("backups on a schedule are those of a data directory: the objects are in memory only")
 	}
 	return nil
+}
+
+// checkBackupSource checks that a storage can be backed up, if there is a schedule of backups.
+func (s *Server) checkBackupSource(o *storage.Opened) error {
+	if s.Backups.Schedule == "" || o.Backups != nil || o.Followed != nil {
+		return nil
+	}
+	if o.Shared != nil {
+		return errors.New("backups on a schedule are those of a data directory: the objects are in etcd, which makes its own, as with etcdctl snapshot save")
+	}
+	return errors.New("backups on a schedule are those of a data directory, and the storage is none")
 }
 
 // startBackups begins to make backups, until the world ends.
@@ -93,8 +101,8 @@ func (w *World) startBackups(ctx context.Context) error {
 		return err
 	}
 	log := s.logOf(logBackups)
-	if f, ok := s.Shared.(FollowingStorage); ok {
-		log.Info("this server makes no backups while it follows another one, which makes its own", "follows", f.Following())
+	if f := r.storage.Followed; f != nil {
+		log.Info("this server makes no backups while it follows another one, which makes its own", "follows", f.URL)
 		return nil
 	}
 	if err := b.Place.Open(ctx); err != nil {
@@ -102,7 +110,7 @@ func (w *World) startBackups(ctx context.Context) error {
 	}
 	r.backups = autobackup.New(autobackup.Config{
 		Place: b.Place, Schedule: schedule, Keep: max(cmp.Or(b.Keep, DefaultBackupKeep), 0), MaxAge: b.MaxAge,
-		Timeout: cmp.Or(s.backupTime, backupTime), Write: r.writeBackup, Verify: s.Storage.(store.BackupSource).Verify, Log: log,
+		Timeout: cmp.Or(s.backupTime, backupTime), Write: r.writeBackup, Verify: r.storage.Backups.Verify, Log: log,
 	})
 	w.background.Go(func() {
 		r.backups.Run(w.ending)

@@ -24,7 +24,7 @@ import (
 func TestBrokenObjects(t *testing.T) {
 	t.Parallel()
 	log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
-	p := servertest.Start(t, &tidemark.Server{Shared: &onLog{log: log, dir: t.TempDir()}})
+	p := servertest.Start(t, &tidemark.Server{Storage: &onLog{log: log, dir: t.TempDir()}})
 	other, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
 	if err != nil {
 		t.Fatal(err)

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark"
-	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/replication"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
@@ -20,10 +20,10 @@ type hanging struct {
 	hang chan (<-chan struct{}) // has what ends the hang
 }
 
-func (h *hanging) OpenShared(_ context.Context, e *encryption.Active) (store.Shared, store.Sealing, error) {
-	e.Close()
-	h.member = h.log.Open()
-	return &hangingMember{h.member, h}, nil, nil
+func (h *hanging) Open(ctx context.Context, with storage.Options) (*storage.Opened, error) {
+	o, err := h.onLog.Open(ctx, with)
+	o.Shared = &hangingMember{h.member, h}
+	return o, err
 }
 
 type hangingMember struct {
@@ -48,15 +48,16 @@ func (m *hangingMember) Head(ctx context.Context) (store.Revision, error) {
 // hangingCopy is one whose server decides by a copy.
 type hangingCopy struct{ hanging }
 
-func (h *hangingCopy) OpenShared(ctx context.Context, e *encryption.Active) (store.Shared, store.Sealing, error) {
-	m, sealing, err := h.hanging.OpenShared(ctx, e)
-	return &copyMember{m.(*hangingMember)}, sealing, err
+func (h *hangingCopy) Open(ctx context.Context, with storage.Options) (*storage.Opened, error) {
+	o, err := h.hanging.Open(ctx, with)
+	o.Followed = &storage.Followed{
+		URL:    "https://followed",
+		Lag:    func() replication.Lag { return replication.Lag{Connected: true} },
+		Facts:  func(context.Context) (map[string]string, error) { return nil, nil },
+		Unread: func() error { return nil },
+	}
+	return o, err
 }
-
-type copyMember struct{ *hangingMember }
-
-// Lag makes the log that of a follower.
-func (m *copyMember) Lag() replication.Lag { return replication.Lag{Connected: true} }
 
 // TestCrowd: while the newest revision cannot be had, a bounded number of requests without credentials wait for it, and
 // those of known users are not refused because of them.
@@ -66,10 +67,12 @@ func TestCrowd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := hanging{onLog: onLog{log: sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}), dir: t.TempDir()}, hang: make(chan (<-chan struct{}), 1)}
+			first := servertest.Start(t, &tidemark.Server{InProcess: true, Storage: &h.onLog, Controllers: []string{"-*"}})
+			servertest.Stop(t, first) // it has made the objects that every server has
 			c := &hangingCopy{h}
-			s := &tidemark.Server{InProcess: true, Shared: c, Controllers: []string{"-*"}}
+			s := &tidemark.Server{InProcess: true, Storage: c, Controllers: []string{"-*"}}
 			if !copied {
-				s.Shared = &c.hanging
+				s.Storage = &c.hanging
 			}
 			servertest.Start(t, s)
 			end := make(chan struct{})

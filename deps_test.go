@@ -26,11 +26,12 @@ var importRules = []importRule{
 	{"internal/store/pebblelog", "internal/store", "a log implements the store's contract"},
 	{"internal/store/storetest/sharedmem", "internal/store", "a log implements the store's contract"},
 	{"internal/store/etcdlog", "internal/store", "a log implements the store's contract"},
+	{"internal/storage", "internal/encryption internal/replication internal/store", "an open place of objects is a log, and what else the place can do"},
 	{"internal/serverclient", "", "a request outside the API depends on no other package"},
 	{"internal/replication", "internal/encryption internal/serverclient internal/store", "a follower exchanges changes and transactions with its server"},
 	{"internal/etcdsnapshot", "internal/atomicfile", "a snapshot file has keys, bytes and revisions"},
 	{"internal/migrate", "etcdstore internal/etcdsnapshot internal/store internal/etcdvalue", "a migration reads one store and checks the other one; the command opens both"},
-	{"internal/dump", "internal/store internal/store/memlog", "a dump is the beginning of a log in memory"},
+	{"internal/dump", "internal/storage internal/store internal/store/memlog", "a dump is the beginning of a log in memory"},
 	{"internal/encryption", "internal/store internal/uuid", "a log that encrypts wraps another one"},
 	{"internal/etcdvalue", "internal/builtin internal/encryption internal/resource internal/store internal/wire", "what etcd holds follows from the built-in kinds and their representations"},
 	{"internal/encryption/kmstest", "", "a KMS plugin of tests speaks the protocol alone"},
@@ -147,8 +148,8 @@ var importRules = []importRule{
 	{"cmd/tidemark/internal/conformance", "cmd/tidemark/internal/progress resourceversion", "a server is checked through its API alone"},
 	{"resourceversion", "", "clients of any server use it, without the rest of the module"},
 	{"consistentlist", "resourceversion", "clients of any server use it, without the rest of the module"},
-	{"etcdstore", "internal/atomicfile internal/dirlock internal/encryption internal/privatedir internal/store internal/store/etcdlog internal/etcdvalue", "a cluster holds the objects; only programs that import it link the client of etcd"},
-	{"datadir", "internal/atomicfile internal/dirlock internal/privatedir internal/store internal/store/pebblelog", "a data directory holds a durable log; only programs that import it link Pebble"},
+	{"etcdstore", "internal/atomicfile internal/dirlock internal/encryption internal/privatedir internal/storage internal/store internal/store/etcdlog internal/etcdvalue", "a cluster holds the objects; only programs that import it link the client of etcd"},
+	{"datadir", "internal/atomicfile internal/dirlock internal/privatedir internal/storage internal/store internal/store/pebblelog", "a data directory holds a durable log; only programs that import it link Pebble"},
 }
 
 // forbidden lists packages that a package must not depend on, directly or indirectly.

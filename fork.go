@@ -182,7 +182,7 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 		return f, err
 	}
 	if o.Controllers == nil {
-		o.Controllers = w.server.controllers()
+		o.Controllers = w.running.controllers()
 	}
 	bytes := cmp.Or(w.server.Forks.MaxBytes, DefaultForkBytes)
 	account, err := w.server.account(w.running)

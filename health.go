@@ -1,7 +1,6 @@
 package tidemark
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -17,13 +16,12 @@ import (
 // For clients of kube-apiserver its name is "etcd".
 func (s *Server) checks(r *running) []httpapi.Check {
 	fine := func() error { return nil }
-	live, ready := s.usable, s.usable
-	if r.shared != nil {
-		short, long := s.Shared.ProbeTimeouts()
-		if !s.follows() { // a restart of a follower does not bring its server back
-			live = (&sharedCheck{server: s, log: r.shared, timeout: short}).probe
+	live, ready := r.usable, r.usable
+	if log := r.storage.Shared; log != nil {
+		if !r.follows() { // a restart of a follower does not bring its server back
+			live = (&sharedCheck{server: s, log: log, timeout: r.storage.HealthTimeout}).probe
 		}
-		ready = (&sharedCheck{server: s, log: r.shared, timeout: long}).probe
+		ready = (&sharedCheck{server: s, log: log, timeout: r.storage.ReadyTimeout}).probe
 	}
 	return []httpapi.Check{
 		{Name: "log", Live: true, Probe: fine},
@@ -36,11 +34,11 @@ func (s *Server) checks(r *running) []httpapi.Check {
 
 // usable returns why the server cannot write to its storage. A directory that was replaced ends the server, also if there are
 // no writes: see pebblelog.Options.Held.
-func (s *Server) usable() error {
-	if s.Storage == nil {
-		return s.Err()
+func (r *running) usable() error {
+	if err := r.root.server.Err(); err != nil || r.storage.Usable == nil {
+		return err
 	}
-	return cmp.Or(s.Err(), s.Storage.Usable())
+	return r.storage.Usable()
 }
 
 // sharedCheck fails when the log of a shared storage does not answer in time. It asks the log once in

@@ -26,6 +26,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/exposition"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 )
@@ -37,10 +38,9 @@ type slowLog struct {
 	usage atomic.Pointer[store.Usage]   // nil: that of the log
 }
 
-func (l *slowLog) OpenLog(context.Context) (store.Log, error) { return l, nil }
-func (l *slowLog) Dir() string                                { return "" }
-func (l *slowLog) Usable() error                              { return nil }
-func (l *slowLog) Forks() store.ForkLogs                      { return nil }
+func (l *slowLog) Open(context.Context, storage.Options) (*storage.Opened, error) {
+	return &storage.Opened{Log: l}, nil
+}
 
 func (l *slowLog) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {
 	if wait := l.wait.Load(); wait != nil {

@@ -343,7 +343,7 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 	}
 	controllers := k.facts.Controllers
 	if controllers == nil {
-		controllers = s.controllers()
+		controllers = r.controllers()
 	}
 	w := &World{server: s, running: r, issued: k.issued, clock: s.Clock, now: s.now, fork: &fork{
 		name: k.name, parent: k.facts.Parent, controllers: controllers, base: store.Revision(k.facts.Base), baseTime: k.facts.BaseTime, created: k.facts.Created, kept: k, past: k.facts.past(), lastUse: time.Now(),

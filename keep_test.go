@@ -26,6 +26,7 @@ import (
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -424,7 +425,13 @@ type failingForks struct {
 	fail chan error // a value fails the next append to a fork
 }
 
-func (f *failingForks) Forks() store.ForkLogs { return &failingLogs{f.Storage.Forks(), f.fail} }
+func (f *failingForks) Open(ctx context.Context, with storage.Options) (*storage.Opened, error) {
+	o, err := f.Storage.Open(ctx, with)
+	if err == nil {
+		o.Forks = &failingLogs{o.Forks, f.fail}
+	}
+	return o, err
+}
 
 type failingLogs struct {
 	store.ForkLogs
@@ -603,7 +610,13 @@ type countedForks struct {
 	most  atomic.Int64
 }
 
-func (c *countedForks) Forks() store.ForkLogs { return &countedLogs{c.Storage.Forks(), c} }
+func (c *countedForks) Open(ctx context.Context, with storage.Options) (*storage.Opened, error) {
+	o, err := c.Storage.Open(ctx, with)
+	if err == nil {
+		o.Forks = &countedLogs{o.Forks, c}
+	}
+	return o, err
+}
 
 type countedLogs struct {
 	store.ForkLogs

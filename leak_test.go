@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/tier"
@@ -105,10 +106,9 @@ type failing struct {
 
 var _ tidemark.Storage = (*failing)(nil)
 
-func (f *failing) OpenLog(context.Context) (store.Log, error) { return f, nil }
-func (f *failing) Dir() string                                { return "" }
-func (f *failing) Usable() error                              { return nil }
-func (f *failing) Forks() store.ForkLogs                      { return nil }
+func (f *failing) Open(context.Context, storage.Options) (*storage.Opened, error) {
+	return &storage.Opened{Log: f}, nil
+}
 
 func (f *failing) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {
 	select {

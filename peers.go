@@ -50,7 +50,7 @@ func (w *World) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.follows() {
+	if r.follows() {
 		return w.checkFollowed(ctx, facts)
 	}
 	facts = append(facts, peers.Fact{Name: "encryption-configuration", Current: func() string { return cmp.Or(r.sealed.ConfigHash(), "none") }, Advisory: true,
@@ -77,7 +77,7 @@ func (s *Server) facts(r *running) ([]peers.Fact, error) {
 	issuers := s.Authentication.ServiceAccounts.Issuers
 	const copied = "give all servers the same files: copy the folder pki of the data directory of one to the others before they start, with tidemark pki copy"
 	var all []peers.Fact
-	if s.keepsAuthority() {
+	if r.keepsAuthority() {
 		authority, err := keyPrint(r.authority.CertificatePEM())
 		if err != nil {
 			return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/peers"
 	"github.com/tidemark-dev/tidemark/internal/replication"
-	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 )
 
 // replicationTime is how long a stream of changes lasts at most. A follower then asks for another one.
@@ -22,7 +22,7 @@ const replicationTime = time.Hour
 // replication returns the paths for followers. A follower begins with a backup, so a server without a data directory
 // has none.
 func (w *World) replication() []httpapi.Mount {
-	if _, ok := w.server.Storage.(store.BackupSource); !ok || w.server.At != 0 {
+	if w.running.storage.Backups == nil {
 		return nil
 	}
 	s := replication.NewServer(w.store)
@@ -38,23 +38,14 @@ func (w *World) replication() []httpapi.Mount {
 	}
 }
 
-// factSource is the log of a follower.
-type factSource interface {
-	Facts(context.Context) (map[string]string, error)
-}
-
 // factsPause is the pause between two attempts to reach the server for its facts.
 const factsPause = 5 * time.Second
 
 // checkFollowed returns an error if the server that this one follows differs in what servers must have in common. If it
 // cannot be reached, checkFollowed compares them later, in the background; a difference then ends this server.
 func (w *World) checkFollowed(ctx context.Context, own []peers.Fact) error {
-	s := w.server
-	log, ok := w.running.shared.(factSource)
-	if !ok {
-		return nil
-	}
-	differs, asked := followedDiffers(ctx, log, s.Shared.(FollowingStorage), own)
+	s, followed := w.server, w.running.storage.Followed
+	differs, asked := followedDiffers(ctx, followed, own)
 	if asked || ctx.Err() != nil {
 		return errors.Join(differs, ctx.Err())
 	}
@@ -65,7 +56,7 @@ func (w *World) checkFollowed(ctx context.Context, own []peers.Fact) error {
 			case <-w.ending.Done():
 				return
 			}
-			if differs, asked := followedDiffers(w.ending, log, s.Shared.(FollowingStorage), own); asked {
+			if differs, asked := followedDiffers(w.ending, followed, own); asked {
 				if differs != nil {
 					s.fail(differs)
 				}
@@ -77,17 +68,17 @@ func (w *World) checkFollowed(ctx context.Context, own []peers.Fact) error {
 }
 
 // followedDiffers returns an error if the server that is followed differs. asked reports whether it has responded.
-func followedDiffers(ctx context.Context, log factSource, followed FollowingStorage, own []peers.Fact) (differs error, asked bool) {
-	theirs, err := log.Facts(ctx)
+func followedDiffers(ctx context.Context, followed *storage.Followed, own []peers.Fact) (differs error, asked bool) {
+	theirs, err := followed.Facts(ctx)
 	if apierrors.ReasonForError(err) == metav1.StatusReasonForbidden {
-		return fmt.Errorf("the server %s, which this one follows: %w", followed.Following(), err), true
+		return fmt.Errorf("the server %s, which this one follows: %w", followed.URL, err), true
 	}
 	if err != nil {
 		return nil, false // the log of the follower has the reason
 	}
 	for _, f := range own {
 		if value, ok := theirs[f.Name]; ok && !f.Agrees(value) {
-			return fmt.Errorf("the server %s, which this one follows, has %s", followed.Following(), f.Difference(value)), true
+			return fmt.Errorf("the server %s, which this one follows, has %s", followed.URL, f.Difference(value)), true
 		}
 	}
 	return nil, true
@@ -100,26 +91,22 @@ const maxFollowerLag = 10 * time.Second
 // behind reports whether the world, if its objects are the copy of a follower, is too far behind; nil: it is no copy. While
 // the server cannot be reached, reads of the copy go on.
 func (w *World) behind() func() bool {
-	log, ok := w.running.shared.(lagging)
-	if !ok || w.fork != nil {
+	followed := w.running.storage.Followed
+	if followed == nil || w.fork != nil {
 		return nil
 	}
 	return func() bool {
-		lag := log.Lag()
+		lag := followed.Lag()
 		return lag.Connected && lag.Time > maxFollowerLag
 	}
 }
 
-// lagging is the log of a follower.
-type lagging interface{ Lag() replication.Lag }
-
 // followerMetrics returns how far the server is behind the one that it follows.
 func (r *running) followerMetrics() []httpapi.Metric {
-	log, ok := r.shared.(lagging)
-	if !ok {
+	if !r.follows() {
 		return nil
 	}
-	lag, connected := log.Lag(), 0.0
+	lag, connected := r.storage.Followed.Lag(), 0.0
 	if lag.Connected {
 		connected = 1
 	}

@@ -11,9 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/internal/clock"
-	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
-	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/tracing"
 )
 
@@ -22,11 +21,9 @@ import (
 // fields are read by Start and must not change after it; the methods are safe for
 // concurrent use. A Server must not be copied.
 type Server struct {
-	// Storage is where the objects are kept; nil: in Shared or, without that, in memory until Close.
+	// Storage is where the objects are kept: a *datadir.Dir, or an *etcdstore.Cluster or a *follower.Copy, which share
+	// them with other servers. Nil: in memory until Close.
 	Storage Storage
-	// Shared is where the objects are kept together with other servers. Storage is nil then. Forks
-	// cannot be kept.
-	Shared SharedStorage
 
 	// InProcess starts no listener: there are no sockets, and the only clients are those of the
 	// process, with the configurations that RESTConfig and RESTConfigFor return. With Storage nil,
@@ -139,7 +136,7 @@ type Server struct {
 	// those of kube-apiserver.
 	NoUnenforcedWarnings bool
 
-	// At is a resource version. The server then begins with the state that Storage had at it, and keeps all
+	// At is a resource version. The server then begins with the state that Storage, a *datadir.Dir, had at it, and keeps all
 	// changes in memory: Storage is closed when Start returns, and is not written to if it is opened read-only. Objects
 	// that every server has are not created, and Controllers that are nil are none but those that cannot be switched
 	// off. Zero: the newest state of Storage, which the server changes.
@@ -213,38 +210,11 @@ type Server struct {
 // Clock is a clock that tests move with Advance. Its zero value runs with the clock of package time.
 type Clock = clock.Clock
 
-// Storage is where a server keeps its objects; datadir.Dir is one.
+// Storage is where a server keeps its objects: a *datadir.Dir, an *etcdstore.Cluster or a *follower.Copy. Only this module
+// can implement it, because its method has types of internal packages. Other programs can wrap one of these.
 type Storage interface {
-	// OpenLog opens the log and locks it against other processes. Start calls it
-	// once; the server closes the log.
-	OpenLog(ctx context.Context) (store.Log, error)
-	// Dir is a directory for the server's other files (its certificate authority),
-	// which the lock guards too. Empty: they are not kept.
-	Dir() string
-	// Usable returns why nothing can be written any more, such as a directory that was replaced; nil: there is no reason.
-	// Health checks call it while the log is open.
-	Usable() error
-	// Forks is where forks are kept (ForkOptions.Keep); nil: they cannot be kept.
-	Forks() store.ForkLogs
-}
-
-// FollowingStorage is a SharedStorage with the objects of another server, which the server follows: follower.Copy is
-// one. The other server runs the controllers, and makes the objects that every server has.
-type FollowingStorage interface {
-	SharedStorage
-	// Following returns the URL of the other server.
-	Following() string
-}
-
-// SharedStorage is where several servers keep their objects; etcdstore.Cluster is one.
-type SharedStorage interface {
-	// OpenShared opens the log. Start calls it once; the server closes the log. The log owns what
-	// encrypts values, also when OpenShared fails.
-	OpenShared(ctx context.Context, e *encryption.Active) (store.Shared, store.Sealing, error)
-	// Dir is a directory for the server's other files. Empty: they are not kept.
-	Dir() string
-	// ProbeTimeouts are how long the health checks etcd and etcd-readiness wait for an answer of the log.
-	ProbeTimeouts() (health, readiness time.Duration)
+	// Open opens the log, and locks it against other processes. Start calls it once; the server closes the log.
+	Open(ctx context.Context, o storage.Options) (*storage.Opened, error)
 }
 
 // History limits how much history clients can read: watch from, list at an exact resource

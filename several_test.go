@@ -17,9 +17,8 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark"
-	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
-	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
@@ -31,15 +30,11 @@ type onLog struct {
 	member *sharedmem.Member
 }
 
-func (o *onLog) OpenShared(_ context.Context, e *encryption.Active) (store.Shared, store.Sealing, error) {
-	e.Close()
+func (o *onLog) Open(_ context.Context, with storage.Options) (*storage.Opened, error) {
+	with.Encryption.Close()
 	o.member = o.log.Open()
-	return o.member, nil, nil
+	return &storage.Opened{Shared: o.member, Dir: o.dir, HealthTimeout: time.Second, ReadyTimeout: time.Second}, nil
 }
-
-func (o *onLog) Dir() string { return o.dir }
-
-func (o *onLog) ProbeTimeouts() (health, readiness time.Duration) { return time.Second, time.Second }
 
 // several starts servers on one log, whose ways take some time.
 func several(t *testing.T, n int) (*sharedmem.Log, []*tidemark.Server) {
@@ -48,7 +43,7 @@ func several(t *testing.T, n int) (*sharedmem.Log, []*tidemark.Server) {
 	dir := t.TempDir()
 	var all []*tidemark.Server
 	for range n {
-		all = append(all, servertest.Start(t, &tidemark.Server{InProcess: true, Shared: &onLog{log: log, dir: dir}}))
+		all = append(all, servertest.Start(t, &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}}))
 	}
 	return log, all
 }
@@ -181,7 +176,7 @@ func TestLeaderCut(t *testing.T) {
 		if len(first) != 1 {
 			t.Fatalf("%d servers lead", len(first))
 		}
-		cut := first[0].Shared.(*onLog).member
+		cut := first[0].Storage.(*onLog).member
 		cut.Cut(true)
 		var next []*tidemark.Server
 		other := all[0]
@@ -372,10 +367,10 @@ func TestDifferentServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, all := several(t, 1)
 		for what, s := range map[string]*tidemark.Server{
-			"another certificate authority":  {Shared: &onLog{log: log, dir: t.TempDir()}},
-			"another range of cluster IPs":   {Shared: &onLog{log: log, dir: all[0].Shared.Dir()}, ServiceClusterIPRange: "10.1.0.0/16"},
-			"another range of node ports":    {Shared: &onLog{log: log, dir: all[0].Shared.Dir()}, ServiceNodePortRange: "20000-21000"},
-			"another issuer of service acco": {Shared: &onLog{log: log, dir: all[0].Shared.Dir()}, Authentication: tidemark.Authentication{ServiceAccounts: tidemark.ServiceAccounts{Issuers: []string{"https://a"}}}},
+			"another certificate authority":  {Storage: &onLog{log: log, dir: t.TempDir()}},
+			"another range of cluster IPs":   {Storage: &onLog{log: log, dir: all[0].Storage.(*onLog).dir}, ServiceClusterIPRange: "10.1.0.0/16"},
+			"another range of node ports":    {Storage: &onLog{log: log, dir: all[0].Storage.(*onLog).dir}, ServiceNodePortRange: "20000-21000"},
+			"another issuer of service acco": {Storage: &onLog{log: log, dir: all[0].Storage.(*onLog).dir}, Authentication: tidemark.Authentication{ServiceAccounts: tidemark.ServiceAccounts{Issuers: []string{"https://a"}}}},
 		} {
 			s.InProcess = true
 			if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), what) {
@@ -391,7 +386,7 @@ func TestDifferentServers(t *testing.T) {
 func TestDifferentEncryption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, all := several(t, 1)
-		dir := all[0].Shared.Dir()
+		dir := all[0].Storage.(*onLog).dir
 		file := filepath.Join(t.TempDir(), "encryption.yaml")
 		config := `{"kind":"EncryptionConfiguration","apiVersion":"apiserver.config.k8s.io/v1","resources":[{"resources":["secrets"],"providers":[{"identity":{}}]}]}`
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -399,7 +394,7 @@ func TestDifferentEncryption(t *testing.T) {
 		}
 		for path, times := range map[string]int{"": 0, file: 1} {
 			var text strings.Builder
-			s := &tidemark.Server{InProcess: true, Shared: &onLog{log: log, dir: dir}, Logger: slog.New(slog.NewTextHandler(&text, nil)),
+			s := &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}, Logger: slog.New(slog.NewTextHandler(&text, nil)),
 				Encryption: tidemark.Encryption{ProviderConfigFile: path}}
 			if err := s.Start(t.Context()); err != nil {
 				t.Fatal(err)
@@ -419,9 +414,9 @@ func TestDifferentEncryption(t *testing.T) {
 func TestDifferentClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, all := several(t, 1)
-		dir := all[0].Shared.Dir()
+		dir := all[0].Storage.(*onLog).dir
 		other := func() *tidemark.Server {
-			s := &tidemark.Server{InProcess: true, Shared: &onLog{log: log, dir: dir}, ServiceNodePortRange: "20000-21000", Clock: &tidemark.Clock{}}
+			s := &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}, ServiceNodePortRange: "20000-21000", Clock: &tidemark.Clock{}}
 			s.Clock.Advance(10 * time.Minute)
 			return s
 		}
@@ -447,12 +442,12 @@ func TestBesideKube(t *testing.T) {
 		lease := fmt.Sprintf(`{"metadata":{"name":"apiserver-x","labels":{"apiserver.kubernetes.io/identity":"kube-apiserver"}},"spec":{"holderIdentity":"apiserver-x_1","leaseDurationSeconds":3600,"renewTime":%q}}`,
 			time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
 		want(t, all[0], 201, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", lease)
-		dir := all[0].Shared.Dir()
+		dir := all[0].Storage.(*onLog).dir
 		if err := all[0].Close(); err != nil {
 			t.Fatal(err)
 		}
 		other := func() *tidemark.Server {
-			return &tidemark.Server{InProcess: true, Shared: &onLog{log: log, dir: dir}, ServiceClusterIPRange: "10.1.0.0/16"}
+			return &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}, ServiceClusterIPRange: "10.1.0.0/16"}
 		}
 		s := other()
 		if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the kube-apiserver apiserver-x_1 on the same etcd has another range of cluster IPs: [10.96.0.0/12] there, and [10.1.0.0/16] here") {
@@ -471,7 +466,7 @@ func TestSharedHealth(t *testing.T) {
 		want(t, all[0], 200, "GET", "/readyz", "")
 		want(t, all[0], 200, "GET", "/livez", "")
 		time.Sleep(2 * time.Second)
-		member := all[0].Shared.(*onLog).member
+		member := all[0].Storage.(*onLog).member
 		member.Cut(true)
 		for _, path := range []string{"/readyz/etcd", "/readyz/etcd-readiness", "/livez", "/healthz"} {
 			want(t, all[0], 500, "GET", path, "")
@@ -488,7 +483,7 @@ func TestSharedHealth(t *testing.T) {
 // by its old state, and gets the new one two seconds later.
 func behind(t *testing.T, s *tidemark.Server, write func(), requests ...func()) {
 	t.Helper()
-	member := s.Shared.(*onLog).member
+	member := s.Storage.(*onLog).member
 	time.Sleep(time.Second) // so that it has all that is older
 	member.Pause()
 	write()

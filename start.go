@@ -37,6 +37,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/serving"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 )
@@ -55,8 +56,8 @@ type running struct {
 	authentication authentication
 	issuers        *issuers.Issuers   // nil: none are configured
 	sealed         *encryption.Active // of the root world
-	shared         store.Shared       // nil: the objects are in a log of this server alone
-	identity       string             // among the servers on shared; empty: there are no others
+	storage        storage.Opened     // zero: the objects are in memory
+	identity       string             // among the servers on storage.Shared; empty: there are no others
 	audit          *audit.Auditor     // nil: requests are not recorded
 	serving        *serving.Server    // nil: InProcess
 	// certificates returns the serving certificates; nil: InProcess.
@@ -114,7 +115,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if r.authority, err = s.openAuthority(r, objects); err != nil {
 		return nil, err
 	}
-	if r.keys, err = s.openTokens(s.logOf(logAuthentication)); err != nil {
+	if r.keys, err = s.openTokens(r.pkiDir(), s.logOf(logAuthentication)); err != nil {
 		return nil, err
 	}
 	if err := s.openAuthentication(r); err != nil {
@@ -123,9 +124,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := r.root.openRoot(ctx); err != nil {
 		return nil, err
 	}
-	if s.Storage != nil && s.At == 0 {
-		r.loadKept(s.Storage.Forks())
-	}
+	r.loadKept(r.storage.Forks)
 	r.control = s.newControl(r)
 	s.followAuthority(r)
 	if !s.InProcess {
@@ -211,9 +210,9 @@ func (s *Server) check() (c checked, err error) {
 		return c, err
 	}
 	if s.At != 0 && s.Storage == nil {
-		return c, errors.New("a resource version to begin with needs a Storage that has its state")
+		return c, errNoStateAt
 	}
-	if err := errors.Join(s.checkShared(), s.checkBackups()); err != nil {
+	if err := s.checkBackups(); err != nil {
 		return c, err
 	}
 	if err := s.Authentication.Check(); err != nil {
@@ -269,17 +268,18 @@ func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error
 	if err != nil {
 		return nil, err
 	}
-	if s.Shared != nil {
-		return s.openShared(ctx, r, set)
-	}
-	var log store.Log = &memlog.Log{Start: s.firstRevision()}
-	if s.Storage != nil {
-		if log, err = s.Storage.OpenLog(ctx); err != nil {
-			set.Close()
-			return nil, err
-		}
-	}
 	r.sealed = encryption.NewActive(set)
+	if err := s.openStorage(ctx, r); err != nil {
+		r.sealed.Close()
+		return nil, err
+	}
+	if r.storage.Shared != nil {
+		return s.openShared(ctx, r)
+	}
+	log := r.storage.Log
+	if log == nil {
+		log = &memlog.Log{Start: s.firstRevision()}
+	}
 	sealed := encryption.Wrap(log, r.sealed)
 	sealed.StandIns = s.standIns()
 	o := store.Options{
@@ -301,6 +301,7 @@ func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error
 		s.note(true, "requests for some objects fail", "err", unread)
 	}
 	if err == nil && s.At != 0 {
+		r.storage = storage.Opened{}
 		return s.stateAt(ctx, objects)
 	}
 	if err == nil && s.Encryption.AutomaticReload {
@@ -308,6 +309,35 @@ func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error
 	}
 	return objects, err
 }
+
+// openStorage opens Storage, if there is one.
+func (s *Server) openStorage(ctx context.Context, r *running) error {
+	if s.Storage == nil {
+		return nil
+	}
+	opened, err := s.Storage.Open(ctx, storage.Options{Encryption: r.sealed, StandIns: s.standIns()})
+	if err != nil {
+		return err
+	}
+	r.storage = *opened
+	if err := errors.Join(s.checkAt(opened), s.checkBackupSource(opened)); err != nil {
+		if opened.Shared != nil {
+			return errors.Join(err, opened.Shared.Close())
+		}
+		return errors.Join(err, opened.Log.Close())
+	}
+	return nil
+}
+
+// checkAt checks that a storage has states of earlier resource versions, if the server begins with one.
+func (s *Server) checkAt(o *storage.Opened) error {
+	if s.At != 0 && o.Shared != nil {
+		return errNoStateAt
+	}
+	return nil
+}
+
+var errNoStateAt = errors.New("a resource version to begin with needs a Storage that has its state: a data directory")
 
 // stateAt returns a store in memory that begins with the state of another one at the resource version At. It
 // closes the other one.
@@ -349,7 +379,7 @@ func (s *Server) openAuthority(r *running, objects *store.Store) (*pki.Authority
 		hosts = append(hosts, ip.String())
 	}
 	hosts = append(hosts, serviceAddresses(objects)...)
-	c := pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: s.logOf(logCertificates)}
+	c := pki.Config{Dir: r.pkiDir(), Hosts: hosts, Now: s.now, Log: s.logOf(logCertificates)}
 	if s.InProcess { // otherwise clients would trust a key that can be guessed
 		c.Random = r.root.seed.source(forKeys)
 	}
@@ -372,22 +402,18 @@ func serviceAddresses(objects *store.Store) []string {
 
 // keepsAuthority reports whether others may rely on the server's own certificate authority. One that shares
 // its objects, and keeps no files, makes a new authority at each start.
-func (s *Server) keepsAuthority() bool { return s.Shared == nil || s.pkiDir() != "" }
+func (r *running) keepsAuthority() bool { return r.storage.Shared == nil || r.pkiDir() != "" }
 
 // pkiDir is the directory of keys; empty: they are not kept.
-func (s *Server) pkiDir() string {
-	dir := ""
-	switch {
-	case s.Storage != nil && s.At == 0:
-		dir = s.Storage.Dir()
-	case s.Shared != nil:
-		dir = s.Shared.Dir()
-	}
-	if dir == "" {
+func (r *running) pkiDir() string {
+	if r.storage.Dir == "" {
 		return ""
 	}
-	return filepath.Join(dir, "pki")
+	return filepath.Join(r.storage.Dir, "pki")
 }
+
+// follows reports whether the server follows another one.
+func (r *running) follows() bool { return r.storage.Followed != nil }
 
 // transportUsed returns how many bytes wait for clients of HTTP/2 connections.
 func (r *running) transportUsed() int64 {

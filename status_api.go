@@ -63,7 +63,7 @@ func (r *running) status(ctx context.Context) statusapi.Status {
 // role is what the server is among others.
 func (r *running) role() string {
 	switch {
-	case r.root.server.follows():
+	case r.follows():
 		return statusapi.Follower
 	case r.identity == "":
 		return statusapi.Single
@@ -114,26 +114,18 @@ func (w *World) changedAfter(ctx context.Context, after store.Revision) time.Tim
 	return first[0].Origin().Time
 }
 
-// hasMembers is the log of a shared storage that has members.
-type hasMembers interface {
-	Members(context.Context) []store.Member
-}
-
 func (r *running) storageStatus(ctx context.Context, u store.Usage) statusapi.Storage {
-	s := r.root.server
 	out := statusapi.Storage{
 		Kind: statusapi.Memory, LogBytes: u.TotalBytes, LimitBytes: u.LimitBytes, FreeBytes: max(u.FreeBytes, 0), NeededBytes: u.NeededBytes,
 	}
 	switch {
-	case s.follows():
-		out.Kind, out.Path = statusapi.Directory, s.Shared.Dir()
-	case s.Shared != nil:
+	case r.storage.Shared != nil && !r.follows():
 		out.Kind = statusapi.Etcd
-	case s.Storage != nil && s.At == 0:
-		out.Kind, out.Path = statusapi.Directory, s.Storage.Dir()
+	case r.storage.Dir != "":
+		out.Kind, out.Path = statusapi.Directory, r.storage.Dir
 	}
-	if log, ok := r.shared.(hasMembers); ok {
-		for _, m := range log.Members(ctx) {
+	if r.storage.Members != nil {
+		for _, m := range r.storage.Members(ctx) {
 			one := statusapi.Member{URL: m.URL, Version: m.Version, Leader: m.Leader, Bytes: m.Bytes}
 			if m.Err != nil {
 				one.Error = m.Err.Error()
@@ -145,13 +137,13 @@ func (r *running) storageStatus(ctx context.Context, u store.Usage) statusapi.St
 }
 
 func (r *running) followsStatus() *statusapi.Follows {
-	log, ok := r.shared.(lagging)
-	if !ok {
+	followed := r.storage.Followed
+	if followed == nil {
 		return nil
 	}
-	lag := log.Lag()
+	lag := followed.Lag()
 	return &statusapi.Follows{
-		URL: r.root.server.Shared.(FollowingStorage).Following(), Connected: lag.Connected,
+		URL: followed.URL, Connected: lag.Connected,
 		LagSeconds: lag.Time.Seconds(), LagRevisions: uint64(lag.Revisions),
 	}
 }

@@ -97,12 +97,12 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	if err := w.open(); err != nil {
 		return err
 	}
-	if s.Shared != nil {
+	if r.storage.Shared != nil {
 		if err := w.compare(ctx); err != nil {
 			return err
 		}
 	}
-	if s.At == 0 && !s.follows() { // otherwise the state stays as it was
+	if s.At == 0 && !r.follows() { // otherwise the state stays as it was
 		if err := w.createFirst(ctx); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	if w.loops, err = w.startLoops(); err != nil {
 		return err
 	}
-	if w.source != nil && s.Storage == nil { // clients begin with the same state in each run
+	if w.source != nil && r.storage.Log == nil { // clients begin with the same state in each run
 		if err := w.loops.Settled(ctx); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	w.direct = w.newDirect(r.route)
 	w.background.Go(func() { w.handler.Run(w.ending) })
 	w.background.Go(w.sweepKept)
-	if s.At == 0 && !s.follows() {
+	if s.At == 0 && !r.follows() {
 		w.background.Go(w.keepFirst)
 	}
 	return w.startBackups(ctx)
@@ -215,13 +215,13 @@ const copyTime = 2 * time.Second
 
 // leaveCopy leaves a copy of the objects for the next start, if the storage has a place for it.
 func (w *World) leaveCopy() {
-	k, ok := w.running.shared.(store.Keeper)
-	if !ok || w.fork != nil || w.direct == nil || w.server.Err() != nil {
+	keep := w.running.storage.Keep
+	if keep == nil || w.fork != nil || w.direct == nil || w.server.Err() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), copyTime)
 	defer cancel()
-	if err := k.Keep(ctx, w.store.Any()); err != nil {
+	if err := keep(ctx, w.store.Any()); err != nil {
 		w.server.logOf(logStore).Info("the next start reads all objects from etcd", "err", err)
 	}
 }
@@ -338,7 +338,7 @@ func (w *World) newWebhooks(conditions *match.Metrics) *webhook.Webhooks {
 
 // startLoops starts the controllers.
 func (w *World) startLoops() (*controller.Loops, error) {
-	s, enabled := w.server, w.server.controllers()
+	s, enabled := w.server, w.running.controllers()
 	if w.fork != nil {
 		enabled = w.fork.controllers
 	}
@@ -369,14 +369,15 @@ func (w *World) identity() string {
 }
 
 // controllers selects the controllers of worlds that do not select any themselves.
-func (s *Server) controllers() []string {
+func (r *running) controllers() []string {
+	s := r.root.server
 	if s.Controllers == nil && s.At != 0 {
 		return []string{"-*"}
 	}
-	if s.follows() {
+	if r.follows() {
 		return []string{"-*"}
 	}
-	if s.Shared != nil { // the events have leases
+	if r.storage.Shared != nil { // the events have leases
 		all := slices.Clone(s.Controllers)
 		if len(all) == 0 {
 			all = []string{"*"}
@@ -388,13 +389,13 @@ func (s *Server) controllers() []string {
 
 // createFirst creates the objects that every server has.
 func (w *World) createFirst(ctx context.Context) error {
-	clients, err := w.server.clientsData(w.running.authority)
+	clients, err := w.server.clientsData(w.running)
 	if err != nil {
 		return err
 	}
 	return startup.Ensure(ctx, startup.Config{
 		Registry: w.verbs, Catalog: builtin.Catalog(), Clients: clients,
-		Ranges: w.addresses.Ranges(), First: w.addresses.First(), Address: w.running.reachedAt(), Now: w.now, Shared: w.server.Shared != nil,
+		Ranges: w.addresses.Ranges(), First: w.addresses.First(), Address: w.running.reachedAt(), Now: w.now, Shared: w.running.storage.Shared != nil,
 	})
 }
 

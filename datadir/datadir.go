@@ -29,11 +29,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/dirlock"
 	"github.com/tidemark-dev/tidemark/internal/privatedir"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 )
 
-// KubeconfigFile is the administrator's kubeconfig, relative to Dir.Dir.
+// KubeconfigFile is the administrator's kubeconfig, relative to Dir.Path.
 const KubeconfigFile = "kubeconfig"
 
 const (
@@ -41,7 +42,7 @@ const (
 	logDir     = "log"
 )
 
-// Dir is a data directory. Fill in Path, and use it as the storage of a server.
+// Dir is a data directory. Fill in Path, and use it as the Storage of a tidemark.Server.
 // The fields are not changed after the first call.
 type Dir struct {
 	// Path is the directory. It and its parents are created with mode 0700 if they do not
@@ -91,12 +92,17 @@ type opened struct {
 	closed atomic.Bool
 }
 
-// Usable returns why nothing can be written to the directory any more, nil if there is no reason. Use it between OpenLog and
-// the Close of its log.
-func (d *Dir) Usable() error { return d.opened.log.Usable() }
-
-// Dir returns the path of the directory. It exists once OpenLog has succeeded.
-func (d *Dir) Dir() string { return d.Path }
+// Open is OpenLog for a tidemark.Server, which calls it.
+func (d *Dir) Open(ctx context.Context, _ storage.Options) (*storage.Opened, error) {
+	log, err := d.OpenLog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &storage.Opened{
+		Log: log, Head: d.opened.log.Summary().Revision, Dir: d.Path,
+		Usable: d.opened.log.Usable, Forks: d.Forks(), Backups: d,
+	}, nil
+}
 
 // ErrInUse: another process has the data directory open.
 var ErrInUse = dirlock.ErrInUse

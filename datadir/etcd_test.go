@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/etcdstore"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 )
 
 // TestEtcdDirectory opens clusters with directories that are those of a server, and others. No etcd is needed: a connection
@@ -54,9 +55,9 @@ func TestEtcdDirectory(t *testing.T) {
 				}
 			}
 			cluster := &etcdstore.Cluster{Servers: []string{"http://127.0.0.1:1"}, Path: path, GroupAccess: c.group}
-			log, _, err := cluster.OpenShared(t.Context(), encryption.NewActive(new(encryption.Set)))
+			o, err := cluster.Open(t.Context(), storage.Options{Encryption: encryption.NewActive(new(encryption.Set))})
 			if err == nil {
-				if err := log.Close(); err != nil {
+				if err := o.Shared.Close(); err != nil {
 					t.Error(err)
 				}
 			}

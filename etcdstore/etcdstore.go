@@ -24,11 +24,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/etcdvalue"
 	"github.com/tidemark-dev/tidemark/internal/privatedir"
-	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
 )
 
-// Cluster is an etcd cluster. Fill in Servers, and use it as the shared storage of a server. The
+// Cluster is an etcd cluster. Fill in Servers, and use it as the Storage of a tidemark.Server. The
 // fields are those of kube-apiserver's flags --etcd-*. They are not changed after the first call.
 type Cluster struct {
 	// Servers are the client URLs of the members: http://host:port, or https://host:port for TLS.
@@ -76,15 +76,6 @@ const allocatorCollection = "ranges"
 
 // copyFile has the objects in Path, while no server runs.
 const copyFile = "objects.copy"
-
-// Dir returns Path.
-func (c *Cluster) Dir() string { return c.Path }
-
-// ProbeTimeouts returns HealthTimeout and ReadyTimeout.
-func (c *Cluster) ProbeTimeouts() (health, readiness time.Duration) {
-	const usual = 2 * time.Second
-	return cmp.Or(c.HealthTimeout, usual), cmp.Or(c.ReadyTimeout, usual)
-}
 
 // Check returns an error if no log can be opened with the fields. It opens files, and no connection.
 func (c *Cluster) Check() error {
@@ -147,9 +138,9 @@ func open(ctx context.Context, c *etcdvalue.Codec, collection, key string, value
 	}
 }
 
-// OpenShared opens the log. The log owns what encrypts values, and closes it also when OpenShared fails. It waits
-// for no connection.
-func (c *Cluster) OpenShared(_ context.Context, e *encryption.Active) (store.Shared, store.Sealing, error) {
+// Open opens the log, which owns what encrypts values. It waits for no connection. A tidemark.Server calls it.
+func (c *Cluster) Open(_ context.Context, with storage.Options) (*storage.Opened, error) {
+	e := with.Encryption
 	o := &opened{codec: c.codec(e), encryption: e}
 	if c.Path != "" {
 		err := c.prepare()
@@ -157,7 +148,7 @@ func (c *Cluster) OpenShared(_ context.Context, e *encryption.Active) (store.Sha
 			o.lock, err = dirlock.Take(filepath.Join(c.Path, dirlock.File))
 		}
 		if err != nil {
-			return nil, nil, errors.Join(err, o.Close())
+			return nil, errors.Join(err, o.Close())
 		}
 	}
 	options := c.options(o.codec)
@@ -167,16 +158,20 @@ func (c *Cluster) OpenShared(_ context.Context, e *encryption.Active) (store.Sha
 		options.Copy = file
 	default: // the file would have what is encrypted in etcd
 		if err := etcdlog.RemoveCopy(file); err != nil {
-			return nil, nil, errors.Join(err, o.Close())
+			return nil, errors.Join(err, o.Close())
 		}
 	}
 	l, err := etcdlog.Open(options)
 	if err != nil {
-		return nil, nil, errors.Join(err, o.Close())
+		return nil, errors.Join(err, o.Close())
 	}
 	o.Log = l
 	e.ReadFrom(o.values)
-	return o, l, nil
+	const usual = 2 * time.Second
+	return &storage.Opened{
+		Shared: o, Sealing: l, Dir: c.Path, Keep: l.Keep, Members: l.Members,
+		HealthTimeout: cmp.Or(c.HealthTimeout, usual), ReadyTimeout: cmp.Or(c.ReadyTimeout, usual),
+	}, nil
 }
 
 // prepare creates the directory of the server or checks the existing one.

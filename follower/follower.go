@@ -21,18 +21,17 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/replication"
 	"github.com/tidemark-dev/tidemark/internal/serverclient"
-	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 )
 
-// Copy is the copy of the objects of a server. Fill in Server and Data, and use it as the shared storage of a
+// Copy is the copy of the objects of a server. Fill in Server and Data, and use it as the Storage of a
 // tidemark.Server. The fields are not changed after the first call.
 type Copy struct {
 	// Server is how to reach the server that is followed. Its user has to be allowed to get /backup, and to
 	// get and post the paths below /replication.
 	Server *rest.Config
-	// Data is the data directory of the copy. It does not exist, is empty, or is a copy of the server. OpenShared
-	// sets its Follows.
+	// Data is the data directory of the copy. It does not exist, is empty, or is a copy of the server. Open sets
+	// its Follows.
 	Data *datadir.Dir
 	// HealthTimeout and ReadyTimeout are how long the health checks etcd and etcd-readiness wait for the server.
 	// Zero: 2 seconds.
@@ -41,29 +40,22 @@ type Copy struct {
 	Logger *slog.Logger
 }
 
-// Following returns the URL of the server that is followed.
-func (c *Copy) Following() string { return c.Server.Host }
-
-// Dir returns the path of the data directory.
-func (c *Copy) Dir() string { return c.Data.Path }
-
-// ProbeTimeouts returns HealthTimeout and ReadyTimeout.
-func (c *Copy) ProbeTimeouts() (health, readiness time.Duration) {
-	const usual = 2 * time.Second
-	return cmp.Or(c.HealthTimeout, usual), cmp.Or(c.ReadyTimeout, usual)
-}
-
-// OpenShared opens the copy. It makes the copy if there is none, and makes it again if the history of the server does
-// not reach back to it. While the server cannot be reached, a copy that exists is opened as it is, and compared later.
-// OpenShared returns an error if there is no copy and the server cannot be reached, and if the copy has changes that
-// the server does not have.
-func (c *Copy) OpenShared(ctx context.Context, e *encryption.Active) (store.Shared, store.Sealing, error) {
-	log, sealed, err := c.open(ctx, e)
+// Open opens the copy. It makes the copy if there is none, and makes it again if the history of the server does not reach
+// back to it. While the server cannot be reached, a copy that exists is opened as it is, and compared later. Open returns
+// an error if there is no copy and the server cannot be reached, and if the copy has changes that the server does not
+// have. A tidemark.Server calls it.
+func (c *Copy) Open(ctx context.Context, o storage.Options) (*storage.Opened, error) {
+	log, sealed, err := c.open(ctx, o.Encryption)
 	if err != nil {
-		e.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return log, sealed, nil
+	sealed.StandIns = o.StandIns
+	const usual = 2 * time.Second
+	return &storage.Opened{
+		Shared: log, Sealing: sealed, Dir: c.Data.Path,
+		HealthTimeout: cmp.Or(c.HealthTimeout, usual), ReadyTimeout: cmp.Or(c.ReadyTimeout, usual),
+		Followed: &storage.Followed{URL: c.Server.Host, Lag: log.Lag, Facts: log.Facts, Unread: sealed.Unread},
+	}, nil
 }
 
 func (c *Copy) open(ctx context.Context, e *encryption.Active) (*replication.Log, *encryption.Log, error) {
@@ -77,10 +69,11 @@ func (c *Copy) open(ctx context.Context, e *encryption.Active) (*replication.Log
 		logger = slog.New(slog.DiscardHandler)
 	}
 	for again := false; ; again = true {
-		copied, head, err := c.openCopy(ctx, client, logger, again)
+		opened, err := c.openCopy(ctx, client, logger, again)
 		if err != nil {
 			return nil, nil, err
 		}
+		copied, head := opened.Log, opened.Head
 		sealed := encryption.Wrap(copied, e)
 		how, err := replication.Compare(ctx, client, sealed, head)
 		switch {
@@ -114,23 +107,19 @@ func unreachable(err error) bool {
 	return err != nil && !errors.As(err, new(*tls.CertificateVerificationError))
 }
 
-// openCopy opens the log of the copy. It first makes the copy if there is none, or if it is to be made again.
-func (c *Copy) openCopy(ctx context.Context, client *serverclient.Client, logger *slog.Logger, again bool) (store.Log, store.Revision, error) {
-	var log store.Log
-	err := datadir.ErrNoCopy
+// openCopy opens the directory of the copy. It first makes the copy if there is none, or if it is to be made again.
+func (c *Copy) openCopy(ctx context.Context, client *serverclient.Client, logger *slog.Logger, again bool) (copied *storage.Opened, err error) {
+	err = datadir.ErrNoCopy
 	if !again {
-		log, err = c.Data.OpenLog(ctx)
+		copied, err = c.Data.Open(ctx, storage.Options{})
 	}
-	if errors.Is(err, datadir.ErrNoCopy) {
-		if err := c.fetch(ctx, client, logger); err != nil {
-			return nil, 0, err
-		}
-		log, err = c.Data.OpenLog(ctx)
+	if !errors.Is(err, datadir.ErrNoCopy) {
+		return copied, err
 	}
-	if err != nil {
-		return nil, 0, err
+	if err := c.fetch(ctx, client, logger); err != nil {
+		return nil, err
 	}
-	return log, log.(interface{ Summary() pebblelog.Summary }).Summary().Revision, nil
+	return c.Data.Open(ctx, storage.Options{})
 }
 
 // fetch makes the copy from a backup.

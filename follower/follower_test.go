@@ -57,7 +57,7 @@ func settle(t *testing.T, s *tidemark.Server) {
 }
 
 func following(c *rest.Config, dir string) *tidemark.Server {
-	return &tidemark.Server{Shared: &follower.Copy{Server: c, Data: &datadir.Dir{Path: dir}}}
+	return &tidemark.Server{Storage: &follower.Copy{Server: c, Data: &datadir.Dir{Path: dir}}}
 }
 
 func clients(s *tidemark.Server) *kubernetes.Clientset {
@@ -135,7 +135,7 @@ func TestRestart(t *testing.T) {
 
 	f = following(p.RESTConfig(), dir)
 	var log bytes.Buffer
-	f.Shared.(*follower.Copy).Logger = slog.New(slog.NewTextHandler(&log, nil))
+	f.Storage.(*follower.Copy).Logger = slog.New(slog.NewTextHandler(&log, nil))
 	start(t, f)
 	if strings.Contains(log.String(), "made a copy") {
 		t.Errorf("the copy was made again: %s", &log)

@@ -283,7 +283,7 @@ func (a *apiServer) useEtcd(changed func(string) bool) error {
 		return err
 	}
 	f.etcd.cluster.Logger = f.server.Logger
-	f.server.Shared = &f.etcd.cluster
+	f.server.Storage = &f.etcd.cluster
 	return nil
 }
 
@@ -320,7 +320,7 @@ func (a *apiServer) serveUntil(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	kept := "in memory"
-	if s.Shared != nil {
+	if a.serve.etcd.on() {
 		kept = "in etcd"
 	}
 	s.Logger.Info("Tidemark serves as kube-apiserver, "+kept, "version", ownVersion(), "address", s.URL(),

@@ -394,9 +394,9 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 	s.Logger = f.logging.logger(stderr)
 	switch {
 	case f.etcd.on():
-		s.Shared, err = f.etcd.open(f)
+		s.Storage, err = f.etcd.open(f)
 	case f.follow.on():
-		s.Shared, err = f.follow.open(f)
+		s.Storage, err = f.follow.open(f)
 	default:
 		s.Storage, err = f.storage(ctx)
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 )
@@ -73,17 +74,10 @@ func Open(ctx context.Context, dir string, at uint64) (*Dump, error) {
 // Revision returns the revision of the state.
 func (d *Dump) Revision() uint64 { return d.revision }
 
-// OpenLog returns the log that begins with the state.
-func (d *Dump) OpenLog(context.Context) (store.Log, error) { return d.log, nil }
-
-// Dir returns an empty path: the server's own files are not kept.
-func (d *Dump) Dir() string { return "" }
-
-// Forks returns nil: no forks are kept.
-func (d *Dump) Forks() store.ForkLogs { return nil }
-
-// Usable implements tidemark.Storage.
-func (d *Dump) Usable() error { return nil }
+// Open implements tidemark.Storage: the log begins with the state.
+func (d *Dump) Open(context.Context, storage.Options) (*storage.Opened, error) {
+	return &storage.Opened{Log: d.log}, nil
+}
 
 // place is where an object is stored.
 type place struct {

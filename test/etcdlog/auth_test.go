@@ -396,7 +396,7 @@ func TestAuthFull(t *testing.T) {
 func TestAuthDenied(t *testing.T) {
 	start := func(g *guarded, user, want string) {
 		t.Helper()
-		s := &tidemark.Server{InProcess: true, Shared: g.store(user, new(logged))}
+		s := &tidemark.Server{InProcess: true, Storage: g.store(user, new(logged))}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := s.Start(ctx); err == nil || !strings.Contains(err.Error(), want) {
@@ -418,7 +418,7 @@ func TestAuthServers(t *testing.T) {
 	start := func() (*tidemark.Server, *etcdstore.Cluster) {
 		c := g.store(limited, log)
 		c.Path = sameFiles(t, dir)
-		return &tidemark.Server{InProcess: true, Shared: c}, c
+		return &tidemark.Server{InProcess: true, Storage: c}, c
 	}
 	s, c := start()
 	client := begin(t, s)
@@ -500,7 +500,7 @@ func TestAuthMigrate(t *testing.T) {
 	g := startGuarded(t, 1, nil)
 	c := g.store(limited, new(logged))
 	c.Path = m.path("etcd-files")
-	stop := m.serve(&tidemark.Server{Shared: c})
+	stop := m.serve(&tidemark.Server{Storage: c})
 	m.fill()
 	stop()
 	flags := []string{"migrate", "--from=" + g.servers()[0], "--to=" + m.path("data"), "--encryption-provider-config=" + m.path("encryption.yaml"),

@@ -279,7 +279,7 @@ func TestServerCopy(t *testing.T) {
 	start := func(encryption string) (*tidemark.Server, kubernetes.Interface, *logged) {
 		log := new(logged)
 		logger := slog.New(slog.NewTextHandler(log, nil))
-		s := &tidemark.Server{InProcess: true, Logger: logger, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir, Logger: logger}}
+		s := &tidemark.Server{InProcess: true, Logger: logger, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir, Logger: logger}}
 		s.Encryption.ProviderConfigFile = encryption
 		must(t, s.Start(t.Context()))
 		t.Cleanup(func() { s.Close() })
@@ -308,7 +308,7 @@ func TestServerCopy(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the copy: %v, %v", info, err)
 	}
-	other := &tidemark.Server{InProcess: true, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
+	other := &tidemark.Server{InProcess: true, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
 	must(t, other.Start(t.Context()))
 	theirs, err := kubernetes.NewForConfig(other.RESTConfig())
 	must(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/encryption/kmstest"
+	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
@@ -42,10 +43,10 @@ func encrypted(t testing.TB, c *cluster, config encryption.Config) (store.Shared
 	t.Helper()
 	set, err := encryption.Load(config)
 	must(t, err)
-	l, sealing, err := (&etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}).OpenShared(t.Context(), encryption.NewActive(set))
+	o, err := (&etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}).Open(t.Context(), storage.Options{Encryption: encryption.NewActive(set)})
 	must(t, err)
-	t.Cleanup(func() { must(t, l.Close()) })
-	return l, sealing, set
+	t.Cleanup(func() { must(t, o.Shared.Close()) })
+	return o.Shared, o.Sealing, set
 }
 
 // putSecret writes a Secret, and returns its revision.
@@ -128,7 +129,7 @@ func TestServerKMSRotation(t *testing.T) {
 	t.Parallel()
 	c, p := startCluster(t, 1, nil), kmstest.Start(t, "k1")
 	s := &tidemark.Server{InProcess: true, Encryption: tidemark.Encryption{ProviderConfigFile: kmsConfig(t, p, 20*time.Second)},
-		Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
+		Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
 	secrets := begin(t, s).CoreV1().Secrets("default")
 	made, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	must(t, err)
@@ -197,9 +198,9 @@ func TestKMSDown(t *testing.T) {
 	}
 	healing, err := encryption.Load(encryption.Config{Path: path, Now: now})
 	must(t, err)
-	shared, _, err := (&etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}).OpenShared(t.Context(), encryption.NewActive(healing))
+	o, err := (&etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}).Open(t.Context(), storage.Options{Encryption: encryption.NewActive(healing)})
 	must(t, err)
-	objects, err := store.Open(t.Context(), store.Options{Shared: shared})
+	objects, err := store.Open(t.Context(), store.Options{Shared: o.Shared})
 	must(t, err)
 	t.Cleanup(func() { objects.Close() })
 	if objects.Any().Get("secrets", "ns/s0").Unreadable() == "" {

@@ -103,7 +103,7 @@ func TestMigrateCircle(t *testing.T) {
 	config := "--encryption-provider-config=" + m.path("encryption.yaml")
 	c := startCluster(t, 1, nil)
 	onEtcd := func() (stop func()) {
-		return m.serve(&tidemark.Server{Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
+		return m.serve(&tidemark.Server{Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
 	}
 	stop := onEtcd()
 	m.fill()

@@ -71,7 +71,7 @@ func TestMigrateLiveToEtcd(t *testing.T) {
 	}
 	etcd := startCluster(t, 1, restore(t, m.path("snapshot.db")))
 	m.compareWith(etcd)
-	stop := m.serve(&tidemark.Server{Shared: &etcdstore.Cluster{Servers: etcd.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
+	stop := m.serve(&tidemark.Server{Storage: &etcdstore.Cluster{Servers: etcd.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
 	defer stop()
 	m.same("in etcd", before)
 	if got := m.watched(middle, "last"); fmt.Sprint(got) != fmt.Sprint(events) {

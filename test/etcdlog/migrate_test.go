@@ -237,7 +237,7 @@ func TestMigrate(t *testing.T) {
 	m.compareWith(c)
 	m.storedForms(client)
 
-	stop = m.serve(&tidemark.Server{Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
+	stop = m.serve(&tidemark.Server{Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
 	m.same("in etcd", before)
 	if got := m.watched(middle, "last"); !slices.Equal(got, events) {
 		t.Errorf("a watch after %s in etcd:\n%v, want\n%v", middle, got, events)
@@ -393,7 +393,7 @@ func (m *migrated) back(c *cluster, client *clientv3.Client, before map[string]s
 		m.t.Errorf("after a dry run: %v", err)
 	}
 	m.refusesDamage(client, from, to, config)
-	stop := m.serve(&tidemark.Server{Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
+	stop := m.serve(&tidemark.Server{Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
 	if out := m.tidemark(1, "migrate", from, to, config); !strings.Contains(out, "uses etcd: its Lease kube-system/tidemark-") {
 		m.t.Errorf("while an idle server runs: %s", out)
 	}
@@ -402,7 +402,7 @@ func (m *migrated) back(c *cluster, client *clientv3.Client, before map[string]s
 	m.t.Log(out)
 	m.tidemark(0, "check", m.path("data2"))
 	m.tidemark(0, "migrate", from, to, config, "--verify")
-	again := &tidemark.Server{Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}}
+	again := &tidemark.Server{Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}}
 	if err := again.Start(m.t.Context()); err == nil || !strings.Contains(err.Error(), "were moved to the data directory "+m.path("data2")) {
 		m.t.Errorf("a server starts on the etcd that was left: %v", err)
 	}
@@ -445,7 +445,7 @@ func TestMigrateLive(t *testing.T) {
 	t.Parallel()
 	m := newMigrated(t)
 	c := startCluster(t, 1, nil)
-	stop := m.serve(&tidemark.Server{Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
+	stop := m.serve(&tidemark.Server{Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: m.path("etcd-files")}})
 	m.fill()
 
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -36,7 +36,7 @@ func TestMoved(t *testing.T) {
 		t.Errorf("the server has ended: %v", err)
 	}
 	another := func() *tidemark.Server {
-		return &tidemark.Server{InProcess: true, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
+		return &tidemark.Server{InProcess: true, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
 	}
 	if err := another().Start(t.Context()); err == nil || !strings.Contains(err.Error(), "etcdctl del --prefix") {
 		t.Errorf("a server starts: %v", err)

@@ -62,7 +62,7 @@ func TestOutage(t *testing.T) {
 	log := new(logged)
 	cluster := &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, HealthTimeout: 300 * time.Millisecond, ReadyTimeout: 300 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(log, nil))}
-	s := &tidemark.Server{InProcess: true, Shared: cluster}
+	s := &tidemark.Server{InProcess: true, Storage: cluster}
 	must(t, s.Start(t.Context()))
 	t.Cleanup(func() { must(t, s.Close()) })
 	client, err := kubernetes.NewForConfig(s.RESTConfig())
@@ -126,7 +126,7 @@ func TestFull(t *testing.T) {
 	log := new(logged)
 	start := func() (*tidemark.Server, kubernetes.Interface) {
 		cluster := &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, UsageInterval: 100 * time.Millisecond, Path: sameFiles(t, dir), Logger: slog.New(slog.NewTextHandler(log, nil))}
-		s := &tidemark.Server{InProcess: true, Shared: cluster}
+		s := &tidemark.Server{InProcess: true, Storage: cluster}
 		return s, begin(t, s)
 	}
 	_, client := start()
@@ -198,7 +198,7 @@ func TestDifferentWhileFull(t *testing.T) {
 	t.Parallel()
 	c, dir := startCluster(t, 1, func(o *embed.Config) { o.QuotaBackendBytes = 16 << 20 }), t.TempDir()
 	start := func(ports string) (*tidemark.Server, kubernetes.Interface) {
-		s := &tidemark.Server{InProcess: true, ServiceNodePortRange: ports, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, UsageInterval: 100 * time.Millisecond, Path: sameFiles(t, dir)}}
+		s := &tidemark.Server{InProcess: true, ServiceNodePortRange: ports, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, UsageInterval: 100 * time.Millisecond, Path: sameFiles(t, dir)}}
 		return s, begin(t, s)
 	}
 	first, client := start("")
@@ -284,7 +284,7 @@ func TestTLS(t *testing.T) {
 	} {
 		cluster.Servers, cluster.CompactionInterval = servers, -1
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		s := &tidemark.Server{InProcess: true, Shared: &cluster}
+		s := &tidemark.Server{InProcess: true, Storage: &cluster}
 		err := s.Start(ctx)
 		cancel()
 		if what == "" {

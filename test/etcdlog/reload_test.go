@@ -39,7 +39,7 @@ func startReloading(t *testing.T, c *cluster, dir string, keys ...string) *reloa
 	r.Interface = begin(t, &tidemark.Server{
 		InProcess: true, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
 		Encryption: tidemark.Encryption{ProviderConfigFile: r.file, AutomaticReload: true},
-		Shared:     &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)},
+		Storage:    &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)},
 	})
 	return r
 }

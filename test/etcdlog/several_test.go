@@ -61,7 +61,7 @@ func severalServers(t *testing.T, c *cluster, n int) (all []*tidemark.Server, cl
 	t.Helper()
 	dir := t.TempDir()
 	for range n {
-		s := &tidemark.Server{InProcess: true, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
+		s := &tidemark.Server{InProcess: true, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
 		all, clients = append(all, s), append(clients, begin(t, s))
 	}
 	return all, clients
@@ -149,7 +149,7 @@ func TestSeveral(t *testing.T) {
 func TestDirectoryInUse(t *testing.T) {
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	server := func() *tidemark.Server {
-		return &tidemark.Server{InProcess: true, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir}}
+		return &tidemark.Server{InProcess: true, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir}}
 	}
 	first, second := server(), server()
 	must(t, first.Start(t.Context()))
@@ -171,7 +171,7 @@ func TestDeadLease(t *testing.T) {
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	log := new(logged)
 	start := func() (*tidemark.Server, kubernetes.Interface) {
-		s := &tidemark.Server{InProcess: true, Logger: slog.New(slog.NewTextHandler(log, nil)), Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir}}
+		s := &tidemark.Server{InProcess: true, Logger: slog.New(slog.NewTextHandler(log, nil)), Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: dir}}
 		return s, begin(t, s)
 	}
 	s, client := start()
@@ -205,7 +205,7 @@ func TestAddresses(t *testing.T) {
 	t.Parallel()
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	start := func(ip string) *tidemark.Server {
-		s := &tidemark.Server{BindAddress: "127.0.0.1", AdvertiseAddress: ip, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
+		s := &tidemark.Server{BindAddress: "127.0.0.1", AdvertiseAddress: ip, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
 		must(t, s.Start(t.Context()))
 		t.Cleanup(func() { must(t, s.Close()) })
 		return s
@@ -267,7 +267,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	put("/registry/configmaps/default/old", "k8s\x00damaged")
 	s := &tidemark.Server{InProcess: true, FeatureGates: map[string]bool{"AllowUnsafeMalformedObjectDeletion": true},
-		Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
+		Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
 	must(t, s.Start(t.Context()))
 	t.Cleanup(func() { must(t, s.Close()) })
 	client, err := kubernetes.NewForConfig(s.RESTConfig())
@@ -339,7 +339,7 @@ func TestUnreadable(t *testing.T) {
 func TestUnreadablePolicies(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	s := &tidemark.Server{InProcess: true, FeatureGates: map[string]bool{"AllowUnsafeMalformedObjectDeletion": true},
-		Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
+		Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
 	must(t, s.Start(t.Context()))
 	t.Cleanup(func() { must(t, s.Close()) })
 	config := s.RESTConfig()

@@ -43,7 +43,7 @@ func TestSuite(t *testing.T) {
 // serve starts a server in this process that keeps its objects in the cluster.
 func serve(t testing.TB, c *cluster) (*tidemark.Server, kubernetes.Interface) {
 	t.Helper()
-	s := &tidemark.Server{InProcess: true, Shared: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
+	s := &tidemark.Server{InProcess: true, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	must(t, s.Start(ctx))

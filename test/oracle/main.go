@@ -131,7 +131,7 @@ func verify(dir, expr string, verbose bool) ([]scenarios.Outcome, error) {
 	}
 	defer func() { s.Close() }()
 	if throughFollower {
-		f := &tidemark.Server{Shared: &follower.Copy{Server: s.RESTConfig(), Data: &datadir.Dir{Path: filepath.Join(tmp, "copy")}}, NoUnenforcedWarnings: true}
+		f := &tidemark.Server{Storage: &follower.Copy{Server: s.RESTConfig(), Data: &datadir.Dir{Path: filepath.Join(tmp, "copy")}}, NoUnenforcedWarnings: true}
 		if err := f.Start(context.Background()); err != nil {
 			return nil, err
 		}
