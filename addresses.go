@@ -1,6 +1,7 @@
 package tidemark
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,19 +11,35 @@ import (
 	"strings"
 	"syscall"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/tidemark-dev/tidemark/internal/serving"
 )
 
-// CheckAddresses returns an error unless BindAddress is empty or an IP address, and MoreAddresses are other IP addresses
-// and paths of sockets.
-func (s *Server) CheckAddresses() error {
-	if net.ParseIP(s.bindAddress()) == nil {
-		return fmt.Errorf("the address to listen on, %q, is not an IP address", s.BindAddress)
+// Listen has the addresses that a Server listens on, and those at which clients reach it. Its zero value is a free port of
+// 127.0.0.1.
+type Listen struct {
+	// Address is the IP address to listen on; empty: 127.0.0.1. With "0.0.0.0"
+	// or "::" every client that reaches this machine can connect.
+	Address string
+	// Port to listen on; zero: a free one.
+	Port int
+	// MoreAddresses are further addresses to listen on: IP addresses, with the same port, and paths of unix sockets
+	// after "unix:". Clients of a socket speak TLS and authenticate as others do; only the user of the server can
+	// connect to it. The limits for connections hold for all addresses together. Nil: none.
+	MoreAddresses []string
+	// AdvertiseAddress is the IP address at which other machines reach the server: that of the endpoints of the
+	// Service "kubernetes" and of kubeconfigs. Empty: Address, or if that is all addresses, the first address
+	// of the machine for endpoints, and a loopback address for kubeconfigs.
+	AdvertiseAddress string
+}
+
+// Check returns an error unless Address is empty or an IP address, MoreAddresses are other IP addresses and paths of sockets,
+// Port is one or zero, and AdvertiseAddress is empty or the address of one machine.
+func (l *Listen) Check() error {
+	if net.ParseIP(l.address()) == nil {
+		return fmt.Errorf("the address to listen on, %q, is not an IP address", l.Address)
 	}
-	seen := map[string]bool{s.bindAddress(): true}
-	for _, a := range s.MoreAddresses {
+	seen := map[string]bool{l.address(): true}
+	for _, a := range l.MoreAddresses {
 		path, socket := socketPath(a)
 		switch {
 		case socket && path == "":
@@ -34,6 +51,20 @@ func (s *Server) CheckAddresses() error {
 		}
 		seen[a] = true
 	}
+	if l.Port < 0 || l.Port > 65535 {
+		return fmt.Errorf("the port %d is not one: want 1 to 65535, or 0 for a free one", l.Port)
+	}
+	return checkAdvertised(l.AdvertiseAddress)
+}
+
+// checkAdvertised returns an error unless an address is empty or that of one machine.
+func checkAdvertised(address string) error {
+	if address == "" {
+		return nil
+	}
+	if ip, err := netip.ParseAddr(address); err != nil || ip.IsUnspecified() || ip.IsMulticast() || ip.Zone() != "" {
+		return fmt.Errorf("the advertised address, %q, is not the IP address of a machine", address)
+	}
 	return nil
 }
 
@@ -44,31 +75,28 @@ func socketPath(address string) (path string, socket bool) {
 
 // listen opens the ports first: clients that connect early wait instead of being refused. With the port zero, all
 // addresses have the port that the first one gets.
-func (s *Server) listen(ctx context.Context) (all []net.Listener, err error) {
-	if s.Port < 0 || s.Port > 65535 {
-		return nil, fmt.Errorf("the port %d is not one: want 1 to 65535, or 0 for a free one", s.Port)
-	}
+func (l *Listen) listen(ctx context.Context) (all []net.Listener, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(all)
 		}
 	}()
-	port := s.Port
-	for _, a := range append([]string{s.bindAddress()}, s.MoreAddresses...) {
+	port := l.Port
+	for _, a := range append([]string{l.address()}, l.MoreAddresses...) {
 		if path, socket := socketPath(a); socket {
-			l, err := serving.ListenUnix(path)
+			one, err := serving.ListenUnix(path)
 			if err != nil {
 				return all, fmt.Errorf("cannot listen on %s: %w", a, err)
 			}
-			all = append(all, l)
+			all = append(all, one)
 			continue
 		}
-		l, err := listenTCP(ctx, a, port)
+		one, err := listenTCP(ctx, a, port)
 		if err != nil {
 			return all, err
 		}
-		all = append(all, l)
-		port = l.Addr().(*net.TCPAddr).Port
+		all = append(all, one)
+		port = one.Addr().(*net.TCPAddr).Port
 	}
 	return all, nil
 }
@@ -77,7 +105,7 @@ func listenTCP(ctx context.Context, host string, port int) (net.Listener, error)
 	address := net.JoinHostPort(host, strconv.Itoa(port))
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("port %d of %s is taken by another process: stop it, or choose another port with --secure-port (Server.Port; 0 picks a free one)", port, host)
+		return nil, fmt.Errorf("port %d of %s is taken by another process: stop it, or choose another port with --secure-port (Listen.Port; 0 picks a free one)", port, host)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
@@ -91,12 +119,7 @@ func closeAll(all []net.Listener) {
 	}
 }
 
-func (s *Server) bindAddress() string {
-	if s.BindAddress == "" {
-		return "127.0.0.1"
-	}
-	return s.BindAddress
-}
+func (l *Listen) address() string { return cmp.Or(l.Address, "127.0.0.1") }
 
 // address returns the URL for clients on this machine, and the name that they
 // check the certificate against.
@@ -104,7 +127,7 @@ func (s *Server) address(l net.Listener) (url, serverName string) {
 	a := l.Addr().(*net.TCPAddr)
 	host := a.IP.String()
 	switch {
-	case a.IP.IsUnspecified() && net.ParseIP(s.bindAddress()).To4() != nil:
+	case a.IP.IsUnspecified() && net.ParseIP(s.Listen.address()).To4() != nil:
 		host = "127.0.0.1"
 	case a.IP.IsUnspecified():
 		host = "::1"
@@ -137,26 +160,4 @@ func reached(l net.Listener) netip.AddrPort {
 		}
 	}
 	return netip.AddrPortFrom(netip.Addr{}, a.Port())
-}
-
-// CheckAdvertiseAddress returns an error unless AdvertiseAddress is empty or the address of one machine.
-func (s *Server) CheckAdvertiseAddress() error {
-	if s.AdvertiseAddress == "" {
-		return nil
-	}
-	if ip, err := netip.ParseAddr(s.AdvertiseAddress); err != nil || ip.IsUnspecified() || ip.IsMulticast() || ip.Zone() != "" {
-		return fmt.Errorf("the advertised address, %q, is not the IP address of a machine", s.AdvertiseAddress)
-	}
-	return nil
-}
-
-// CheckCertificateNames returns an error unless CertificateNames are DNS names, without wildcards, and IP
-// addresses.
-func (s *Server) CheckCertificateNames() error {
-	for _, name := range s.CertificateNames {
-		if net.ParseIP(name) == nil && len(validation.IsDNS1123Subdomain(name)) > 0 {
-			return fmt.Errorf("the name for the certificate, %q, is neither a DNS name nor an IP address", name)
-		}
-	}
-	return nil
 }

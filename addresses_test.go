@@ -23,7 +23,7 @@ import (
 // certificate.
 func TestAdvertiseAddress(t *testing.T) {
 	t.Parallel()
-	s := servertest.Start(t, &tidemark.Server{BindAddress: "0.0.0.0", AdvertiseAddress: "127.0.0.7", CertificateNames: []string{"api.example.com", "192.0.2.7"}})
+	s := servertest.Start(t, &tidemark.Server{Listen: tidemark.Listen{Address: "0.0.0.0", AdvertiseAddress: "127.0.0.7"}, TLS: tidemark.TLS{Names: []string{"api.example.com", "192.0.2.7"}}})
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := s.WriteKubeconfig(path); err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestAdvertiseAddress(t *testing.T) {
 // TestAdvertisedEndpoints: the endpoints of the Service "kubernetes" have the advertised address.
 func TestAdvertisedEndpoints(t *testing.T) {
 	t.Parallel()
-	s := servertest.Start(t, &tidemark.Server{AdvertiseAddress: "192.0.2.7"})
+	s := servertest.Start(t, &tidemark.Server{Listen: tidemark.Listen{AdvertiseAddress: "192.0.2.7"}})
 	const slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
 	if code, text := servertest.Get(t, s.RESTConfig(), slice); code != http.StatusOK || !strings.Contains(text, `"addresses":["192.0.2.7"]`) {
 		t.Errorf("%d %s", code, text)
@@ -60,10 +60,10 @@ func TestAdvertisedEndpoints(t *testing.T) {
 
 func TestWrongAddresses(t *testing.T) {
 	for want, s := range map[string]*tidemark.Server{
-		`the advertised address, "0.0.0.0", is not`:    {AdvertiseAddress: "0.0.0.0"},
-		`the advertised address, "host", is not`:       {AdvertiseAddress: "host"},
-		`the name for the certificate, "a_b", is neit`: {CertificateNames: []string{"a_b"}},
-		`the name for the certificate, "*.a.b", is`:    {CertificateNames: []string{"*.a.b"}},
+		`the advertised address, "0.0.0.0", is not`:    {Listen: tidemark.Listen{AdvertiseAddress: "0.0.0.0"}},
+		`the advertised address, "host", is not`:       {Listen: tidemark.Listen{AdvertiseAddress: "host"}},
+		`the name for the certificate, "a_b", is neit`: {TLS: tidemark.TLS{Names: []string{"a_b"}}},
+		`the name for the certificate, "*.a.b", is`:    {TLS: tidemark.TLS{Names: []string{"*.a.b"}}},
 	} {
 		if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -77,7 +77,7 @@ func TestNewCertificateNames(t *testing.T) {
 	dir := t.TempDir()
 	read := func(names ...string) string {
 		t.Helper()
-		s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, CertificateNames: names})
+		s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, TLS: tidemark.TLS{Names: names}})
 		defer s.Close()
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(s.RESTConfig().CAData)
@@ -108,7 +108,7 @@ func TestSeveralAddresses(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	socket := filepath.Join(dir, "made", "api.sock")
-	s := servertest.Start(t, &tidemark.Server{MoreAddresses: []string{"127.0.0.2", "unix:" + socket}})
+	s := servertest.Start(t, &tidemark.Server{Listen: tidemark.Listen{MoreAddresses: []string{"127.0.0.2", "unix:" + socket}}})
 	if !strings.HasPrefix(s.URL(), "https://127.0.0.1:") {
 		t.Errorf("the URL is %s", s.URL())
 	}
@@ -130,7 +130,7 @@ func TestSeveralAddresses(t *testing.T) {
 	anonymous.Dial = local.Dial
 	servertest.WantCode(t, anonymous, defaultNamespace, http.StatusForbidden, "")
 
-	taken := tidemark.Server{MoreAddresses: []string{"unix:" + socket}}
+	taken := tidemark.Server{Listen: tidemark.Listen{MoreAddresses: []string{"unix:" + socket}}}
 	if err := taken.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "another process serves") {
 		t.Errorf("a socket that is taken: %v", err)
 	}

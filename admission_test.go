@@ -27,7 +27,7 @@ func TestEventRateLimit(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "events.yaml", eventLimits)
 	file := write(t, dir, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: EventRateLimit, path: events.yaml}]")
-	s := &tidemark.Server{EnableAdmissionPlugins: []string{"EventRateLimit"}, AdmissionConfigFile: file}
+	s := &tidemark.Server{Admission: tidemark.Admission{Enable: []string{"EventRateLimit"}, ConfigFile: file}}
 	now := time.Now()
 	s.SetClock(func() time.Time { return now }) // no bucket is filled again
 	servertest.Start(t, s)
@@ -94,7 +94,7 @@ func TestAdmissionConfiguration(t *testing.T) {
 		if err := os.WriteFile(file, []byte(row.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s := &tidemark.Server{EnableAdmissionPlugins: []string{"EventRateLimit"}, AdmissionConfigFile: file}
+		s := &tidemark.Server{Admission: tidemark.Admission{Enable: []string{"EventRateLimit"}, ConfigFile: file}}
 		err := s.Start(t.Context())
 		if err == nil {
 			servertest.Stop(t, s)
@@ -103,7 +103,7 @@ func TestAdmissionConfiguration(t *testing.T) {
 			t.Errorf("%.200s: %v, want %s", row.text, err, row.want)
 		}
 	}
-	s := &tidemark.Server{AdmissionConfigFile: filepath.Join(dir, "missing.yaml")}
+	s := &tidemark.Server{Admission: tidemark.Admission{ConfigFile: filepath.Join(dir, "missing.yaml")}}
 	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "unable to read admission control configuration from") {
 		t.Errorf("a missing file: %v", err)
 	}

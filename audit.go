@@ -98,7 +98,7 @@ const (
 // openAudit opens the audit log. It returns nil if requests are not recorded.
 func (s *Server) openAudit(log *slog.Logger) (*audit.Auditor, error) {
 	a := &s.Audit
-	if err := a.Validate(); err != nil {
+	if err := a.Check(); err != nil {
 		return nil, err
 	}
 	if a.PolicyFile == "" {
@@ -161,8 +161,8 @@ func (w *AuditWebhook) config() *audit.WebhookConfig {
 // zero.
 func limit(n, byDefault int) int { return max(0, cmp.Or(n, byDefault)) }
 
-// Validate returns the error of Start for values that make no sense. It reads no file.
-func (a *Audit) Validate() error {
+// Check returns an error for values that make no sense. It reads no file.
+func (a *Audit) Check() error {
 	if l := &a.Log; l.Path != "" {
 		c := l.config()
 		switch l.Format {

@@ -51,7 +51,7 @@ func TestNoCredentials(t *testing.T) {
 	servertest.WantCode(t, c, "/apis/apps/v1/deployments", http.StatusForbidden,
 		`deployments.apps is forbidden: User "system:anonymous" cannot list resource "deployments" in API group "apps" at the cluster scope`)
 
-	strict := servertest.Start(t, &tidemark.Server{DisableAnonymous: true})
+	strict := servertest.Start(t, &tidemark.Server{Authentication: tidemark.Authentication{DisableAnonymous: true}})
 	for _, path := range []string{"/healthz", "/version", "/api"} {
 		servertest.WantCode(t, servertest.Anonymous(strict), path, http.StatusUnauthorized, "Unauthorized")
 	}
@@ -138,7 +138,7 @@ func TestClientCAFile(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, dir, "ca.crt", string(ours.CertificatePEM()))
 	var c clock
-	s := &tidemark.Server{ClientCAFile: file}
+	s := &tidemark.Server{Authentication: tidemark.Authentication{ClientCAFile: file}}
 	s.SetClock(c.now)
 	servertest.Start(t, s)
 	as := func(a *pki.Authority) *rest.Config {
@@ -193,7 +193,7 @@ func TestFrontProxy(t *testing.T) {
 	}
 
 	headers.AllowedNames = nil
-	err = (&tidemark.Server{ClientCAFile: file, Authentication: tidemark.Authentication{RequestHeader: headers}}).Start(t.Context())
+	err = (&tidemark.Server{Authentication: tidemark.Authentication{ClientCAFile: file, RequestHeader: headers}}).Start(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "in common") {
 		t.Errorf("clients of the same authority as front proxies: %v", err)
 	}
@@ -203,7 +203,7 @@ func TestTokenAuthFile(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, dir, "tokens.csv", "t-ann,ann,1,\"system:masters,dev\"\nt-bob,bob,2\n")
 	var c clock
-	s := &tidemark.Server{TokenAuthFile: file}
+	s := &tidemark.Server{Authentication: tidemark.Authentication{TokenFile: file}}
 	s.SetClock(c.now)
 	servertest.Start(t, s)
 	servertest.WantCode(t, servertest.WithToken(s, "t-ann"), defaultNamespace, http.StatusOK, "")
@@ -218,7 +218,7 @@ func TestTokenAuthFile(t *testing.T) {
 	servertest.WantCode(t, servertest.WithToken(s, "t-carol"), defaultNamespace, http.StatusOK, "") // as it was
 }
 
-// TestOwnCertificate serves the certificate of TLSCertFile, and the new one when the
+// TestOwnCertificate serves the certificate of TLS.CertFile, and the new one when the
 // file changes. The administrator's kubeconfig works meanwhile.
 func TestOwnCertificate(t *testing.T) {
 	dir := t.TempDir()
@@ -232,7 +232,7 @@ func TestOwnCertificate(t *testing.T) {
 	}
 	first := issue()
 	var c clock
-	s := &tidemark.Server{TLSCertFile: filepath.Join(dir, "tls.crt"), TLSPrivateKeyFile: filepath.Join(dir, "tls.key")}
+	s := &tidemark.Server{TLS: tidemark.TLS{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}}
 	s.SetClock(c.now)
 	servertest.Start(t, s)
 	if !servedBy(t, s, "localhost").Equal(first) {

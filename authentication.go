@@ -29,6 +29,19 @@ import (
 // Authentication configures the credentials that a Server accepts, in addition to those of its own
 // administrator. The zero value accepts client certificates and tokens of service accounts.
 type Authentication struct {
+	// TokenFile lists bearer tokens in the format of kube-apiserver, a line of CSV
+	// each: token,user,uid,"group1,group2". It is read again when it changes.
+	// Empty: there are none.
+	TokenFile string
+	// ClientCAFile holds the certificates (PEM) of certificate authorities that sign client
+	// certificates, in addition to the server's own. It is read again when it changes. Empty:
+	// none.
+	ClientCAFile string
+	// DisableAnonymous refuses requests without credentials with 401. Otherwise
+	// their user is system:anonymous, who may read the health endpoints and
+	// /version.
+	DisableAnonymous bool
+
 	// APIAudiences are the audiences of the server. A token is valid for the server if it is for one
 	// of them; a token that is requested for no audience is for all of them. Empty: the issuer of
 	// service account tokens.
@@ -76,7 +89,6 @@ type ServiceAccounts struct {
 }
 
 // Check returns an error for options that contradict each other, or are out of range. It opens no file.
-// Start calls it.
 func (a *Authentication) Check() error {
 	if slices.Contains(a.APIAudiences, "") {
 		return errors.New("an audience of the server is empty")
@@ -122,7 +134,7 @@ type RequestHeader struct {
 	// headers of all clients are ignored.
 	ClientCAFile string
 	// AllowedNames are the common names that a front proxy may have. Empty: any; then ClientCAFile
-	// must not have a certificate in common with Server.ClientCAFile.
+	// must not have a certificate in common with Authentication.ClientCAFile.
 	AllowedNames []string
 	// UsernameHeaders, UIDHeaders: the first header with a value counts. GroupHeaders: all values of
 	// all headers count. Usual are X-Remote-User, X-Remote-Uid and X-Remote-Group.
@@ -221,8 +233,8 @@ func (s *Server) openAuthentication(r *running) (err error) {
 	}
 	r.collectors = append(r.collectors, a.base.Metrics.Collectors()...)
 	a.first = append(a.first, a.forServer(authn.OneToken(r.authority.AdminToken(), administrator())))
-	if s.ClientCAFile != "" {
-		clients, err := authn.AuthorityFile(s.ClientCAFile, s.now, s.logOf(logAuthentication))
+	if s.Authentication.ClientCAFile != "" {
+		clients, err := authn.AuthorityFile(s.Authentication.ClientCAFile, s.now, s.logOf(logAuthentication))
 		if err != nil {
 			return fmt.Errorf("the authorities of clients: %w", err)
 		}
@@ -231,8 +243,8 @@ func (s *Server) openAuthentication(r *running) (err error) {
 	if a.base.Proxy, err = s.frontProxy(s.logOf(logAuthentication)); err != nil {
 		return err
 	}
-	if s.TokenAuthFile != "" {
-		t, err := authn.TokenFile(s.TokenAuthFile, s.now, s.logOf(logAuthentication))
+	if s.Authentication.TokenFile != "" {
+		t, err := authn.TokenFile(s.Authentication.TokenFile, s.now, s.logOf(logAuthentication))
 		if err != nil {
 			return fmt.Errorf("the bearer tokens: %w", err)
 		}
@@ -337,21 +349,21 @@ func (h *RequestHeader) check() error {
 // checkFrontProxy returns an error if each client could pass for a front proxy.
 func (s *Server) checkFrontProxy() error {
 	h := &s.Authentication.RequestHeader
-	if len(h.AllowedNames) > 0 || s.ClientCAFile == "" {
+	if len(h.AllowedNames) > 0 || s.Authentication.ClientCAFile == "" {
 		return nil
 	}
 	proxies, err := cert.CertsFromFile(h.ClientCAFile)
 	if err != nil {
 		return fmt.Errorf("the authorities of front proxies: %w", err)
 	}
-	clients, err := cert.CertsFromFile(s.ClientCAFile)
+	clients, err := cert.CertsFromFile(s.Authentication.ClientCAFile)
 	if err != nil {
 		return fmt.Errorf("the authorities of clients: %w", err)
 	}
 	for _, c := range clients {
 		if slices.ContainsFunc(proxies, c.Equal) {
 			return fmt.Errorf("%s and %s have a certificate in common: each client could name any user in headers; "+
-				"restrict front proxies by their names (--requestheader-allowed-names)", h.ClientCAFile, s.ClientCAFile)
+				"restrict front proxies by their names (--requestheader-allowed-names)", h.ClientCAFile, s.Authentication.ClientCAFile)
 		}
 	}
 	return nil
@@ -364,8 +376,8 @@ func (s *Server) clientsData(r *running) (map[string]string, error) {
 	if r.keepsAuthority() {
 		all = slices.Clip(r.authority.CertificatePEM())
 	}
-	if s.ClientCAFile != "" {
-		given, err := os.ReadFile(s.ClientCAFile)
+	if s.Authentication.ClientCAFile != "" {
+		given, err := os.ReadFile(s.Authentication.ClientCAFile)
 		if err != nil {
 			return nil, fmt.Errorf("the authorities of clients: %w", err)
 		}

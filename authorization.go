@@ -94,7 +94,7 @@ func (a *Authorization) modes() []string {
 // anonymous reports whether requests without credentials are accepted. With the mode AlwaysAllow,
 // they could do everything.
 func (s *Server) anonymous(log *slog.Logger) bool {
-	if s.DisableAnonymous {
+	if s.Authentication.DisableAnonymous {
 		return false
 	}
 	if slices.Contains(s.Authorization.Modes, config.ModeAlwaysAllow) {

@@ -114,7 +114,7 @@ func TestBackupRefused(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte("alice-token,alice,alice\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: filepath.Join(t.TempDir(), "data")}, TokenAuthFile: tokens})
+	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: filepath.Join(t.TempDir(), "data")}, Authentication: tidemark.Authentication{TokenFile: tokens}})
 	must(t, servertest.Anonymous(s), http.StatusForbidden, "GET", "/backup", "")
 	alice := servertest.WithToken(s, "alice-token")
 	must(t, alice, http.StatusForbidden, "GET", "/backup", "")

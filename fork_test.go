@@ -162,7 +162,7 @@ func TestForkAt(t *testing.T) {
 func TestForkAtOnDisk(t *testing.T) {
 	t.Parallel()
 	s := servertest.Start(t, &tidemark.Server{
-		Storage: &datadir.Dir{Path: filepath.Join(t.TempDir(), "data")}, History: tidemark.History{MaxMemoryBytes: 1},
+		Storage: &datadir.Dir{Path: filepath.Join(t.TempDir(), "data")}, Memory: tidemark.Memory{MaxHistoryBytes: 1},
 		Forks: tidemark.Forks{MaxBytes: 1 << 20, MaxTotalBytes: 700 << 10},
 	})
 	c := s.RESTConfig()

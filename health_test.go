@@ -128,7 +128,7 @@ func TestNotReadyOnFullDisk(t *testing.T) {
 func TestNotReadyBeforeCertificateEnds(t *testing.T) {
 	cert, key := selfSigned(t, 100*24*time.Hour)
 	clock := new(tidemark.Clock)
-	s := servertest.Start(t, &tidemark.Server{TLSCertFile: cert, TLSPrivateKeyFile: key, Clock: clock})
+	s := servertest.Start(t, &tidemark.Server{TLS: tidemark.TLS{CertFile: cert, KeyFile: key}, Clock: clock})
 	expect := func(code int, line string) {
 		t.Helper()
 		got, body := servertest.Get(t, s.RESTConfig(), "/readyz?verbose")
@@ -146,7 +146,7 @@ func TestNotReadyBeforeCertificateEnds(t *testing.T) {
 // TestShutdownDelay checks that a server that will stop is not ready, and serves until the delay is over.
 func TestShutdownDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.Start(t, &tidemark.Server{InProcess: true, ShutdownDelay: time.Minute})
+		s := servertest.Start(t, &tidemark.Server{InProcess: true, Shutdown: tidemark.Shutdown{Delay: time.Minute}})
 		c := s.RESTConfig()
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }()

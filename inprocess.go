@@ -79,7 +79,7 @@ func (w *World) newDirect(handle http.HandlerFunc) *inprocess.Server {
 func (s *Server) checkInProcess() error {
 	switch {
 	case !s.InProcess:
-	case s.BindAddress != "" || len(s.MoreAddresses) > 0 || s.Port != 0:
+	case s.Listen.Address != "" || len(s.Listen.MoreAddresses) > 0 || s.Listen.Port != 0:
 		return errors.New("a server in process does not listen: want no address and no port")
 	case s.ownCertificates():
 		return errors.New("a server in process does not listen: want no certificates")
@@ -93,7 +93,7 @@ func (r *running) reachedAt() netip.AddrPort {
 		return netip.AddrPortFrom(netip.Addr{}, inProcessPort)
 	}
 	at := reached(r.listeners[0])
-	if a := r.root.server.AdvertiseAddress; a != "" {
+	if a := r.root.server.Listen.AdvertiseAddress; a != "" {
 		at = netip.AddrPortFrom(netip.MustParseAddr(a).Unmap(), at.Port())
 	}
 	return at

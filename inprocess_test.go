@@ -186,7 +186,7 @@ func TestInProcessWebSocket(t *testing.T) {
 }
 
 func TestInProcessRefuses(t *testing.T) {
-	for _, s := range []*tidemark.Server{{InProcess: true, Port: 1}, {InProcess: true, BindAddress: "::1"}, {InProcess: true, TLSCertFile: "x"}} {
+	for _, s := range []*tidemark.Server{{InProcess: true, Listen: tidemark.Listen{Port: 1}}, {InProcess: true, Listen: tidemark.Listen{Address: "::1"}}, {InProcess: true, TLS: tidemark.TLS{CertFile: "x"}}} {
 		if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "in process") {
 			t.Errorf("got %v", err)
 		}

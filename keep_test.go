@@ -493,7 +493,7 @@ func TestKeepCredentials(t *testing.T) {
 	}
 	start := func() *tidemark.Server {
 		s := on(dir)
-		s.TokenAuthFile = tokens
+		s.Authentication.TokenFile = tokens
 		return servertest.Start(t, s)
 	}
 	s := start()
@@ -582,7 +582,7 @@ func TestKeepUndecided(t *testing.T) {
 	}
 	start := func() *tidemark.Server {
 		s := on(filepath.Join(at, "data"))
-		s.TokenAuthFile = file("tokens.csv", "alice-token,alice,alice\n")
+		s.Authentication.TokenFile = file("tokens.csv", "alice-token,alice,alice\n")
 		s.Authorization.Modes, s.Authorization.WebhookVersion = []string{"RBAC", "Webhook"}, "v1"
 		s.Authorization.WebhookConfigFile = file("kubeconfig", `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"`+undecided.URL+`"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`)
 		return servertest.Start(t, s)

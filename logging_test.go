@@ -47,7 +47,7 @@ func TestRequestLog(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var log logBuffer
-			s := servertest.Start(t, &tidemark.Server{Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: test.level})), SlowRequest: test.slow})
+			s := servertest.Start(t, &tidemark.Server{Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: test.level})), Diagnostics: tidemark.Diagnostics{SlowRequest: test.slow}})
 			config := s.RESTConfig()
 			client := servertest.Client(t, config)
 			post := func(path, body string, want int) {

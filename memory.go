@@ -25,10 +25,10 @@ const (
 // The default is half of the memory that the process may use, without the memory for history.
 // The other half is for the garbage collector and for requests.
 func (s *Server) storageQuota() int64 {
-	if s.StorageMaxBytes != 0 {
-		return max(s.StorageMaxBytes, 0)
+	if s.Memory.MaxObjectBytes != 0 {
+		return max(s.Memory.MaxObjectBytes, 0)
 	}
-	history := cmp.Or(s.History.MaxMemoryBytes, store.DefaultMaxMemory)
+	history := cmp.Or(s.Memory.MaxHistoryBytes, store.DefaultMaxMemory)
 	return max((processMemory(debug.SetMemoryLimit(-1), os.ReadFile)-history)/2, leastQuota)
 }
 

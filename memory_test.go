@@ -43,14 +43,14 @@ func TestProcessMemory(t *testing.T) {
 			t.Errorf("definitions in a process of %d bytes: got %d, want %d", limit, got, want)
 		}
 	}
-	s := Server{StorageMaxBytes: 5}
+	s := Server{Memory: Memory{MaxObjectBytes: 5}}
 	if got := s.storageQuota(); got != 5 {
 		t.Errorf("a quota of 5: got %d", got)
 	}
-	if s.StorageMaxBytes = -1; s.storageQuota() != 0 {
+	if s.Memory.MaxObjectBytes = -1; s.storageQuota() != 0 {
 		t.Errorf("no quota: got %d", s.storageQuota())
 	}
-	if s.StorageMaxBytes = 0; s.storageQuota() < leastQuota {
+	if s.Memory.MaxObjectBytes = 0; s.storageQuota() < leastQuota {
 		t.Errorf("the default: got %d", s.storageQuota())
 	}
 }

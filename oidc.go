@@ -93,7 +93,7 @@ func (s *Server) openIssuers(log *slog.Logger) (*issuers.Issuers, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opened.Anonymous() != nil && s.DisableAnonymous {
+	if opened.Anonymous() != nil && s.Authentication.DisableAnonymous {
 		opened.Close()
 		return nil, errAnonymousTwice
 	}

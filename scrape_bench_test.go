@@ -24,7 +24,7 @@ func BenchmarkScrape(b *testing.B) {
 	state := manyObjects(b, definitions, objects)
 	for _, used := range []int{10, definitions} {
 		b.Run(fmt.Sprintf("used=%d", used), func(b *testing.B) {
-			s := &tidemark.Server{Storage: &slowLog{Log: memlog.From(state)}, StorageMaxBytes: -1, Controllers: []string{"-*"}}
+			s := &tidemark.Server{Storage: &slowLog{Log: memlog.From(state)}, Memory: tidemark.Memory{MaxObjectBytes: -1}, Controllers: []string{"-*"}}
 			if err := s.Start(b.Context()); err != nil {
 				b.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func respond(b *testing.B, s *tidemark.Server, method, path, body string, code i
 // manyObjects returns the state of a server with definitions, and with objects of each.
 func manyObjects(b *testing.B, definitions, objects int) *store.State {
 	b.Helper()
-	s := &tidemark.Server{InProcess: true, StorageMaxBytes: -1, Controllers: []string{"-*"}}
+	s := &tidemark.Server{InProcess: true, Memory: tidemark.Memory{MaxObjectBytes: -1}, Controllers: []string{"-*"}}
 	if err := s.Start(b.Context()); err != nil {
 		b.Fatal(err)
 	}

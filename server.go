@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/rest"
 
+	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/clock"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/storage"
@@ -20,160 +21,79 @@ import (
 // port of the loopback interface, with a certificate authority of its own. The
 // fields are read by Start and must not change after it; the methods are safe for
 // concurrent use. A Server must not be copied.
+//
+// Fields that belong together are a group, a struct of its own. Groups whose values can contradict each other have a
+// method Check, which Start calls too: a program that reads its own configuration learns of errors before it starts.
 type Server struct {
 	// Storage is where the objects are kept: a *datadir.Dir, or an *etcdstore.Cluster or a *follower.Copy, which share
 	// them with other servers. Nil: in memory until Close.
 	Storage Storage
+	// At is a resource version. The server then begins with the state that Storage, a *datadir.Dir, had at it, and keeps all
+	// changes in memory: Storage is closed when Start returns, and is not written to if it is opened read-only. Objects
+	// that every server has are not created, and Controllers that are nil are none but those that cannot be switched
+	// off. Zero: the newest state of Storage, which the server changes.
+	At uint64
+	// History limits the history that stays readable. Zero: an hour.
+	History History
+	// Memory limits the memory of objects and of their history. Zero: limits that follow from the memory of the process.
+	Memory Memory
+	// Encryption encrypts objects at rest. Zero: none are encrypted.
+	Encryption Encryption
+	// Backups makes backups on a schedule. Zero: none are made.
+	Backups Backups
+	// Forks limits the forks of the server's worlds. Zero: 1000 forks, of 64 MiB each and 1 GiB together.
+	Forks Forks
 
 	// InProcess starts no listener: there are no sockets, and the only clients are those of the
 	// process, with the configurations that RESTConfig and RESTConfigFor return. With Storage nil,
 	// such a server works in a bubble of testing/synctest if it is started, used and closed in it.
-	// BindAddress, MoreAddresses, Port and the certificates of TLS must be unset.
+	// Listen must have no address and no port to listen on, and TLS no certificates. False: the server listens.
 	InProcess bool
-	// BindAddress is the IP address to listen on; empty: 127.0.0.1. With "0.0.0.0"
-	// or "::" every client that reaches this machine can connect.
-	BindAddress string
-	// MoreAddresses are further addresses to listen on: IP addresses, with the same port, and paths of unix sockets
-	// after "unix:". Clients of a socket speak TLS and authenticate as others do; only the user of the server can
-	// connect to it. The limits for connections hold for all addresses together.
-	MoreAddresses []string
-	// Port to listen on; zero: a free one.
-	Port int
-	// AdvertiseAddress is the IP address at which other machines reach the server: that of the endpoints of the
-	// Service "kubernetes" and of kubeconfigs. Empty: BindAddress, or if that is all addresses, the first address
-	// of the machine for endpoints, and a loopback address for kubeconfigs.
-	AdvertiseAddress string
-	// CertificateNames are names and IP addresses at which clients reach the server, for its own certificate, in
-	// addition to localhost, the names and addresses of the Service "kubernetes", BindAddress, MoreAddresses and
-	// AdvertiseAddress. An existing certificate without them is issued again. With TLSCertFile they have no effect.
-	CertificateNames []string
-
-	// TLSCertFile and TLSPrivateKeyFile hold a serving certificate (PEM, with its
-	// chain) and its key; they are read again when they change. Empty: the server's
-	// own certificate authority issues one.
-	TLSCertFile, TLSPrivateKeyFile string
-	// TLS has certificates for single names, and the versions and cipher suites.
+	// Listen has the addresses of the server. Zero: a free port of 127.0.0.1.
+	Listen Listen
+	// TLS has the certificates, and the versions and cipher suites of TLS. Zero: the server's own certificate authority
+	// issues a certificate.
 	TLS TLS
 
-	// TokenAuthFile lists bearer tokens in the format of kube-apiserver, a line of CSV
-	// each: token,user,uid,"group1,group2". It is read again when it changes.
-	// Empty: only the administrator's token is valid.
-	TokenAuthFile string
-	// ClientCAFile holds the certificates (PEM) of certificate authorities that sign client
-	// certificates, in addition to the server's own. It is read again when it changes. Empty:
-	// none.
-	ClientCAFile string
-	// DisableAnonymous refuses requests without credentials with 401. Otherwise
-	// their user is system:anonymous, who may read the health endpoints and
-	// /version.
-	DisableAnonymous bool
-
-	// Audit configures the audit log. The zero value records nothing.
-	Audit Audit
-	// Authentication has further options of authentication.
+	// Authentication has the credentials that the server accepts. Zero: those of its administrator, client certificates
+	// of its own certificate authority, and tokens of service accounts. Other clients are anonymous.
 	Authentication Authentication
-	// Authorization configures who may do what.
+	// Authorization configures who may do what. Zero: RBAC, and nodes what concerns them.
 	Authorization Authorization
+	// Audit configures the audit log. Zero: nothing is recorded.
+	Audit Audit
+	// Fairness limits the requests that execute at once. Zero: the defaults of kube-apiserver.
+	Fairness Fairness
 
-	// ServiceClusterIPRange is the range of cluster IPs: a CIDR, or an IPv4 and an IPv6 CIDR
-	// separated by a comma. Services that name no IP family use the first one. Empty:
-	// 10.96.0.0/12, as in most clusters.
-	ServiceClusterIPRange string
-	// ServiceNodePortRange is the range of node ports; empty: "30000-32767".
-	ServiceNodePortRange string
-
-	// StorageMaxBytes limits the memory that the current objects use, approximately: their
-	// bytes and a few hundred for each. At the limit, the server answers writes that grow
-	// objects with 507; reads, deletions and other writes succeed. Zero: half of what remains of
-	// the process's memory limit (GOMEMLIMIT, its control groups, the machine) after
-	// History.MaxMemoryBytes, at least 64 MiB. Negative: no limit.
-	StorageMaxBytes int64
-
-	// History limits the history that stays readable.
-	History History
-
-	// Backups makes backups on a schedule. The zero value makes none.
-	Backups Backups
-
-	// Encryption encrypts objects at rest. The zero value encrypts none.
-	Encryption Encryption
-
-	// FeatureGates enables and disables features, by their names in kube-apiserver.
-	// KnownFeatureGates lists them with their defaults; Start refuses others. Nil: all
-	// defaults.
-	FeatureGates map[string]bool
-
-	// RepresentationCacheBytes limits the cache of representations that clients share:
-	// compressed lists, and objects as protobuf, CBOR and table rows. It is a part of the memory for
-	// history. Zero: three quarters of History.MaxMemoryBytes, 96 MiB if that is zero too.
-	RepresentationCacheBytes int64
-
+	// Admission chooses the admission plugins. Zero: those that docs/admission.md lists as default.
+	Admission Admission
+	// Services has the ranges of the addresses and ports of Services. Zero: those of most clusters.
+	Services Services
 	// Controllers selects the controllers that run in the server, like the flag
 	// --controllers: "*" for all, "name", "-name". Nil: all. docs/controllers.md lists
 	// them.
 	Controllers []string
 	// EventTTL is how long Events are kept after their last write; zero: an hour.
 	EventTTL time.Duration
+	// FeatureGates enables and disables features, by their names in kube-apiserver.
+	// KnownFeatureGates lists them with their defaults; Start refuses others. Nil: all
+	// defaults.
+	FeatureGates map[string]bool
 
-	// EnableAdmissionPlugins and DisableAdmissionPlugins change the default set of admission
-	// plugins, by their names in kube-apiserver. Unlike there, ServiceAccount is not in the
-	// default set: it requires a ServiceAccount for each Pod. docs/admission.md lists them.
-	EnableAdmissionPlugins, DisableAdmissionPlugins []string
-	// AdmissionConfigFile is a file with an AdmissionConfiguration of
-	// apiserver.config.k8s.io/v1, which has the configurations of plugins; empty: they have
-	// none. It is read once.
-	AdmissionConfigFile string
-
-	// Fairness limits the requests that execute at once. The zero value has the defaults of
-	// kube-apiserver.
-	Fairness Fairness
-
-	// Forks limits the forks of the server's worlds.
-	Forks Forks
-
-	// NoUnenforcedWarnings omits the warnings about objects that the server stores and does
-	// not act on: APIServices with a Service. It is for clients that compare answers with
-	// those of kube-apiserver.
-	NoUnenforcedWarnings bool
-
-	// At is a resource version. The server then begins with the state that Storage, a *datadir.Dir, had at it, and keeps all
-	// changes in memory: Storage is closed when Start returns, and is not written to if it is opened read-only. Objects
-	// that every server has are not created, and Controllers that are nil are none but those that cannot be switched
-	// off. Zero: the newest state of Storage, which the server changes.
-	At uint64
-
-	// ShutdownDelay is how long Close waits before it does anything but making /readyz fail, so that load balancers
-	// take the server out in the meantime. Requests are served as before. Zero: Close does not wait.
-	ShutdownDelay time.Duration
-	// ShutdownSendRetryAfter answers requests that come after ShutdownDelay with 429, Retry-After and the end of their
-	// connection, until those that run have ended. Otherwise connections are refused from then on.
-	ShutdownSendRetryAfter bool
-
-	// Version is the server's own version, which /version shows after the version of
-	// Kubernetes: "0.1.0" makes "v1.36.3+tidemark.0.1.0". Empty: the version of this
-	// source.
-	Version string
-
+	// Shutdown configures how Close ends the server. Zero: at once.
+	Shutdown Shutdown
 	// Logger receives the log; nil: nothing is logged. The log never contains tokens,
 	// Secrets or request bodies.
 	//
 	// Requests that failed or were slow have the level -2, all others Debug. Each part of the server has a value of
 	// the attribute "component", one of LogComponents.
 	Logger *slog.Logger
-
-	// SlowRequest is the time from which on a request is logged at the level Info, with the time of its parts.
-	// Watches are never slow. Zero: requests of more than half a second are logged at level -2.
-	SlowRequest time.Duration
-
-	// TracerProvider records a span for each request, with children for its parts: authorization, the queue,
-	// admission, calls of webhooks, the log. Its sampler decides which requests; clients in the groups
-	// system:masters and system:monitoring select theirs by the header traceparent. Webhooks get the header
-	// traceparent. The caller shuts the provider down, after Close. Nil: there are no spans.
-	TracerProvider trace.TracerProvider
-
-	// Profiling serves profiles of the process at /debug/pprof/ to those who may get these paths: with RBAC,
-	// administrators, and others by the nonResourceURLs of a role. They show the program's functions, and no objects.
-	Profiling bool
+	// Diagnostics shows what requests spend their time on. Zero: nothing but the log does.
+	Diagnostics Diagnostics
+	// Version is the server's own version, which /version shows after the version of
+	// Kubernetes: "0.1.0" makes "v1.36.3+tidemark.0.1.0". Empty: the version of this
+	// source.
+	Version string
 
 	// Clock is the clock for points in time: timestamps, the validity of certificates and tokens, the
 	// expiry of Events and of certificate requests, the lease of a kube-controller-manager. Nil: the
@@ -223,11 +143,83 @@ type History struct {
 	// Retention is how long a replaced state stays readable, counted while the
 	// server runs; zero: an hour.
 	Retention time.Duration
-	// MaxMemoryBytes limits the memory for history; the rest is read from the storage.
-	// Zero: 128 MiB.
-	MaxMemoryBytes int64
 	// MaxDiskBytes limits the size of history in the storage; zero: 4 GiB. All kept forks together have as much again.
+	// Etcd keeps its history until its compaction, whatever the limit.
 	MaxDiskBytes int64
+}
+
+// Memory limits the memory of a server, about. Forks have limits of their own: see Forks.
+type Memory struct {
+	// MaxObjectBytes limits the memory that the current objects use: their bytes and a few hundred for each. At the
+	// limit, the server answers writes that grow objects with 507; reads, deletions and other writes succeed. Zero: half
+	// of what remains of the process's memory limit (GOMEMLIMIT, its control groups, the machine) after MaxHistoryBytes,
+	// at least 64 MiB. Negative: no limit.
+	MaxObjectBytes int64
+	// MaxHistoryBytes limits the memory for history; the rest is read from the storage. Zero: 128 MiB.
+	MaxHistoryBytes int64
+	// MaxRepresentationBytes limits the cache of representations that clients share:
+	// compressed lists, and objects as protobuf, CBOR and table rows. It is a part of the memory for
+	// history. Zero: three quarters of MaxHistoryBytes, 96 MiB if that is zero too.
+	MaxRepresentationBytes int64
+}
+
+// Admission chooses and configures the admission plugins, by their names in kube-apiserver.
+type Admission struct {
+	// Enable and Disable change the default set of plugins. Unlike in kube-apiserver, ServiceAccount is not in the
+	// default set: it requires a ServiceAccount for each Pod. docs/admission.md lists them. Nil: the default set.
+	Enable, Disable []string
+	// ConfigFile is a file with an AdmissionConfiguration of apiserver.config.k8s.io/v1, which has the configurations of
+	// plugins. It is read once. Empty: they have none.
+	ConfigFile string
+	// NoUnenforcedWarnings omits the warnings about objects that the server stores and does
+	// not act on: APIServices with a Service. It is for clients that compare responses with
+	// those of kube-apiserver.
+	NoUnenforcedWarnings bool
+}
+
+// Services has the ranges of the addresses and ports of Services.
+type Services struct {
+	// ClusterIPRange is the range of cluster IPs: a CIDR, or an IPv4 and an IPv6 CIDR
+	// separated by a comma. Services that name no IP family use the first one. Empty:
+	// 10.96.0.0/12, as in most clusters.
+	ClusterIPRange string
+	// NodePortRange is the range of node ports; empty: "30000-32767".
+	NodePortRange string
+}
+
+// Check returns an error if a range is not valid.
+func (s *Services) Check() error {
+	_, err := s.config()
+	return err
+}
+
+func (s *Services) config() (addresses.Config, error) {
+	return addresses.Parse(s.ClusterIPRange, s.NodePortRange)
+}
+
+// Shutdown configures what Close does.
+type Shutdown struct {
+	// Delay is how long Close waits before it does anything but making /readyz fail, so that load balancers
+	// take the server out in the meantime. Requests are served as before. Zero: Close does not wait.
+	Delay time.Duration
+	// SendRetryAfter answers requests that come after Delay with 429, Retry-After and the end of their
+	// connection, until those that run have ended. False: connections are refused from then on.
+	SendRetryAfter bool
+}
+
+// Diagnostics shows what requests spend their time on.
+type Diagnostics struct {
+	// SlowRequest is the time from which on a request is logged at the level Info, with the time of its parts.
+	// Watches are never slow. Zero: requests of more than half a second are logged at level -2.
+	SlowRequest time.Duration
+	// TracerProvider records a span for each request, with children for its parts: authorization, the queue,
+	// admission, calls of webhooks, the log. Its sampler decides which requests; clients in the groups
+	// system:masters and system:monitoring select theirs by the header traceparent. Webhooks get the header
+	// traceparent. The caller shuts the provider down, after Close. Nil: there are no spans.
+	TracerProvider trace.TracerProvider
+	// Profiling serves profiles of the process at /debug/pprof/ to those who may get these paths: with RBAC,
+	// administrators, and others by the nonResourceURLs of a role. They show the program's functions, and no objects.
+	Profiling bool
 }
 
 // Fairness limits the requests that execute at once. docs/fairness.md describes it.
@@ -241,8 +233,8 @@ type Fairness struct {
 	MaxRequests, MaxMutatingRequests int
 }
 
-// check returns an error if the limits leave no seats.
-func (f *Fairness) check() error {
+// Check returns an error if the limits leave no seats.
+func (f *Fairness) Check() error {
 	if f.Disabled || max(f.MaxRequests, 0)+max(f.MaxMutatingRequests, 0) > 0 || f.MaxRequests == 0 || f.MaxMutatingRequests == 0 {
 		return nil
 	}
@@ -274,9 +266,9 @@ func (s *Server) Start(ctx context.Context) error {
 // longer, to leave a copy of the objects for the next start. If an audit
 // webhook does not answer, it waits up to five seconds longer for the last events to be sent. It
 // is idempotent, and does nothing for a server that was not started. It returns the error
-// of closing the log. With ShutdownDelay, all this begins after the delay.
+// of closing the log. With Shutdown.Delay, all this begins after the delay.
 func (s *Server) Close() error {
-	if r := s.get(); r != nil && s.ShutdownDelay > 0 {
+	if r := s.get(); r != nil && s.Shutdown.Delay > 0 {
 		r.leaving.Do(func() { s.leave(r) })
 	}
 	s.mu.Lock()
@@ -289,11 +281,11 @@ func (s *Server) Close() error {
 	return s.endErr
 }
 
-// leave makes the server unready for ShutdownDelay. A server whose log has failed has nothing to wait for.
+// leave makes the server unready for Shutdown.Delay. A server whose log has failed has nothing to wait for.
 func (s *Server) leave(r *running) {
-	s.logOf(logConnections).Info("the server will stop", "after", s.ShutdownDelay)
+	s.logOf(logConnections).Info("the server will stop", "after", s.Shutdown.Delay)
 	r.root.handler.Leave()
-	timer := time.NewTimer(s.ShutdownDelay)
+	timer := time.NewTimer(s.Shutdown.Delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -386,8 +378,8 @@ func (s *Server) must() *running {
 
 // tracer returns what records spans; nil: nothing does.
 func (s *Server) tracer() trace.Tracer {
-	if s.TracerProvider == nil {
+	if s.Diagnostics.TracerProvider == nil {
 		return nil
 	}
-	return s.TracerProvider.Tracer(tracing.Scope)
+	return s.Diagnostics.TracerProvider.Tracer(tracing.Scope)
 }

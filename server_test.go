@@ -142,15 +142,15 @@ func TestStartFails(t *testing.T) {
 		s    *tidemark.Server
 		want string
 	}{
-		{&tidemark.Server{Port: port}, fmt.Sprintf("port %d of 127.0.0.1 is taken", port)},
-		{&tidemark.Server{Port: 70000}, "70000"},
-		{&tidemark.Server{BindAddress: "example.org"}, "example.org"},
-		{&tidemark.Server{BindAddress: "192.0.2.1"}, "192.0.2.1"},
-		{&tidemark.Server{TokenAuthFile: file}, file + ": line 1"},
-		{&tidemark.Server{TokenAuthFile: file + "x"}, file + "x"},
-		{&tidemark.Server{ClientCAFile: file}, file},
-		{&tidemark.Server{TLSCertFile: file, TLSPrivateKeyFile: file}, file},
-		{&tidemark.Server{TLSCertFile: file}, "both"},
+		{&tidemark.Server{Listen: tidemark.Listen{Port: port}}, fmt.Sprintf("port %d of 127.0.0.1 is taken", port)},
+		{&tidemark.Server{Listen: tidemark.Listen{Port: 70000}}, "70000"},
+		{&tidemark.Server{Listen: tidemark.Listen{Address: "example.org"}}, "example.org"},
+		{&tidemark.Server{Listen: tidemark.Listen{Address: "192.0.2.1"}}, "192.0.2.1"},
+		{&tidemark.Server{Authentication: tidemark.Authentication{TokenFile: file}}, file + ": line 1"},
+		{&tidemark.Server{Authentication: tidemark.Authentication{TokenFile: file + "x"}}, file + "x"},
+		{&tidemark.Server{Authentication: tidemark.Authentication{ClientCAFile: file}}, file},
+		{&tidemark.Server{TLS: tidemark.TLS{CertFile: file, KeyFile: file}}, file},
+		{&tidemark.Server{TLS: tidemark.TLS{CertFile: file}}, "both"},
 		{&tidemark.Server{Storage: &datadir.Dir{Path: file}}, file},
 	} {
 		if row.s.Storage == nil {
@@ -183,7 +183,7 @@ func TestRestart(t *testing.T) {
 	servertest.Stop(t, first)
 
 	third := &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
-	fmt.Sscanf(strings.TrimPrefix(port, "https://127.0.0.1:"), "%d", &third.Port)
+	fmt.Sscanf(strings.TrimPrefix(port, "https://127.0.0.1:"), "%d", &third.Listen.Port)
 	servertest.Start(t, third)
 	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -273,7 +273,7 @@ func TestInterfaces(t *testing.T) {
 		} else {
 			l.Close()
 		}
-		s := servertest.Start(t, &tidemark.Server{BindAddress: bind})
+		s := servertest.Start(t, &tidemark.Server{Listen: tidemark.Listen{Address: bind}})
 		if !strings.HasPrefix(s.URL(), want) {
 			t.Errorf("bound to %s the server is at %s", bind, s.URL())
 		}
@@ -313,7 +313,7 @@ func TestServingNames(t *testing.T) {
 		{"172.30.0.0/16", []string{"172.30.0.1", "10.96.0.1"}, "10.0.0.1"}, // the Service keeps its address
 		{"fd00:1::/108,10.7.0.0/24", []string{"fd00:1::1", "10.7.0.1", "10.96.0.1"}, "172.30.0.1"},
 	} {
-		s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, ServiceClusterIPRange: row.ranges})
+		s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Services: tidemark.Services{ClusterIPRange: row.ranges}})
 		c, err := tls.Dial("tcp", strings.TrimPrefix(s.URL(), "https://"), trusting(s.RESTConfig()))
 		if err != nil {
 			t.Fatal(err)

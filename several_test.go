@@ -368,8 +368,8 @@ func TestDifferentServers(t *testing.T) {
 		log, all := several(t, 1)
 		for what, s := range map[string]*tidemark.Server{
 			"another certificate authority":  {Storage: &onLog{log: log, dir: t.TempDir()}},
-			"another range of cluster IPs":   {Storage: &onLog{log: log, dir: all[0].Storage.(*onLog).dir}, ServiceClusterIPRange: "10.1.0.0/16"},
-			"another range of node ports":    {Storage: &onLog{log: log, dir: all[0].Storage.(*onLog).dir}, ServiceNodePortRange: "20000-21000"},
+			"another range of cluster IPs":   {Storage: &onLog{log: log, dir: all[0].Storage.(*onLog).dir}, Services: tidemark.Services{ClusterIPRange: "10.1.0.0/16"}},
+			"another range of node ports":    {Storage: &onLog{log: log, dir: all[0].Storage.(*onLog).dir}, Services: tidemark.Services{NodePortRange: "20000-21000"}},
 			"another issuer of service acco": {Storage: &onLog{log: log, dir: all[0].Storage.(*onLog).dir}, Authentication: tidemark.Authentication{ServiceAccounts: tidemark.ServiceAccounts{Issuers: []string{"https://a"}}}},
 		} {
 			s.InProcess = true
@@ -416,7 +416,7 @@ func TestDifferentClocks(t *testing.T) {
 		log, all := several(t, 1)
 		dir := all[0].Storage.(*onLog).dir
 		other := func() *tidemark.Server {
-			s := &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}, ServiceNodePortRange: "20000-21000", Clock: &tidemark.Clock{}}
+			s := &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}, Services: tidemark.Services{NodePortRange: "20000-21000"}, Clock: &tidemark.Clock{}}
 			s.Clock.Advance(10 * time.Minute)
 			return s
 		}
@@ -447,7 +447,7 @@ func TestBesideKube(t *testing.T) {
 			t.Fatal(err)
 		}
 		other := func() *tidemark.Server {
-			return &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}, ServiceClusterIPRange: "10.1.0.0/16"}
+			return &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}, Services: tidemark.Services{ClusterIPRange: "10.1.0.0/16"}}
 		}
 		s := other()
 		if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the kube-apiserver apiserver-x_1 on the same etcd has another range of cluster IPs: [10.96.0.0/12] there, and [10.1.0.0/16] here") {

@@ -16,7 +16,7 @@ func (s *Server) openShared(ctx context.Context, r *running) (*store.Store, erro
 		Sealing:   r.storage.Sealing,
 		Now:       s.now,
 		Retention: s.History.Retention,
-		MaxMemory: s.History.MaxMemoryBytes,
+		MaxMemory: s.Memory.MaxHistoryBytes,
 		Note:      s.note,
 		OnFatal:   s.fail,
 		Packed:    packed,

@@ -46,7 +46,7 @@ import (
 // World has the rest.
 type running struct {
 	configuration checked
-	listeners     []net.Listener // the first one is that of BindAddress; nil: InProcess
+	listeners     []net.Listener // the first one is that of Listen.Address; nil: InProcess
 	url           string
 	// serverName is what clients check the certificate against; empty: the host of
 	// url.
@@ -94,7 +94,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}
 	r.url = "https://" + inProcessHost
 	if !s.InProcess {
-		if r.listeners, err = s.listen(ctx); err != nil {
+		if r.listeners, err = s.Listen.listen(ctx); err != nil {
 			return nil, err
 		}
 		r.url, r.serverName = s.address(r.listeners[0])
@@ -143,7 +143,7 @@ func (s *Server) serve(r *running) error {
 	}
 	r.certificates = all
 	var refuse func() // nil: connections are refused
-	if s.ShutdownSendRetryAfter {
+	if s.Shutdown.SendRetryAfter {
 		refuse = r.root.handler.Refuse
 	}
 	r.serving = serving.New(serving.Config{
@@ -206,7 +206,7 @@ func (s *Server) check() (c checked, err error) {
 	if err := errors.Join(s.checkInProcess(), s.checkLoops()); err != nil {
 		return c, err
 	}
-	if err := errors.Join(s.CheckAddresses(), s.CheckAdvertiseAddress(), s.CheckCertificateNames()); err != nil {
+	if err := errors.Join(s.Listen.Check(), s.TLS.Check()); err != nil {
 		return c, err
 	}
 	if s.At != 0 && s.Storage == nil {
@@ -218,25 +218,23 @@ func (s *Server) check() (c checked, err error) {
 	if err := s.Authentication.Check(); err != nil {
 		return c, fmt.Errorf("authentication: %w", err)
 	}
-	if err := s.Fairness.check(); err != nil {
+	if err := s.Fairness.Check(); err != nil {
 		return c, err
 	}
-	if c.plugins, err = admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
+	if c.plugins, err = admission.Choose(s.Admission.Enable, s.Admission.Disable); err != nil {
 		return c, err
 	}
 	if c.access, err = s.Authorization.source(); err != nil {
 		return c, err
 	}
-	if c.configuration, err = admission.ReadConfiguration(s.AdmissionConfigFile, c.plugins); err != nil {
+	if c.configuration, err = admission.ReadConfiguration(s.Admission.ConfigFile, c.plugins); err != nil {
 		return c, err
 	}
 	if err := s.checkFeatureGates(); err != nil {
 		return c, fmt.Errorf("feature gates: %w", err)
 	}
-	if err := s.checkTLS(s.logOf(logCertificates)); err != nil {
-		return c, err
-	}
-	c.services, err = addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange)
+	s.TLS.warn(s.logOf(logCertificates))
+	c.services, err = s.Services.config()
 	return c, err
 }
 
@@ -287,7 +285,7 @@ func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error
 		Sealing:   sealed,
 		Now:       s.now,
 		Retention: s.History.Retention,
-		MaxMemory: s.History.MaxMemoryBytes,
+		MaxMemory: s.Memory.MaxHistoryBytes,
 		MaxDisk:   s.History.MaxDiskBytes,
 		Note:      s.note,
 		OnFatal:   s.fail,
@@ -349,7 +347,7 @@ func (s *Server) stateAt(ctx context.Context, stored *store.Store) (*store.Store
 		return nil, errors.Join(err, stored.Close())
 	}
 	then, err := stored.Fork(state, store.Options{
-		Log: memlog.From(state), Retention: s.History.Retention, MaxMemory: s.History.MaxMemoryBytes, Packed: packed, Now: s.now,
+		Log: memlog.From(state), Retention: s.History.Retention, MaxMemory: s.Memory.MaxHistoryBytes, Packed: packed, Now: s.now,
 		Note: s.note, OnFatal: s.fail,
 	})
 	return then, errors.Join(err, stored.Close())
@@ -366,14 +364,14 @@ func (s *Server) note(warning bool, message string, pairs ...any) {
 
 // openAuthority must be called after openStore, which locks the data directory.
 func (s *Server) openAuthority(r *running, objects *store.Store) (*pki.Authority, error) {
-	hosts := append([]string{s.bindAddress(), loopbackName}, s.CertificateNames...)
-	for _, a := range s.MoreAddresses {
+	hosts := append([]string{s.Listen.address(), loopbackName}, s.TLS.Names...)
+	for _, a := range s.Listen.MoreAddresses {
 		if _, socket := socketPath(a); !socket {
 			hosts = append(hosts, a)
 		}
 	}
-	if s.AdvertiseAddress != "" {
-		hosts = append(hosts, s.AdvertiseAddress)
+	if s.Listen.AdvertiseAddress != "" {
+		hosts = append(hosts, s.Listen.AdvertiseAddress)
 	}
 	for _, ip := range addresses.First(r.configuration.services.Ranges) {
 		hosts = append(hosts, ip.String())

@@ -240,7 +240,7 @@ func (w *World) URL() string { return w.running.url + w.prefix() }
 
 // advertisedURL is URL for clients on other machines, too.
 func (w *World) advertisedURL() string {
-	if w.server.AdvertiseAddress == "" || w.running.listeners == nil {
+	if w.server.Listen.AdvertiseAddress == "" || w.running.listeners == nil {
 		return w.URL()
 	}
 	return "https://" + w.running.reachedAt().String() + w.prefix()
@@ -305,7 +305,7 @@ func (w *World) newVerbs() *registry.Registry {
 	s, c := w.server, &w.running.configuration
 	w.webhooks = w.newWebhooks(w.metrics.Conditions)
 	chain := admission.Chain(admission.Config{
-		Store: w.store, Enabled: c.plugins, Quotas: w.quotas, Addresses: w.addresses, Names: w.naming, NoWarnings: s.NoUnenforcedWarnings,
+		Store: w.store, Enabled: c.plugins, Quotas: w.quotas, Addresses: w.addresses, Names: w.naming, NoWarnings: s.Admission.NoUnenforcedWarnings,
 		Authz: w.access(), RBAC: w.rbac, Catalog: w.custom.Catalog, Configuration: c.configuration, Now: w.now,
 		Metrics: w.metrics, Webhooks: w.webhooks,
 	})
@@ -464,14 +464,14 @@ func (w *World) api() httpapi.Config {
 		Limits:              httpapi.Limits{InFlight: s.Fairness.MaxRequests, MutatingInFlight: s.Fairness.MaxMutatingRequests},
 		Log:                 s.logOf(logRequests),
 		Tracer:              s.tracer(),
-		Profiling:           s.Profiling,
-		SlowRequest:         s.SlowRequest,
+		Profiling:           s.Diagnostics.Profiling,
+		SlowRequest:         s.Diagnostics.SlowRequest,
 	}
 }
 
 // representationBytes is the limit of the representation cache.
 func (s *Server) representationBytes() int64 {
-	return cmp.Or(s.RepresentationCacheBytes, s.History.MaxMemoryBytes/4*3) // zero: the handler's own defaults
+	return cmp.Or(s.Memory.MaxRepresentationBytes, s.Memory.MaxHistoryBytes/4*3) // zero: the handler's own defaults
 }
 
 // clientQPS and clientBurst are the rates of clients. The default of client-go, 5 requests per second,

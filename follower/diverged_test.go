@@ -31,7 +31,7 @@ import (
 func TestDiverged(t *testing.T) {
 	t.Parallel()
 	port := freeport.Find(t)
-	p := &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}, Controllers: []string{"-*"}, Port: port}
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}, Controllers: []string{"-*"}, Listen: tidemark.Listen{Port: port}}
 	must(t, p.Start(t.Context()))
 	t.Cleanup(func() { p.Close() })
 	backup := new(bytes.Buffer)
@@ -58,7 +58,7 @@ func TestDiverged(t *testing.T) {
 		must(t, err)
 	}
 	must(t, ahead.Close())
-	start(t, &tidemark.Server{Storage: &datadir.Dir{Path: restored}, Controllers: []string{"-*"}, Port: port})
+	start(t, &tidemark.Server{Storage: &datadir.Dir{Path: restored}, Controllers: []string{"-*"}, Listen: tidemark.Listen{Port: port}})
 	await.Value(t, "the end of the follower", f.Done())
 	if err := f.Err(); !errors.Is(err, store.ErrReset) {
 		t.Errorf("the follower ended with %v, want %v", err, store.ErrReset)

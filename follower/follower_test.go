@@ -159,7 +159,7 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	port := freeport.Find(t)
-	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Port: port}
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Listen: tidemark.Listen{Port: port}}
 	must(t, p.Start(t.Context()))
 	f := start(t, following(p.RESTConfig(), t.TempDir()))
 	onFollower := clients(f).CoreV1().ConfigMaps("default")
@@ -195,7 +195,7 @@ func TestOutage(t *testing.T) {
 		return strings.Contains(text, "tidemark_follower_connected 0\n")
 	})
 
-	p = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Port: port})
+	p = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Listen: tidemark.Listen{Port: port}})
 	_, err = maps(p)(t.Context(), "back", "1")
 	must(t, err)
 	for e := range w.ResultChan() {
@@ -220,7 +220,7 @@ func TestStartAlone(t *testing.T) {
 	t.Parallel()
 	data, dir := t.TempDir(), t.TempDir()
 	port := freeport.Find(t)
-	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port}
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}, Listen: tidemark.Listen{Port: port}}
 	must(t, p.Start(t.Context()))
 	config := p.RESTConfig()
 	f := following(config, dir)
@@ -247,7 +247,7 @@ func TestStartAlone(t *testing.T) {
 	must(t, err)
 	defer w.Stop()
 
-	p = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port})
+	p = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: data}, Listen: tidemark.Listen{Port: port}})
 	_, err = maps(p)(t.Context(), "back", "1")
 	must(t, err)
 	if e := <-w.ResultChan(); e.Type != watch.Added || e.Object.(*corev1.ConfigMap).Name != "back" {
@@ -266,12 +266,12 @@ func TestDifferent(t *testing.T) {
 	t.Parallel()
 	data, dir := t.TempDir(), t.TempDir()
 	port := freeport.Find(t)
-	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port}
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: data}, Listen: tidemark.Listen{Port: port}}
 	must(t, p.Start(t.Context()))
 	config := p.RESTConfig()
 	different := func() *tidemark.Server {
 		f := following(config, dir)
-		f.ServiceClusterIPRange = "10.1.0.0/16"
+		f.Services.ClusterIPRange = "10.1.0.0/16"
 		return f
 	}
 	const want = "has another range of cluster IPs: [10.96.0.0/12] there, and [10.1.0.0/16] here"
@@ -282,7 +282,7 @@ func TestDifferent(t *testing.T) {
 	}
 	must(t, p.Close())
 	f = start(t, different())
-	start(t, &tidemark.Server{Storage: &datadir.Dir{Path: data}, Port: port})
+	start(t, &tidemark.Server{Storage: &datadir.Dir{Path: data}, Listen: tidemark.Listen{Port: port}})
 	await.Value(t, "the end of the follower", f.Done())
 	if !strings.Contains(f.Err().Error(), want) {
 		t.Errorf("the follower has ended: %v", f.Err())

@@ -19,7 +19,7 @@ func TestGarbage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	port := freeport.Find(t)
-	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Port: port}
+	p := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Listen: tidemark.Listen{Port: port}}
 	must(t, p.Start(t.Context()))
 	t.Cleanup(func() { p.Close() })
 	f := start(t, following(p.RESTConfig(), t.TempDir()))
@@ -95,7 +95,7 @@ func TestGarbage(t *testing.T) {
 		}
 		if i == 0 {
 			must(t, p.Close())
-			p = &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Port: port}
+			p = &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Listen: tidemark.Listen{Port: port}}
 			must(t, p.Start(t.Context()))
 		}
 	}

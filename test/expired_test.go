@@ -35,7 +35,7 @@ const peerForgets = "TIDEMARK_TEST_PEER_FORGETS"
 // onForgetful runs a test against servers that forget old versions soon.
 func onForgetful(t *testing.T, test func(t *testing.T, config *rest.Config, namespace string)) {
 	t.Run("tidemark", func(t *testing.T) {
-		s := &tidemark.Server{History: tidemark.History{MaxMemoryBytes: 64 << 10}}
+		s := &tidemark.Server{Memory: tidemark.Memory{MaxHistoryBytes: 64 << 10}}
 		if err := s.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

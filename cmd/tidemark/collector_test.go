@@ -60,7 +60,7 @@ func TestCollector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &tidemark.Server{TracerProvider: p, Controllers: []string{"-*"}}
+	s := &tidemark.Server{Diagnostics: tidemark.Diagnostics{TracerProvider: p}, Controllers: []string{"-*"}}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

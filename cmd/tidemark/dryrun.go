@@ -22,14 +22,14 @@ import (
 func (f *serveFlags) tryOut(ctx context.Context, stdout, stderr io.Writer) error {
 	s := &f.server
 	s.Logger = f.logging.logger(stderr)
-	address, data := net.JoinHostPort(s.BindAddress, strconv.Itoa(s.Port)), "memory"
-	if s.Port == 0 {
-		address = s.BindAddress + ", a free port"
+	address, data := net.JoinHostPort(s.Listen.Address, strconv.Itoa(s.Listen.Port)), "memory"
+	if s.Listen.Port == 0 {
+		address = s.Listen.Address + ", a free port"
 	}
-	for _, more := range s.MoreAddresses {
+	for _, more := range s.Listen.MoreAddresses {
 		address += "\n           " + more
 	}
-	s.MoreAddresses = slices.DeleteFunc(s.MoreAddresses, func(a string) bool { return strings.HasPrefix(a, "unix:") })
+	s.Listen.MoreAddresses = slices.DeleteFunc(s.Listen.MoreAddresses, func(a string) bool { return strings.HasPrefix(a, "unix:") })
 	switch {
 	case f.inMemory:
 	case f.etcd.on():
@@ -49,7 +49,7 @@ func (f *serveFlags) tryOut(ctx context.Context, stdout, stderr io.Writer) error
 		}
 		data = path
 	}
-	s.Port, s.ShutdownDelay = 0, 0
+	s.Listen.Port, s.Shutdown.Delay = 0, 0
 	if bucket, ok := s.Backups.Place.(*s3.Bucket); ok && !f.follow.on() { // a follower makes no backups
 		if err := errors.Join(bucket.Open(ctx), bucket.Close()); err != nil {
 			return err

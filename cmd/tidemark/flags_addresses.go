@@ -9,7 +9,7 @@ import (
 )
 
 // bindAddresses is the value of --bind-address. The last one of repeated flags counts, as in kube-apiserver.
-type bindAddresses tidemark.Server
+type bindAddresses tidemark.Listen
 
 // Set implements pflag.Value.
 func (b *bindAddresses) Set(text string) error {
@@ -17,13 +17,13 @@ func (b *bindAddresses) Set(text string) error {
 	for i := range all {
 		all[i] = strings.TrimSpace(all[i])
 	}
-	b.BindAddress, b.MoreAddresses = all[0], all[1:]
+	b.Address, b.MoreAddresses = all[0], all[1:]
 	return nil
 }
 
 // String implements pflag.Value.
 func (b *bindAddresses) String() string {
-	return strings.Join(append([]string{b.BindAddress}, b.MoreAddresses...), ",")
+	return strings.Join(append([]string{b.Address}, b.MoreAddresses...), ",")
 }
 
 // Type implements pflag.Value.
@@ -35,7 +35,7 @@ func moreURLs(s *tidemark.Server) (all []string) {
 	if err != nil {
 		return nil
 	}
-	for _, a := range s.MoreAddresses {
+	for _, a := range s.Listen.MoreAddresses {
 		if !strings.HasPrefix(a, "unix:") {
 			a = "https://" + net.JoinHostPort(a, first.Port())
 		}

@@ -96,5 +96,5 @@ func (f *serveFlags) checkAudit() error {
 	if w.Batch.ThrottleQPS == 0 {
 		w.Batch.ThrottleQPS = -1
 	}
-	return f.server.Audit.Validate()
+	return f.server.Audit.Check()
 }

@@ -7,8 +7,8 @@ import (
 
 // registerAuthentication registers the flags of authentication.
 func (f *serveFlags) registerAuthentication(flags *pflag.FlagSet) {
-	flags.StringVar(&f.server.TokenAuthFile, "token-auth-file", "", `CSV file of bearer tokens, with lines of token,user,uid,"group1,group2"`)
-	flags.StringVar(&f.server.ClientCAFile, "client-ca-file", "", "PEM file of certificate authorities for client certificates: the common name is the user, organizations are groups")
+	flags.StringVar(&f.server.Authentication.TokenFile, "token-auth-file", "", `CSV file of bearer tokens, with lines of token,user,uid,"group1,group2"`)
+	flags.StringVar(&f.server.Authentication.ClientCAFile, "client-ca-file", "", "PEM file of certificate authorities for client certificates: the common name is the user, organizations are groups")
 	a := &f.server.Authentication.ServiceAccounts
 	flags.StringArrayVar(&a.Issuers, "service-account-issuer", []string{"https://kubernetes.default.svc.cluster.local"}, "issuer of service account tokens, a URL; repeated: the first issues tokens, and those of all are accepted")
 	flags.StringSliceVar(&f.server.Authentication.APIAudiences, "api-audiences", nil, "audiences of this server: a token must be for one of them; also the default audiences of service account tokens (default: the issuers)")

@@ -30,14 +30,14 @@ func (l *logging) register(flags *pflag.FlagSet, s *tidemark.Server) {
 	flags.IntVarP(&l.verbosity, "v", "v", 0, "log level: 2 logs requests that failed or took more than half a second, with the time of their parts; 4 and above logs every request and everything else")
 	flags.Var(&l.components, "vmodule", "log levels of components, which replace --v for them: requests=4,controllers=2; * stands for any characters; the components are "+strings.Join(tidemark.LogComponents(), ", "))
 	flags.Var(&l.format, "logging-format", "format of the log: text or json")
-	flags.DurationVar(&s.SlowRequest, "trace-slow", 0, "log requests that take longer at every log level, with the time of their parts; 0 for the rule of --v")
+	flags.DurationVar(&s.Diagnostics.SlowRequest, "trace-slow", 0, "log requests that take longer at every log level, with the time of their parts; 0 for the rule of --v")
 }
 
 func (l *logging) check(s *tidemark.Server) error {
 	if l.verbosity < 0 {
 		return fmt.Errorf("--v=%d: want 0 or more", l.verbosity)
 	}
-	if s.SlowRequest < 0 {
+	if s.Diagnostics.SlowRequest < 0 {
 		return errors.New("--trace-slow is negative: want a duration, or 0")
 	}
 	return nil

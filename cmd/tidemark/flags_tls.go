@@ -16,9 +16,9 @@ import (
 // registerTLS registers the flags of serving certificates.
 func (f *serveFlags) registerTLS(flags *pflag.FlagSet) {
 	s := &f.server
-	flags.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file of the serving certificate, followed by its chain (default: issued by the server's own authority)")
-	flags.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the private key of --tls-cert-file")
-	flags.StringSliceVar(&s.CertificateNames, "tls-san", nil, "further DNS names (without wildcards) and IP addresses of the server for the certificate of its own authority, such as those of a load balancer; without effect with --tls-cert-file")
+	flags.StringVar(&s.TLS.CertFile, "tls-cert-file", "", "PEM file of the serving certificate, followed by its chain (default: issued by the server's own authority)")
+	flags.StringVar(&s.TLS.KeyFile, "tls-private-key-file", "", "PEM file of the private key of --tls-cert-file")
+	flags.StringSliceVar(&s.TLS.Names, "tls-san", nil, "further DNS names (without wildcards) and IP addresses of the server for the certificate of its own authority, such as those of a load balancer; without effect with --tls-cert-file")
 	flags.Var((*sniCertificates)(&s.TLS.SNI), "tls-sni-cert-key", `a further serving certificate and its private key, two PEM files: CERTFILE,KEYFILE or CERTFILE,KEYFILE:NAME,NAME. It is for clients that ask for one of the names: DNS names, *.example.com, or IP addresses for clients that send no name. Without names: those of the certificate. Exact names take precedence over patterns, listed names over those of certificates, the first of several over the others. Can be repeated`)
 	flags.Var((*tlsVersion)(&s.TLS.MinVersion), "tls-min-version", "lowest version of TLS: "+strings.Join(slices.Sorted(maps.Keys(tlsVersions)), ", ")+" (default VersionTLS12)")
 	flags.Var((*cipherSuites)(&s.TLS.CipherSuites), "tls-cipher-suites", "cipher suites for TLS 1.2 and below, separated by commas (default: those of Go); HTTP/2 requires one with AES_128_GCM_SHA256. Secure: "+
@@ -27,7 +27,7 @@ func (f *serveFlags) registerTLS(flags *pflag.FlagSet) {
 
 // checkTLS makes the checks of several flags of serving certificates.
 func (f *serveFlags) checkTLS() error {
-	if s := &f.server; (s.TLSCertFile == "") != (s.TLSPrivateKeyFile == "") {
+	if s := &f.server; (s.TLS.CertFile == "") != (s.TLS.KeyFile == "") {
 		return errors.New("--tls-cert-file and --tls-private-key-file belong together: give both")
 	}
 	return nil

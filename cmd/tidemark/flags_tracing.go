@@ -41,7 +41,7 @@ func (f *serveFlags) openTracing(ctx context.Context) (close func(), err error) 
 	if err != nil {
 		return nil, fmt.Errorf("--tracing-config-file: %w", err)
 	}
-	s.TracerProvider = provider
+	s.Diagnostics.TracerProvider = provider
 	return func() {
 		if err := provider.Close(); err != nil {
 			s.Logger.Warn("the last spans were not sent to the collector", "err", err)

@@ -181,8 +181,8 @@ func (a *apiServer) chooseAdmission(flags *pflag.FlagSet) error {
 	s := &a.serve.server
 	if !flags.Changed("admission-control") {
 		const accounts = "ServiceAccount"
-		if !slices.Contains(s.DisableAdmissionPlugins, accounts) && !slices.Contains(s.EnableAdmissionPlugins, accounts) {
-			s.EnableAdmissionPlugins = append(s.EnableAdmissionPlugins, accounts)
+		if !slices.Contains(s.Admission.Disable, accounts) && !slices.Contains(s.Admission.Enable, accounts) {
+			s.Admission.Enable = append(s.Admission.Enable, accounts)
 		}
 		return nil
 	}
@@ -193,10 +193,10 @@ func (a *apiServer) chooseAdmission(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--admission-control: %w", err)
 	}
 	byDefault, _ := admission.Modes()
-	s.EnableAdmissionPlugins = a.admission
+	s.Admission.Enable = a.admission
 	for name := range strings.SplitSeq(byDefault, ", ") {
 		if !slices.Contains(a.admission, name) {
-			s.DisableAdmissionPlugins = append(s.DisableAdmissionPlugins, name)
+			s.Admission.Disable = append(s.Admission.Disable, name)
 		}
 	}
 	return nil
@@ -205,12 +205,12 @@ func (a *apiServer) chooseAdmission(flags *pflag.FlagSet) error {
 // useCertDir chooses the serving certificate in --cert-dir, and makes one if there is none.
 func (a *apiServer) useCertDir() error {
 	s := &a.serve.server
-	if a.certDir == "" || s.TLSCertFile != "" {
+	if a.certDir == "" || s.TLS.CertFile != "" {
 		return nil
 	}
-	s.TLSCertFile, s.TLSPrivateKeyFile = filepath.Join(a.certDir, "apiserver.crt"), filepath.Join(a.certDir, "apiserver.key")
-	_, noCert := os.Stat(s.TLSCertFile)
-	_, noKey := os.Stat(s.TLSPrivateKeyFile)
+	s.TLS.CertFile, s.TLS.KeyFile = filepath.Join(a.certDir, "apiserver.crt"), filepath.Join(a.certDir, "apiserver.key")
+	_, noCert := os.Stat(s.TLS.CertFile)
+	_, noKey := os.Stat(s.TLS.KeyFile)
 	if noCert == nil || noKey == nil {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (a *apiServer) useCertDir() error {
 	if err != nil {
 		return fmt.Errorf("--cert-dir: %w", err)
 	}
-	return errors.Join(cert.WriteCert(s.TLSCertFile, certificate), os.WriteFile(s.TLSPrivateKeyFile, key, 0o600))
+	return errors.Join(cert.WriteCert(s.TLS.CertFile, certificate), os.WriteFile(s.TLS.KeyFile, key, 0o600))
 }
 
 // warn logs a warning for each given flag that has no effect.

@@ -19,7 +19,6 @@ import (
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/admission"
-	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/dump"
 )
@@ -190,13 +189,13 @@ func (f *serveFlags) register(c *cobra.Command) {
 	inGroup(flags, "Forks", func() { f.registerForks(flags) })
 	inGroup(flags, "Programs that start the server", func() { f.control.register(flags) })
 	inGroup(flags, "Stop", func() {
-		flags.DurationVar(&s.ShutdownDelay, "shutdown-delay-duration", 0, "how long to go on serving after SIGTERM or SIGINT with a failing /readyz, so that load balancers take the server out first")
-		flags.BoolVar(&s.ShutdownSendRetryAfter, "shutdown-send-retry-after", false, "after that delay, refuse new requests with 429, Retry-After and the end of their connection until those that run have ended, instead of refusing connections")
+		flags.DurationVar(&s.Shutdown.Delay, "shutdown-delay-duration", 0, "how long to go on serving after SIGTERM or SIGINT with a failing /readyz, so that load balancers take the server out first")
+		flags.BoolVar(&s.Shutdown.SendRetryAfter, "shutdown-send-retry-after", false, "after that delay, refuse new requests with 429, Retry-After and the end of their connection until those that run have ended, instead of refusing connections")
 	})
 	inGroup(flags, "Logs, traces and profiles", func() {
 		f.logging.register(flags, s)
 		f.tracing.register(flags)
-		flags.BoolVar(&s.Profiling, "profiling", false, "serve profiles of the process at /debug/pprof/ to those who have the right to get these paths")
+		flags.BoolVar(&s.Diagnostics.Profiling, "profiling", false, "serve profiles of the process at /debug/pprof/ to those who have the right to get these paths")
 	})
 	inGroup(flags, "Configuration", func() {
 		flags.StringVar(&f.config, "config", "", "file of YAML with values of flags: keys are their names, and flags that can be repeated have lists")
@@ -210,10 +209,10 @@ func (f *serveFlags) register(c *cobra.Command) {
 func (f *serveFlags) registerPlace(flags *pflag.FlagSet) {
 	s := &f.server
 	inGroup(flags, "Addresses", func() {
-		s.BindAddress = "127.0.0.1"
-		flags.Var((*bindAddresses)(s), "bind-address", "IP address to listen on; 0.0.0.0 or :: is all interfaces. Further ones follow after commas: IP addresses, with the same port, and unix:PATH for a socket")
-		flags.StringVar(&s.AdvertiseAddress, "advertise-address", "", "IP address at which other machines reach the server, for the endpoints of the Service kubernetes and for the kubeconfig (default: --bind-address, or the first address of the machine for endpoints and 127.0.0.1 for the kubeconfig)")
-		flags.IntVar(&s.Port, "secure-port", defaultPort, "port to listen on; 0 picks a free one (--port is the same)")
+		s.Listen.Address = "127.0.0.1"
+		flags.Var((*bindAddresses)(&s.Listen), "bind-address", "IP address to listen on; 0.0.0.0 or :: is all interfaces. Further ones follow after commas: IP addresses, with the same port, and unix:PATH for a socket")
+		flags.StringVar(&s.Listen.AdvertiseAddress, "advertise-address", "", "IP address at which other machines reach the server, for the endpoints of the Service kubernetes and for the kubeconfig (default: --bind-address, or the first address of the machine for endpoints and 127.0.0.1 for the kubeconfig)")
+		flags.IntVar(&s.Listen.Port, "secure-port", defaultPort, "port to listen on; 0 picks a free one (--port is the same)")
 		flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
 	})
 	inGroup(flags, "Data", func() {
@@ -237,9 +236,9 @@ func (f *serveFlags) registerObjects(flags *pflag.FlagSet) {
 	s := &f.server
 	inGroup(flags, "Admission", func() {
 		byDefault, optional := admission.Modes()
-		flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional)
-		flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
-		flags.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
+		flags.StringSliceVar(&s.Admission.Enable, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional)
+		flags.StringSliceVar(&s.Admission.Disable, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
+		flags.StringVar(&s.Admission.ConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
 		flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: APIServices with a Service")
 	})
 	inGroup(flags, "Controllers", func() {
@@ -247,8 +246,8 @@ func (f *serveFlags) registerObjects(flags *pflag.FlagSet) {
 		flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long to keep events after their last write")
 	})
 	inGroup(flags, "Services", func() {
-		flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
-		flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
+		flags.StringVar(&s.Services.ClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
+		flags.StringVar(&s.Services.NodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
 	})
 	inGroup(flags, "Features", func() {
 		flags.Var(&f.gates, "feature-gates", gatesUsage())
@@ -275,7 +274,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	if err := f.checkControllers(); err != nil {
 		return err
 	}
-	if _, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
+	if _, err := admission.Choose(s.Admission.Enable, s.Admission.Disable); err != nil {
 		return err
 	}
 	if err := f.checkPlace(); err != nil {
@@ -298,8 +297,8 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return err
 	}
 	switch {
-	case s.ShutdownDelay < 0:
-		return fmt.Errorf("--shutdown-delay-duration=%v: want 0 or more", s.ShutdownDelay)
+	case s.Shutdown.Delay < 0:
+		return fmt.Errorf("--shutdown-delay-duration=%v: want 0 or more", s.Shutdown.Delay)
 	case s.EventTTL <= 0:
 		return errors.New("--event-ttl wants a value above zero")
 	}
@@ -309,18 +308,18 @@ func (f *serveFlags) check(changed func(string) bool) error {
 // apply gives the server the values of flags that are not its fields.
 func (f *serveFlags) apply(changed func(string) bool) {
 	s := &f.server
-	s.DisableAnonymous = !f.anonymous
+	s.Authentication.DisableAnonymous = !f.anonymous
 	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
 	s.Authentication.ServiceAccounts.NoLookup = !f.lookupTokens
 	s.Authentication.Webhook.CacheTTL = cmp.Or(f.tokenTTL, -1)
-	s.NoUnenforcedWarnings = !f.warnUnenforced
+	s.Admission.NoUnenforcedWarnings = !f.warnUnenforced
 	s.FeatureGates = f.gates
 	if !f.past() || changed("controllers") {
 		s.Controllers = f.controllers
 	}
-	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
-	s.StorageMaxBytes = int64(f.maxStorage)
-	s.RepresentationCacheBytes = int64(f.representations)
+	s.Memory.MaxHistoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
+	s.Memory.MaxObjectBytes = int64(f.maxStorage)
+	s.Memory.MaxRepresentationBytes = int64(f.representations)
 }
 
 func (f *serveFlags) checkControllers() error {
@@ -336,20 +335,21 @@ func (f *serveFlags) checkControllers() error {
 // checkPlace checks the addresses of the server and of Services.
 func (f *serveFlags) checkPlace() error {
 	s := &f.server
-	if err := s.CheckAddresses(); err != nil {
+	bound, advertised := tidemark.Listen{Address: s.Listen.Address, MoreAddresses: s.Listen.MoreAddresses}, tidemark.Listen{AdvertiseAddress: s.Listen.AdvertiseAddress}
+	if err := bound.Check(); err != nil {
 		return fmt.Errorf("--bind-address: %w", err)
 	}
-	if err := s.CheckAdvertiseAddress(); err != nil {
+	if err := advertised.Check(); err != nil {
 		return fmt.Errorf("--advertise-address: %w", err)
 	}
-	if err := s.CheckCertificateNames(); err != nil {
+	if err := (&tidemark.TLS{Names: s.TLS.Names}).Check(); err != nil {
 		return fmt.Errorf("--tls-san: %w", err)
 	}
-	if _, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange); err != nil {
+	if err := s.Services.Check(); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range, --service-node-port-range: %w", err)
 	}
-	if s.Port < 0 || s.Port > 65535 {
-		return fmt.Errorf("--secure-port=%d is no port: want 1 to 65535, or 0 for a free one", s.Port)
+	if s.Listen.Port < 0 || s.Listen.Port > 65535 {
+		return fmt.Errorf("--secure-port=%d is no port: want 1 to 65535, or 0 for a free one", s.Listen.Port)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ import (
 // configured starts a server with an admission configuration. The lines below plugins are given.
 func configured(t *testing.T, s *tidemark.Server, plugins string) *rest.Config {
 	t.Helper()
-	s.AdmissionConfigFile = file(t, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+plugins)
+	s.Admission.ConfigFile = file(t, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+plugins)
 	return servertest.Start(t, s).RESTConfig()
 }
 
@@ -172,7 +172,7 @@ func TestLimitedResources(t *testing.T) {
 
 // TestTolerationRestriction: Pods get default tolerations, and have no others than those of a list.
 func TestTolerationRestriction(t *testing.T) {
-	c := configured(t, &tidemark.Server{EnableAdmissionPlugins: []string{"PodTolerationRestriction"}, DisableAdmissionPlugins: []string{"DefaultTolerationSeconds"}}, `- name: PodTolerationRestriction
+	c := configured(t, &tidemark.Server{Admission: tidemark.Admission{Enable: []string{"PodTolerationRestriction"}, Disable: []string{"DefaultTolerationSeconds"}}}, `- name: PodTolerationRestriction
   configuration:
     apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1
     kind: Configuration
@@ -254,8 +254,8 @@ func TestImagePolicy(t *testing.T) {
 clusters: [{name: c, cluster: {server: %q, certificate-authority: %q}}], users: [{name: u, user: {token: t}}]}`, remote.URL+"/review", file(t, "ca.pem", string(authority))))
 		log := filepath.Join(t.TempDir(), "audit.log")
 		c := configured(t, &tidemark.Server{
-			EnableAdmissionPlugins: []string{"ImagePolicyWebhook"},
-			Audit:                  tidemark.Audit{PolicyFile: file(t, "policy.yaml", auditWrites), Log: tidemark.AuditLog{Path: log}},
+			Admission: tidemark.Admission{Enable: []string{"ImagePolicyWebhook"}},
+			Audit:     tidemark.Audit{PolicyFile: file(t, "policy.yaml", auditWrites), Log: tidemark.AuditLog{Path: log}},
 		}, fmt.Sprintf("- name: ImagePolicyWebhook\n  configuration: {imagePolicy: {kubeConfigFile: %q, retryBackoff: -1, denyTTL: -1, defaultAllow: %t}}\n", kubeconfig, open))
 		create[corev1.Namespace](t, c, "/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
 		const path, prefix = "/api/v1/namespaces/n/pods", "imagepolicywebhook.image-policy.k8s.io/"
@@ -314,7 +314,7 @@ func TestNamespacePlugins(t *testing.T) {
 		{"NamespaceAutoProvision,NamespaceExists", "NamespaceLifecycle", 201, true, false},
 	} {
 		name := "+" + row.enable + " -" + row.disable
-		s := &tidemark.Server{EnableAdmissionPlugins: names(row.enable), DisableAdmissionPlugins: names(row.disable)}
+		s := &tidemark.Server{Admission: tidemark.Admission{Enable: names(row.enable), Disable: names(row.disable)}}
 		c := servertest.Start(t, s).RESTConfig()
 		exchange(t, c, http.MethodPost, path+"?dryRun=All", object)
 		if code, _, _ := exchange(t, c, http.MethodGet, "/api/v1/namespaces/x", ""); code != 404 {

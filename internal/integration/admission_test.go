@@ -18,7 +18,7 @@ const somePod = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","ima
 // TestAdmissionPlugins checks EnableAdmissionPlugins and DisableAdmissionPlugins.
 func TestAdmissionPlugins(t *testing.T) {
 	with := func(enable, disable []string) *corev1.Pod {
-		c := servertest.Start(t, &tidemark.Server{EnableAdmissionPlugins: enable, DisableAdmissionPlugins: disable}).RESTConfig()
+		c := servertest.Start(t, &tidemark.Server{Admission: tidemark.Admission{Enable: enable, Disable: disable}}).RESTConfig()
 		create[corev1.Namespace](t, c, "/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
 		create[corev1.LimitRange](t, c, "/api/v1/namespaces/n/limitranges", `{"metadata":{"name":"l"},"spec":{"limits":[{"type":"Container","default":{"cpu":"1"}}]}}`)
 		return create[corev1.Pod](t, c, "/api/v1/namespaces/n/pods", somePod)
@@ -31,7 +31,7 @@ func TestAdmissionPlugins(t *testing.T) {
 	if p.Spec.ServiceAccountName != "default" || len(p.Spec.Volumes) != 1 || len(p.Spec.Containers[0].Resources.Limits) != 0 || p.Spec.Priority != nil || p.Spec.Tolerations != nil {
 		t.Errorf("with others a Pod is %+v", p.Spec)
 	}
-	s := &tidemark.Server{DisableAdmissionPlugins: []string{"Unknown"}}
+	s := &tidemark.Server{Admission: tidemark.Admission{Disable: []string{"Unknown"}}}
 	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `plugin "Unknown" is unknown`) {
 		t.Errorf("got %v, want that there is no such plugin", err)
 	}
@@ -61,7 +61,7 @@ func TestFullRange(t *testing.T) {
 	var logged servertest.Buffer
 	clock := &tidemark.Clock{Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} // it stands
 	s := servertest.Start(t, &tidemark.Server{
-		ServiceNodePortRange: "30000-30003", Clock: clock, Controllers: []string{"-*"}, Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+		Services: tidemark.Services{NodePortRange: "30000-30003"}, Clock: clock, Controllers: []string{"-*"}, Logger: slog.New(slog.NewTextHandler(&logged, nil)),
 	})
 	c := s.RESTConfig()
 	const services = "/api/v1/namespaces/default/services"

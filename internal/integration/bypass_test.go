@@ -35,7 +35,7 @@ func besiege(t *testing.T) besieged {
 	if err := os.WriteFile(file, []byte("t-admin,root,1,system:masters\nt-bob,bob,2\nt-ann,ann,3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := servertest.Start(t, &tidemark.Server{TokenAuthFile: file})
+	s := servertest.Start(t, &tidemark.Server{Authentication: tidemark.Authentication{TokenFile: file}})
 	secret := func(name string) string {
 		return `{"metadata":{"name":"` + name + `"},"stringData":{"k":"` + hidden + `"}}`
 	}

@@ -233,7 +233,7 @@ func TestConversionOfLists(t *testing.T) {
 	const n, most = 60, 10
 	large := `"annotations":{"text":"` + strings.Repeat("some text, ", 1000) + `"},"name"`
 	for _, room := range []int64{0, 1} { // the default, and none
-		c := servertest.Start(t, &tidemark.Server{RepresentationCacheBytes: room}).RESTConfig()
+		c := servertest.Start(t, &tidemark.Server{Memory: tidemark.Memory{MaxRepresentationBytes: room}}).RESTConfig()
 		steps := []step{{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil}}
 		for i := range n {
 			steps = append(steps, step{"POST " + things, strings.Replace(thing(fmt.Sprintf("t%04d", i), `{"n":1}`), `"name"`, large, 1), 201, nil})

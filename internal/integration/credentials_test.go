@@ -95,7 +95,7 @@ func TestTokenWebhook(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := servertest.Start(t, &tidemark.Server{TokenAuthFile: tokens, Authentication: tidemark.Authentication{
+	s := servertest.Start(t, &tidemark.Server{Authentication: tidemark.Authentication{TokenFile: tokens,
 		APIAudiences: []string{"api"}, Webhook: tidemark.TokenWebhook{ConfigFile: file, Version: "v1"},
 	}})
 	var wg sync.WaitGroup

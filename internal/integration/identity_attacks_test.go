@@ -97,7 +97,7 @@ func TestForgedCertificates(t *testing.T) {
 	if err := os.WriteFile(file, trusted.pem(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := servertest.Start(t, &tidemark.Server{ClientCAFile: file})
+	s := servertest.Start(t, &tidemark.Server{Authentication: tidemark.Authentication{ClientCAFile: file}})
 	root := pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}
 	const path = "/api/v1/namespaces/default/secrets"
 	servertest.WantCode(t, trusted.client(t, s, root, nil), path, http.StatusOK, "")
@@ -321,7 +321,7 @@ func TestCredentialsAreNotLogged(t *testing.T) {
 	if err := os.WriteFile(file, []byte("t-"+canary+",root,1,system:masters\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := servertest.Start(t, &tidemark.Server{TokenAuthFile: file, Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug - 100}))})
+	s := servertest.Start(t, &tidemark.Server{Authentication: tidemark.Authentication{TokenFile: file}, Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug - 100}))})
 	b := besieged{s, t}
 	for _, headers := range [][]string{
 		{"Authorization: Bearer t-" + canary},

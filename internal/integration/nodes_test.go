@@ -21,14 +21,14 @@ import (
 // TestNodes checks the objects that nodes may read and write, with the admission plugin
 // NodeRestriction.
 func TestNodes(t *testing.T) {
-	scenario(t, "nodes.txt", &tidemark.Server{EnableAdmissionPlugins: []string{"NodeRestriction"}})
+	scenario(t, "nodes.txt", &tidemark.Server{Admission: tidemark.Admission{Enable: []string{"NodeRestriction"}}})
 }
 
 // TestOwners: changes of owner references require rights.
 func TestOwners(t *testing.T) {
 	scenario(t, "owners.txt", &tidemark.Server{
-		EnableAdmissionPlugins: []string{"OwnerReferencesPermissionEnforcement"},
-		Controllers:            []string{"-*"}, // the owners do not exist
+		Admission:   tidemark.Admission{Enable: []string{"OwnerReferencesPermissionEnforcement"}},
+		Controllers: []string{"-*"}, // the owners do not exist
 	})
 }
 
@@ -39,9 +39,9 @@ func TestSigners(t *testing.T) {
 
 // TestOptionalPlugins: plugins that decide by the body alone, and that are off by default.
 func TestOptionalPlugins(t *testing.T) {
-	scenario(t, "optional_plugins.txt", &tidemark.Server{EnableAdmissionPlugins: []string{
+	scenario(t, "optional_plugins.txt", &tidemark.Server{Admission: tidemark.Admission{Enable: []string{
 		"DenyServiceExternalIPs", "AlwaysPullImages", "ExtendedResourceToleration", "LimitPodHardAntiAffinityTopology",
-	}})
+	}}})
 }
 
 // TestPodNodeSelector: Pods get the node selector of their namespace, and no other labels than it
@@ -60,12 +60,12 @@ plugins:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	scenario(t, "node_selectors.txt", &tidemark.Server{EnableAdmissionPlugins: []string{"PodNodeSelector"}, AdmissionConfigFile: file})
+	scenario(t, "node_selectors.txt", &tidemark.Server{Admission: tidemark.Admission{Enable: []string{"PodNodeSelector"}, ConfigFile: file}})
 }
 
 // TestNodeNames: names that no object may have are refused to all users.
 func TestNodeNames(t *testing.T) {
-	s := servertest.Start(t, &tidemark.Server{EnableAdmissionPlugins: []string{"NodeRestriction"}})
+	s := servertest.Start(t, &tidemark.Server{Admission: tidemark.Admission{Enable: []string{"NodeRestriction"}}})
 	config, err := s.RESTConfigFor("system:node:n1", "system:nodes")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestNodeNames(t *testing.T) {
 // renews its lease, watches its Pods and reads the objects that they refer to. It cannot read
 // anything else.
 func TestKubelet(t *testing.T) {
-	s := servertest.Start(t, &tidemark.Server{EnableAdmissionPlugins: []string{"NodeRestriction"}})
+	s := servertest.Start(t, &tidemark.Server{Admission: tidemark.Admission{Enable: []string{"NodeRestriction"}}})
 	config, err := s.RESTConfigFor("system:node:n1", "system:nodes")
 	if err != nil {
 		t.Fatal(err)

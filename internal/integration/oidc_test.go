@@ -216,7 +216,7 @@ func TestIssuerOptions(t *testing.T) {
 			OIDC: one, ServiceAccounts: tidemark.ServiceAccounts{Issuers: []string{one.IssuerURL}}}},
 		"failed to load authentication configuration from file": {Authentication: tidemark.Authentication{ConfigFile: file + "x"}},
 		"--anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file": {
-			DisableAnonymous: true, Authentication: tidemark.Authentication{ConfigFile: file}},
+			Authentication: tidemark.Authentication{DisableAnonymous: true, ConfigFile: file}},
 	} {
 		if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %s", err, want)

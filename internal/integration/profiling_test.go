@@ -13,7 +13,7 @@ import (
 // TestProfiles: administrators get profiles. Those that take time have a bound.
 func TestProfiles(t *testing.T) {
 	t.Parallel() // two profiles take a second each
-	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}, Profiling: true})
+	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}, Diagnostics: tidemark.Diagnostics{Profiling: true}})
 	admin := s.RESTConfig()
 	for _, row := range []struct {
 		path string
@@ -49,7 +49,7 @@ func TestProfilesNeedRights(t *testing.T) {
 	if code, _ := servertest.Get(t, off.RESTConfig(), "/debug/pprof/"); code != http.StatusNotFound {
 		t.Errorf("without Profiling: %d", code)
 	}
-	on := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}, Profiling: true})
+	on := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}, Diagnostics: tidemark.Diagnostics{Profiling: true}})
 	user, err := on.RESTConfigFor("u")
 	if err != nil {
 		t.Fatal(err)

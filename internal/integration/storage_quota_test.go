@@ -24,7 +24,7 @@ import (
 func TestStorageQuota(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	start := func(quota int64) (*tidemark.Server, *kubernetes.Clientset) {
-		s := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, StorageMaxBytes: quota}
+		s := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Memory: tidemark.Memory{MaxObjectBytes: quota}}
 		if err := s.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ func startTraced(t *testing.T, root trace.Sampler) *traces {
 	recorder := tracetest.NewSpanRecorder()
 	provider := trace.NewTracerProvider(trace.WithSampler(trace.ParentBased(root)), trace.WithSpanProcessor(recorder))
 	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
-	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}, TracerProvider: provider})
+	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}, Diagnostics: tidemark.Diagnostics{TracerProvider: provider}})
 	return &traces{Server: s, spans: recorder}
 }
 

@@ -46,9 +46,9 @@ func TestUndecidedRights(t *testing.T) {
 		newUndecided(t, "escalate", "bind", "approve", "sign", "/finalizers", "/binding", "/driver", "delete", "params", "*", "impersonate", "impersonate:serviceaccount", "impersonate:user-info", "request-serviceaccounts-token-audience", "breakglass") +
 		`}}}, {type: RBAC, name: rbac}]`
 	s := servertest.Start(t, &tidemark.Server{
-		Authorization:          tidemark.Authorization{ConfigFile: file(t, "config.yaml", config)},
-		EnableAdmissionPlugins: []string{"OwnerReferencesPermissionEnforcement", "NodeRestriction"},
-		Controllers:            []string{"-*"},
+		Authorization: tidemark.Authorization{ConfigFile: file(t, "config.yaml", config)},
+		Admission:     tidemark.Admission{Enable: []string{"OwnerReferencesPermissionEnforcement", "NodeRestriction"}},
+		Controllers:   []string{"-*"},
 	})
 	admin := rbacClient{t, s.RESTConfig()}
 	user := rbacClient{t, rbacAs(admin.c, "ann")}

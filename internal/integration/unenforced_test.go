@@ -51,7 +51,7 @@ func TestUnenforced(t *testing.T) {
 	send("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{}`, http.StatusUnprocessableEntity, "")
 	send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"m"}}`, http.StatusCreated, "")
 
-	c = servertest.Start(t, &tidemark.Server{NoUnenforcedWarnings: true}).RESTConfig()
+	c = servertest.Start(t, &tidemark.Server{Admission: tidemark.Admission{NoUnenforcedWarnings: true}}).RESTConfig()
 	o := storedOnly[0]
 	send("POST", o.path, `{"metadata":{"name":"`+o.name+`"},`+o.body[1:], http.StatusCreated, "")
 }

@@ -20,7 +20,7 @@ func TestScenarios(t *testing.T) {
 	}
 	log := filepath.Join(t.TempDir(), "audit.log")
 	// The scenarios were recorded without a kube-controller-manager.
-	s := tidemark.Server{Controllers: []string{"-*"}, NoUnenforcedWarnings: true,
+	s := tidemark.Server{Controllers: []string{"-*"}, Admission: tidemark.Admission{NoUnenforcedWarnings: true},
 		Audit: tidemark.Audit{PolicyFile: filepath.Join("testdata", "audit.yaml"), Log: tidemark.AuditLog{Path: log}}}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -198,7 +198,7 @@ func TestDifferentWhileFull(t *testing.T) {
 	t.Parallel()
 	c, dir := startCluster(t, 1, func(o *embed.Config) { o.QuotaBackendBytes = 16 << 20 }), t.TempDir()
 	start := func(ports string) (*tidemark.Server, kubernetes.Interface) {
-		s := &tidemark.Server{InProcess: true, ServiceNodePortRange: ports, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, UsageInterval: 100 * time.Millisecond, Path: sameFiles(t, dir)}}
+		s := &tidemark.Server{InProcess: true, Services: tidemark.Services{NodePortRange: ports}, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, UsageInterval: 100 * time.Millisecond, Path: sameFiles(t, dir)}}
 		return s, begin(t, s)
 	}
 	first, client := start("")

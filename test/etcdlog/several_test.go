@@ -205,7 +205,7 @@ func TestAddresses(t *testing.T) {
 	t.Parallel()
 	c, dir := startCluster(t, 1, nil), t.TempDir()
 	start := func(ip string) *tidemark.Server {
-		s := &tidemark.Server{BindAddress: "127.0.0.1", AdvertiseAddress: ip, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
+		s := &tidemark.Server{Listen: tidemark.Listen{Address: "127.0.0.1", AdvertiseAddress: ip}, Storage: &etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1, Path: sameFiles(t, dir)}}
 		must(t, s.Start(t.Context()))
 		t.Cleanup(func() { must(t, s.Close()) })
 		return s

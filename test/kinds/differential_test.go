@@ -58,7 +58,7 @@ func TestKindsLikePeer(t *testing.T) {
 // alone starts a Tidemark without controllers, as a kube-apiserver is.
 func alone(t *testing.T) *rest.Config {
 	t.Helper()
-	s := &tidemark.Server{Controllers: []string{"-*"}, NoUnenforcedWarnings: true}
+	s := &tidemark.Server{Controllers: []string{"-*"}, Admission: tidemark.Admission{NoUnenforcedWarnings: true}}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

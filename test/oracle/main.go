@@ -122,7 +122,7 @@ func verify(dir, expr string, verbose bool) ([]scenarios.Outcome, error) {
 
 	// The scenarios were recorded without a kube-controller-manager, from a server that
 	// acts on roles, webhooks and policies.
-	s := &tidemark.Server{Controllers: []string{"-*"}, NoUnenforcedWarnings: true}
+	s := &tidemark.Server{Controllers: []string{"-*"}, Admission: tidemark.Admission{NoUnenforcedWarnings: true}}
 	if throughFollower {
 		s.Storage = &datadir.Dir{Path: filepath.Join(tmp, "data")}
 	}
@@ -131,7 +131,7 @@ func verify(dir, expr string, verbose bool) ([]scenarios.Outcome, error) {
 	}
 	defer func() { s.Close() }()
 	if throughFollower {
-		f := &tidemark.Server{Storage: &follower.Copy{Server: s.RESTConfig(), Data: &datadir.Dir{Path: filepath.Join(tmp, "copy")}}, NoUnenforcedWarnings: true}
+		f := &tidemark.Server{Storage: &follower.Copy{Server: s.RESTConfig(), Data: &datadir.Dir{Path: filepath.Join(tmp, "copy")}}, Admission: tidemark.Admission{NoUnenforcedWarnings: true}}
 		if err := f.Start(context.Background()); err != nil {
 			return nil, err
 		}

@@ -34,7 +34,7 @@ const (
 
 func startTidemark(t *testing.T) *target {
 	t.Helper()
-	s := &tidemark.Server{Controllers: []string{"-*"}, NoUnenforcedWarnings: true}
+	s := &tidemark.Server{Controllers: []string{"-*"}, Admission: tidemark.Admission{NoUnenforcedWarnings: true}}
 	if err := s.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func TestProjectsLikePeer(t *testing.T) {
 // own starts a Tidemark without controllers, as kube-apiserver is, with a namespace. Its user is that of the peer.
 func own(t *testing.T, peer sender, namespace string) sender {
 	t.Helper()
-	s := &tidemark.Server{Controllers: []string{"-*"}, NoUnenforcedWarnings: true}
+	s := &tidemark.Server{Controllers: []string{"-*"}, Admission: tidemark.Admission{NoUnenforcedWarnings: true}}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
