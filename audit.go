@@ -3,11 +3,10 @@ package tidemark
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/audit"
-	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/world"
 )
 
 // Audit configures the audit log. Requests are recorded if there are a policy and a back end.
@@ -95,34 +94,15 @@ const (
 	defaultAuditBackoff = 10 * time.Second
 )
 
-// openAudit opens the audit log. It returns nil if requests are not recorded.
-func (s *Server) openAudit(log *slog.Logger) (*audit.Auditor, error) {
-	a := &s.Audit
-	if err := a.Check(); err != nil {
-		return nil, err
-	}
-	if a.PolicyFile == "" {
-		if a.Log.Path != "" || a.Webhook.ConfigFile != "" {
-			log.Warn("nothing is audited: there is no audit policy")
-		}
-		return nil, nil
-	}
-	policy, err := audit.ReadPolicy(a.PolicyFile, log)
-	if err != nil {
-		return nil, fmt.Errorf("loading audit policy file: %w", err)
-	}
-	c := audit.Config{Policy: policy, Logger: log, Now: s.now}
+func (a *Audit) config() world.Audit {
+	c := world.Audit{PolicyFile: a.PolicyFile}
 	if a.Log.Path != "" {
 		c.Log = a.Log.config()
 	}
 	if a.Webhook.ConfigFile != "" {
 		c.Webhook = a.Webhook.config()
 	}
-	if c.Log == nil && c.Webhook == nil {
-		log.Warn("nothing is audited: there is an audit policy, and no file and no webhook to write events to")
-		return nil, nil
-	}
-	return audit.New(c)
+	return c
 }
 
 func (l *AuditLog) config() *audit.LogConfig {
@@ -203,31 +183,4 @@ func checkAuditBackend(name string, b *audit.Backend) error {
 		return fmt.Errorf("invalid audit truncate %s max batch size %v, must be greater than max event size (%v)", name, b.MaxBatchBytes, b.MaxEventBytes)
 	}
 	return nil
-}
-
-// closeAudit writes the events that wait, and closes the back ends.
-func (r *running) closeAudit() error {
-	if r.audit == nil {
-		return nil
-	}
-	return r.audit.Close()
-}
-
-// auditMetrics are the metrics of the audit log, by kube-apiserver's names.
-func (r *running) auditMetrics() []httpapi.Metric {
-	if r.audit == nil {
-		return nil
-	}
-	c := r.audit.Counters()
-	all := []httpapi.Metric{
-		{Name: "apiserver_audit_event_total", Counter: true, Value: float64(c.Events), Help: "Audit events that were made for the back ends."},
-		{Name: "apiserver_audit_requests_rejected_total", Counter: true, Value: float64(c.Rejected), Help: "Requests that were refused because their audit event could not be stored."},
-	}
-	for level, n := range c.Levels {
-		all = append(all, httpapi.Metric{Name: "apiserver_audit_level_total", Counter: true, Value: float64(n), Labels: map[string]string{"level": level}, Help: "Requests, by the audit level that the policy gives them."})
-	}
-	for plugin, n := range c.Errors {
-		all = append(all, httpapi.Metric{Name: "apiserver_audit_error_total", Counter: true, Value: float64(n), Labels: map[string]string{"plugin": plugin}, Help: "Audit events that were lost, by the part that lost them: log, webhook, buffered, truncate."})
-	}
-	return all
 }

@@ -2,28 +2,20 @@ package tidemark
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/cert"
+	"k8s.io/apiserver/pkg/apis/apiserver"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
 	"github.com/tidemark-dev/tidemark/internal/authn/webhook"
-	"github.com/tidemark-dev/tidemark/internal/builtin"
-	"github.com/tidemark-dev/tidemark/internal/derived"
-	"github.com/tidemark-dev/tidemark/internal/httpapi"
-	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
-	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/world"
 )
 
 // Authentication configures the credentials that a Server accepts, in addition to those of its own
@@ -120,12 +112,6 @@ func (a *ServiceAccounts) check() error {
 	return nil
 }
 
-// discoverable reports whether an issuer can have a discovery document (OpenID Connect Discovery 1.0).
-func discoverable(issuer string) bool {
-	u, err := url.Parse(issuer)
-	return err == nil && u.Scheme == "https" && u.RawQuery == "" && u.Fragment == ""
-}
-
 // RequestHeader configures front proxies: servers that authenticate users on their own, and name them
 // in headers of the requests that they forward.
 type RequestHeader struct {
@@ -162,178 +148,6 @@ func (w *TokenWebhook) check() error {
 	return nil
 }
 
-// openTokens reads the keys of service account tokens. It must be called after openStore, which locks
-// the data directory.
-func (s *Server) openTokens(dir string, log *slog.Logger) (*satoken.Authority, error) {
-	a := &s.Authentication.ServiceAccounts
-	return satoken.Open(satoken.Config{
-		Dir: dir, SigningKeyFile: a.SigningKeyFile, KeyFiles: a.KeyFiles, Issuers: a.Issuers, Audiences: s.Authentication.APIAudiences,
-		MaxLife: a.MaxTokenExpiration, ExtendInjected: !a.NoExtendedExpiration, NoLookup: a.NoLookup, Now: s.now, Log: log,
-	})
-}
-
-// accounts returns the tokens of a world's service accounts. All worlds of a server share the keys; the
-// objects of the world decide whether a token is valid.
-func (w *World) accounts(keys *satoken.Authority) *satoken.Authority {
-	catalog := builtin.Catalog()
-	find := func(name, namespace, object string) (satoken.Found, bool) {
-		i, ok := registry.IdentityOf(w.store.Any(), registry.Target{Type: catalog.Lookup("", "v1", name), Namespace: namespace, Name: object})
-		return satoken.Found{UID: i.UID, Deleted: i.Deleted}, ok
-	}
-	return keys.For(find, storedSecrets(w.store), w.now)
-}
-
-// storedSecrets returns a function that finds what Secrets say of the tokens that they hold.
-func storedSecrets(objects *store.Store) func(namespace, name string) (satoken.StoredSecret, bool) {
-	secrets := derived.NewMemo(1024, registry.Decode[corev1.Secret])
-	return func(namespace, name string) (satoken.StoredSecret, bool) {
-		o := objects.Any().Get("secrets", namespace+"/"+name)
-		if o == nil {
-			return satoken.StoredSecret{}, false
-		}
-		s, err := secrets.Of(o)
-		if err != nil || s.Type != corev1.SecretTypeServiceAccountToken {
-			return satoken.StoredSecret{}, false
-		}
-		return satoken.StoredSecret{
-			Token: s.Data[corev1.ServiceAccountTokenKey], Deleting: s.DeletionTimestamp != nil,
-			Invalid: s.Labels["kubernetes.io/legacy-token-invalid-since"] != "",
-		}, true
-	}
-}
-
-// storedToken makes a token for a Secret.
-func (w *World) storedToken(namespace, secret, account, uid string) (string, error) {
-	return w.tokens.IssueStored(namespace, secret, satoken.Ref{Name: account, UID: uid})
-}
-
-// authentication is what all worlds of a server share of authentication.
-type authentication struct {
-	base authn.Credentials // without tokens
-	// first and last are the kinds of tokens before and after those that a world's objects determine.
-	first, last []authn.Tokens
-}
-
-// administrator returns the user of the tokens of the administrator.
-func administrator() *authn.User {
-	return &authn.User{Name: "admin", Groups: []string{"system:masters", authn.Authenticated}}
-}
-
-// openAuthentication reads the files of authentication. The kinds of tokens are in the order of
-// kube-apiserver: the administrator's token, the token file, service accounts, and then those that
-// may ask a remote server.
-func (s *Server) openAuthentication(r *running) (err error) {
-	a := &r.authentication
-	a.base = authn.Credentials{
-		Now:         s.now,
-		Authorities: []authn.Authority{r.authority.Pool},
-		Audiences:   r.keys.Audiences(),
-		Anonymous:   authn.AnonymousPolicy{Enabled: s.anonymous(s.logOf(logAuthentication))},
-		Metrics:     authn.NewMetrics(),
-	}
-	r.collectors = append(r.collectors, a.base.Metrics.Collectors()...)
-	a.first = append(a.first, a.forServer(authn.OneToken(r.authority.AdminToken(), administrator())))
-	if s.Authentication.ClientCAFile != "" {
-		clients, err := authn.AuthorityFile(s.Authentication.ClientCAFile, s.now, s.logOf(logAuthentication))
-		if err != nil {
-			return fmt.Errorf("the authorities of clients: %w", err)
-		}
-		a.base.Authorities = append(a.base.Authorities, clients)
-	}
-	if a.base.Proxy, err = s.frontProxy(s.logOf(logAuthentication)); err != nil {
-		return err
-	}
-	if s.Authentication.TokenFile != "" {
-		t, err := authn.TokenFile(s.Authentication.TokenFile, s.now, s.logOf(logAuthentication))
-		if err != nil {
-			return fmt.Errorf("the bearer tokens: %w", err)
-		}
-		a.first = append(a.first, a.forServer(t))
-	}
-	if r.issuers, err = s.openIssuers(s.logOf(logAuthentication)); err != nil {
-		return err
-	}
-	a.addIssuers(r)
-	if s.Authentication.Webhook.ConfigFile != "" {
-		t, err := s.tokenWebhook(r)
-		if err != nil {
-			return fmt.Errorf("the token webhook: %w", err)
-		}
-		a.last = append(a.last, t)
-	}
-	return nil
-}
-
-// forServer returns tokens that are valid for the audiences of the server.
-func (a *authentication) forServer(t authn.Tokens) authn.Tokens {
-	return authn.ForAudiences(a.base.Audiences, t)
-}
-
-// authenticator returns the authenticator of a world. A fork knows the users of its parents.
-func (w *World) authenticator() *authn.Credentials {
-	a, own := &w.running.authentication, []authn.Tokens{w.tokens}
-	if w.server.Authentication.BootstrapTokens {
-		own = append(own, a.forServer(&authn.BootstrapTokens{Secret: w.systemSecret, Now: w.now}))
-	}
-	return a.with(w.issued, own...)
-}
-
-// with returns the authenticator of a world: issued are the tokens of users that the control API added, own are those
-// that the objects of the world determine.
-func (a *authentication) with(issued []*authn.Issued, own ...authn.Tokens) *authn.Credentials {
-	c := a.base
-	c.Tokens = slices.Clone(a.first)
-	for _, i := range issued {
-		c.Tokens = append(c.Tokens, a.forServer(i))
-	}
-	c.Tokens = append(c.Tokens, own...)
-	c.Tokens = append(c.Tokens, a.last...)
-	return &c
-}
-
-// tokenWebhook returns the tokens that a remote service knows.
-func (s *Server) tokenWebhook(r *running) (*webhook.Tokens, error) {
-	w := &s.Authentication.Webhook
-	metrics := webhook.NewMetrics()
-	r.collectors = append(r.collectors, metrics.Collectors()...)
-	return webhook.New(webhook.Config{
-		File: w.ConfigFile, Version: w.Version, CacheTTL: max(0, cmp.Or(w.CacheTTL, webhook.DefaultCacheTTL)),
-		Audiences: r.keys.Audiences(), Metrics: metrics, Now: s.now, Log: s.logOf(logAuthentication),
-	})
-}
-
-// systemSecret returns a Secret of kube-system, nil if there is none.
-func (w *World) systemSecret(name string) *corev1.Secret {
-	o := w.store.Any().Get("secrets", metav1.NamespaceSystem+"/"+name)
-	if o == nil {
-		return nil
-	}
-	secret := new(corev1.Secret)
-	if err := json.Unmarshal(o.Bytes(), secret); err != nil {
-		return nil
-	}
-	return secret
-}
-
-// frontProxy returns the authenticator of front proxies, nil if there are none.
-func (s *Server) frontProxy(log *slog.Logger) (*authn.Proxy, error) {
-	h := &s.Authentication.RequestHeader
-	if h.ClientCAFile == "" {
-		return nil, nil
-	}
-	if err := s.checkFrontProxy(); err != nil {
-		return nil, err
-	}
-	a, err := authn.AuthorityFile(h.ClientCAFile, s.now, log)
-	if err != nil {
-		return nil, fmt.Errorf("the authorities of front proxies: %w", err)
-	}
-	return &authn.Proxy{
-		Authority: a, Names: h.AllowedNames,
-		UsernameHeaders: h.UsernameHeaders, UIDHeaders: h.UIDHeaders, GroupHeaders: h.GroupHeaders, ExtraPrefixes: h.ExtraHeadersPrefixes,
-	}, nil
-}
-
 func (h *RequestHeader) check() error {
 	for _, list := range [][]string{h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders, h.ExtraHeadersPrefixes, h.AllowedNames} {
 		if slices.ContainsFunc(list, func(name string) bool { return strings.TrimSpace(name) == "" }) {
@@ -346,83 +160,41 @@ func (h *RequestHeader) check() error {
 	return nil
 }
 
-// checkFrontProxy returns an error if each client could pass for a front proxy.
-func (s *Server) checkFrontProxy() error {
-	h := &s.Authentication.RequestHeader
-	if len(h.AllowedNames) > 0 || s.Authentication.ClientCAFile == "" {
-		return nil
+// config returns the configurations of the authenticators. It reads the certificate of OIDC.
+func (a *Authentication) config() (c world.Authentication, err error) {
+	s, h, w := &a.ServiceAccounts, &a.RequestHeader, &a.Webhook
+	c = world.Authentication{
+		TokenFile: a.TokenFile, ClientCAFile: a.ClientCAFile, DisableAnonymous: a.DisableAnonymous, BootstrapTokens: a.BootstrapTokens, JWKSURI: s.JWKSURI,
+		Tokens: satoken.Config{
+			SigningKeyFile: s.SigningKeyFile, KeyFiles: s.KeyFiles, Issuers: s.Issuers, Audiences: a.APIAudiences,
+			MaxLife: s.MaxTokenExpiration, ExtendInjected: !s.NoExtendedExpiration, NoLookup: s.NoLookup,
+		},
+		ProxyCAFile: h.ClientCAFile,
+		Proxy: authn.Proxy{
+			Names: h.AllowedNames, UsernameHeaders: h.UsernameHeaders, UIDHeaders: h.UIDHeaders, GroupHeaders: h.GroupHeaders, ExtraPrefixes: h.ExtraHeadersPrefixes,
+		},
 	}
-	proxies, err := cert.CertsFromFile(h.ClientCAFile)
-	if err != nil {
-		return fmt.Errorf("the authorities of front proxies: %w", err)
+	if w.ConfigFile != "" {
+		c.Webhook = &webhook.Config{File: w.ConfigFile, Version: w.Version, CacheTTL: max(0, cmp.Or(w.CacheTTL, webhook.DefaultCacheTTL))}
 	}
-	clients, err := cert.CertsFromFile(s.Authentication.ClientCAFile)
-	if err != nil {
-		return fmt.Errorf("the authorities of clients: %w", err)
-	}
-	for _, c := range clients {
-		if slices.ContainsFunc(proxies, c.Equal) {
-			return fmt.Errorf("%s and %s have a certificate in common: each client could name any user in headers; "+
-				"restrict front proxies by their names (--requestheader-allowed-names)", h.ClientCAFile, s.Authentication.ClientCAFile)
-		}
-	}
-	return nil
+	c.Issuers, err = a.issuers()
+	return c, err
 }
 
-// clientsData returns the data of the ConfigMap by which extension servers authenticate clients: the
-// authorities of client certificates, and how front proxies name users.
-func (s *Server) clientsData(r *running) (map[string]string, error) {
-	var all []byte
-	if r.keepsAuthority() {
-		all = slices.Clip(r.authority.CertificatePEM())
+// issuers returns the configuration of the issuers of ID tokens; nil: there are none.
+func (a *Authentication) issuers() (*issuers.Config, error) {
+	disallowed := a.ServiceAccounts.Issuers
+	if len(disallowed) == 0 {
+		disallowed = []string{satoken.DefaultIssuer}
 	}
-	if s.Authentication.ClientCAFile != "" {
-		given, err := os.ReadFile(s.Authentication.ClientCAFile)
-		if err != nil {
-			return nil, fmt.Errorf("the authorities of clients: %w", err)
-		}
-		all = append(all, given...)
+	c := &issuers.Config{File: a.ConfigFile, Disallowed: disallowed}
+	switch {
+	case a.ConfigFile != "":
+		return c, nil
+	case a.OIDC.isZero():
+		return nil, nil
 	}
-	data := map[string]string{}
-	if len(all) > 0 {
-		data["client-ca-file"] = string(all)
-	}
-	h := &s.Authentication.RequestHeader
-	if h.ClientCAFile == "" {
-		return data, nil
-	}
-	proxies, err := os.ReadFile(h.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("the authorities of front proxies: %w", err)
-	}
-	data["requestheader-client-ca-file"] = string(proxies)
-	for key, list := range map[string][]string{
-		"username-headers": h.UsernameHeaders, "uid-headers": h.UIDHeaders, "group-headers": h.GroupHeaders,
-		"extra-headers-prefix": h.ExtraHeadersPrefixes, "allowed-names": h.AllowedNames,
-	} {
-		if key == "uid-headers" && len(list) == 0 { // as in kube-apiserver
-			continue
-		}
-		text, err := json.Marshal(append([]string{}, list...))
-		if err != nil {
-			return nil, err
-		}
-		data["requestheader-"+key] = string(text)
-	}
-	return data, nil
-}
-
-// issuerPages let other servers verify service account tokens. There are none for an issuer that is no
-// https URL.
-func (s *Server) issuerPages(w *World) []httpapi.Page {
-	const keys = "/openid/v1/jwks"
-	a := &s.Authentication.ServiceAccounts
-	if len(a.Issuers) > 0 && !discoverable(a.Issuers[0]) {
-		return nil
-	}
-	at := cmp.Or(a.JWKSURI, w.URL()+keys)
-	return []httpapi.Page{
-		{Path: "/.well-known/openid-configuration", Media: "application/json", Read: func() ([]byte, error) { return w.tokens.Discovery(at) }},
-		{Path: keys, Media: "application/jwk-set+json", Read: w.tokens.KeySet},
-	}
+	one, err := a.OIDC.authenticator()
+	c.JWT, c.Algorithms = []apiserver.JWTAuthenticator{one}, a.OIDC.SigningAlgs
+	return c, err
 }

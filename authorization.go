@@ -4,13 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"time"
 
-	"github.com/tidemark-dev/tidemark/internal/authz/abac"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
-	"github.com/tidemark-dev/tidemark/internal/authz/node"
 )
 
 // Authorization configures who may do what. Members of the group system:masters may do
@@ -89,36 +85,4 @@ func (a *Authorization) modes() []string {
 		return []string{config.ModeNode, config.ModeRBAC}
 	}
 	return a.Modes
-}
-
-// anonymous reports whether requests without credentials are accepted. With the mode AlwaysAllow,
-// they could do everything.
-func (s *Server) anonymous(log *slog.Logger) bool {
-	if s.Authentication.DisableAnonymous {
-		return false
-	}
-	if slices.Contains(s.Authorization.Modes, config.ModeAlwaysAllow) {
-		log.Warn("anonymous requests are refused, because the authorization mode AlwaysAllow would allow them everything")
-		return false
-	}
-	return true
-}
-
-// authorization starts the authorizer of all requests to a world.
-func (s *Server) authorization(w *World, source *config.Source, log *slog.Logger) (*config.Authorizer, error) {
-	parts := config.Parts{Now: s.now}
-	if source.Uses(config.ModeRBAC) {
-		parts.RBAC = w.rbac
-	}
-	if source.Uses(config.ModeNode) {
-		parts.Node = node.New(w.store)
-	}
-	if source.Uses(config.ModeABAC) {
-		policies, err := abac.Load(s.Authorization.PolicyFile)
-		if err != nil {
-			return nil, err
-		}
-		parts.ABAC = policies
-	}
-	return source.Start(parts, log)
 }

@@ -10,7 +10,7 @@
 //
 // # API
 //
-// A Server serves the built-in kinds and custom resources, with all verbs: get, list,
+// A [Server] serves the built-in kinds and custom resources, with all verbs: get, list,
 // watch, create, update, patch, server-side apply and delete. Defaults, validation,
 // resource versions and error messages are those of kube-apiserver. It also runs the
 // controllers that clients rely on, such as garbage collection and the deletion of
@@ -22,11 +22,42 @@
 //
 // # Storage
 //
-// A Server keeps its objects in memory unless Storage is set. Package
-// [github.com/tidemark-dev/tidemark/datadir] keeps them in a directory; only programs
-// that import it link the storage engine. Every revision of the last hour stays readable:
-// it can be listed, watched from and paged through, also after a restart. [History] sets
-// the bounds.
+// A Server keeps its objects in memory unless [Server.Storage] is set. Every revision of the last
+// hour stays readable: it can be listed, watched from and paged through. [History] sets
+// the bounds. Three packages have storages, and only programs that import one link what it needs:
+//
+//   - [github.com/tidemark-dev/tidemark/datadir] keeps objects and history in a directory, for one server.
+//   - [github.com/tidemark-dev/tidemark/etcdstore] keeps objects in etcd, as kube-apiserver does. Several
+//     servers can share them: each serves all requests, and one of them runs the controllers.
+//   - [github.com/tidemark-dev/tidemark/follower] has a copy of the objects of another server, which makes
+//     the writes. A follower can take the place of that server.
+//
+// # Worlds and forks
+//
+// A [World] is a state with its own objects, history, permissions and controllers. Each server has one,
+// [Server.Root]. [World.Fork] makes another one, a fork, which begins with the newest state or with an older
+// one. It shares the objects of that state, so it takes the same time however many there are. Neither world
+// sees what is written to the other later. A fork has a URL and clients of its own. So many tests can begin
+// with one prepared state, and an upgrade can be tried on a copy of the data:
+//
+//	f, err := s.Root().Fork(ctx, tidemark.ForkOptions{})
+//	if err != nil {
+//		return err
+//	}
+//	defer f.Close()
+//	clients, err := kubernetes.NewForConfig(f.RESTConfig())
+//
+// # Replicas and faults
+//
+// A [Replica] is another address of a world, whose reads are behind as those of a watch cache can be.
+// A [Fault] makes requests fail as they can fail in a cluster: conflicts, latency, lost responses, 410
+// Gone. Both do only what the Kubernetes API allows, so a client that breaks on them is wrong.
+//
+// # Time
+//
+// [Server.Clock] is a [Clock] that tests move, [Server.Seed] makes UIDs and names the same in each run,
+// and a server with [Server.InProcess] works in a bubble of testing/synctest. [World.Settle] waits until
+// a world has nothing left to do.
 //
 // # Many servers
 //

@@ -139,3 +139,77 @@ func ExampleHistory() {
 	// 1
 	// 0
 }
+
+// A fork begins with the objects of its parent, and has its own from then on.
+func ExampleWorld_Fork() {
+	ctx := context.Background()
+	var s tidemark.Server
+	if err := s.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	f, err := s.Root().Fork(ctx, tidemark.ForkOptions{Name: "try"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	if err := kubernetes.NewForConfigOrDie(f.RESTConfig()).CoreV1().Namespaces().Delete(ctx, "kube-node-lease", metav1.DeleteOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	_, err = kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().Namespaces().Get(ctx, "kube-node-lease", metav1.GetOptions{})
+	fmt.Println(f.Name(), err)
+	// Output: try <nil>
+}
+
+// A replica stands at an old state until it is moved, as a watch cache that is behind.
+func ExampleWorld_Replica() {
+	ctx := context.Background()
+	var s tidemark.Server
+	if err := s.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	r, err := s.Root().Replica(tidemark.ReplicaOptions{At: s.Root().Revision()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+	if _, err := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	late := kubernetes.NewForConfigOrDie(r.RESTConfig()).CoreV1().Namespaces()
+	_, err = late.Get(ctx, "team", metav1.GetOptions{ResourceVersion: "0"})
+	fmt.Println("found:", err == nil)
+	r.CatchUp()
+	_, err = late.Get(ctx, "team", metav1.GetOptions{ResourceVersion: "0"})
+	fmt.Println("found:", err == nil)
+	// Output:
+	// found: false
+	// found: true
+}
+
+// The first update of a ConfigMap conflicts, as if another client had been faster.
+func ExampleWorld_AddFault() {
+	ctx := context.Background()
+	var s tidemark.Server
+	if err := s.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	maps := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps("default")
+	hello, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "hello"}}, metav1.CreateOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := s.Root().AddFault(tidemark.Fault{Fault: "conflict", Resource: "configmaps", Times: 1}); err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		hello.Data = map[string]string{"k": "v"}
+		_, err := maps.Update(ctx, hello, metav1.UpdateOptions{})
+		fmt.Println("conflict:", apierrors.IsConflict(err))
+	}
+	// Output:
+	// conflict: true
+	// conflict: false
+}

@@ -15,16 +15,16 @@ func (s *Server) SetClock(now func() time.Time) { s.now = now }
 func (s *Server) SetBackupTime(d time.Duration) { s.backupTime = d }
 
 // Store returns the store of a running server.
-func (s *Server) Store() *store.Store { return s.must().root.store }
+func (s *Server) Store() *store.Store { return StoreOf(s.Root()) }
 
 // Settled waits until the loops of a running server have nothing to do.
-func (s *Server) Settled(ctx context.Context) error { return s.must().root.loops.Settled(ctx) }
+func (s *Server) Settled(ctx context.Context) error { return s.must().Settled(ctx) }
 
 // CloseIdle closes the kept forks that no request uses.
-func (s *Server) CloseIdle() { s.must().forks.closeIdle(0) }
+func (s *Server) CloseIdle() { s.must().CloseIdle() }
 
 // StoreOf returns the store of a world.
-func StoreOf(w *World) *store.Store { return w.store }
+func StoreOf(w *World) *store.Store { return w.world.Store() }
 
 // Exposed returns the metrics of a server's root world with many series.
-func (s *Server) Exposed() exposition.Source { return &exposed{w: s.must().root} }
+func (s *Server) Exposed() exposition.Source { return s.must().Root().Exposed() }

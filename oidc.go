@@ -3,17 +3,13 @@ package tidemark
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
-	"github.com/tidemark-dev/tidemark/internal/authn"
-	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
 	"github.com/tidemark-dev/tidemark/internal/authn/oidc"
-	"github.com/tidemark-dev/tidemark/internal/satoken"
 )
 
 // OIDC configures an OpenID Connect issuer whose ID tokens are accepted as bearer tokens. The zero
@@ -71,45 +67,6 @@ func (a *Authentication) checkIssuers() error {
 	return nil
 }
 
-// openIssuers returns the configured issuers; nil if there are none.
-func (s *Server) openIssuers(log *slog.Logger) (*issuers.Issuers, error) {
-	a := &s.Authentication
-	host, err := os.Hostname()
-	if err != nil {
-		host = "" // it is only a label of metrics
-	}
-	c := issuers.Config{File: a.ConfigFile, Disallowed: s.accountIssuers(), ServerID: host, Now: s.now, Log: log}
-	if a.ConfigFile == "" {
-		if a.OIDC.isZero() {
-			return nil, nil
-		}
-		one, err := a.OIDC.authenticator()
-		if err != nil {
-			return nil, err
-		}
-		c.JWT, c.Algorithms = []apiserver.JWTAuthenticator{one}, a.OIDC.SigningAlgs
-	}
-	opened, err := issuers.Open(c)
-	if err != nil {
-		return nil, err
-	}
-	if opened.Anonymous() != nil && s.Authentication.DisableAnonymous {
-		opened.Close()
-		return nil, errAnonymousTwice
-	}
-	return opened, nil
-}
-
-// accountIssuers returns the issuers of service account tokens.
-func (s *Server) accountIssuers() []string {
-	if given := s.Authentication.ServiceAccounts.Issuers; len(given) > 0 {
-		return given
-	}
-	return []string{satoken.DefaultIssuer}
-}
-
-var errAnonymousTwice = errors.New("anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file")
-
 // authenticator returns the configuration as an AuthenticationConfiguration has it.
 func (o *OIDC) authenticator() (apiserver.JWTAuthenticator, error) {
 	name, prefix := o.UsernameClaim, o.UsernamePrefix
@@ -141,26 +98,4 @@ func (o *OIDC) authenticator() (apiserver.JWTAuthenticator, error) {
 		a.Issuer.CertificateAuthority = string(b)
 	}
 	return a, nil
-}
-
-// addIssuers adds the tokens and the metrics of issuers, and the policy for anonymous requests of the
-// file.
-func (a *authentication) addIssuers(r *running) {
-	if r.issuers == nil {
-		return
-	}
-	a.last = append(a.last, a.forServer(r.issuers))
-	r.collectors = append(r.collectors, r.issuers.Collectors()...)
-	if policy := r.issuers.Anonymous(); policy != nil {
-		a.base.Anonymous = authn.AnonymousPolicy{Enabled: policy.Enabled}
-		for _, condition := range policy.Conditions {
-			a.base.Anonymous.Paths = append(a.base.Anonymous.Paths, condition.Path)
-		}
-	}
-}
-
-func (r *running) closeIssuers() {
-	if r.issuers != nil {
-		r.issuers.Close()
-	}
 }

@@ -16,6 +16,7 @@ var unraced = map[string]string{
 	"cmd/tidemark/internal/conformance": "a client, whose tests take minutes with the detector: the full tier",
 	"cmd/tidemark/internal/etcdstub":    "one goroutine that serves",
 	"internal/store/etcdlog":            "test/etcdlog tests it with members of etcd",
+	"internal/world":                    "the tests of the root package run it with the detector",
 }
 
 var (

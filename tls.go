@@ -4,14 +4,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/tidemark-dev/tidemark/internal/pki"
 	"github.com/tidemark-dev/tidemark/internal/serving"
+	"github.com/tidemark-dev/tidemark/internal/world"
 )
 
 // TLS configures the connections of a Server. Its zero value means a certificate of the server's own certificate authority
@@ -88,68 +87,10 @@ func suiteOf(all []*tls.CipherSuite, id uint16) bool {
 	return slices.ContainsFunc(all, func(c *tls.CipherSuite) bool { return c.ID == id })
 }
 
-// warn logs a warning for what is valid and unwise.
-func (t *TLS) warn(log *slog.Logger) {
-	for _, id := range t.CipherSuites {
-		if suiteOf(tls.InsecureCipherSuites(), id) {
-			log.Warn("an insecure cipher suite is enabled", "suite", tls.CipherSuiteName(id))
-		}
+func (t *TLS) config() world.TLS {
+	c := world.TLS{CertFile: t.CertFile, KeyFile: t.KeyFile, Names: t.Names, MinVersion: t.minVersion(), CipherSuites: t.CipherSuites}
+	for _, one := range t.SNI {
+		c.SNI = append(c.SNI, serving.Pair(one))
 	}
-	if len(t.CipherSuites) > 0 && t.minVersion() < tls.VersionTLS13 && !slices.ContainsFunc(t.CipherSuites, forOwn) {
-		log.Warn("clients with TLS 1.2 cannot use the certificate of the server's own authority: its key is ECDSA, and no cipher suite is for that")
-	}
-}
-
-// forOwn reports whether a cipher suite works with the keys of the server's own authority.
-func forOwn(id uint16) bool {
-	switch id {
-	case tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-		tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA,
-		tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256, tls.TLS_ECDHE_ECDSA_WITH_RC4_128_SHA:
-		return true
-	}
-	return false
-}
-
-// ownCertificates reports whether the user configured a serving certificate. Then clients on
-// this machine select the server's own certificate by a name.
-func (s *Server) ownCertificates() bool { return s.TLS.CertFile != "" || len(s.TLS.SNI) > 0 }
-
-// certificate returns the function that selects the serving certificate, and one that returns the certificates that
-// clients of other machines get.
-func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), each func() []*tls.Certificate, err error) {
-	issued := func() []*tls.Certificate {
-		c, err := own.GetCertificate(nil)
-		if err != nil {
-			return nil
-		}
-		return []*tls.Certificate{c}
-	}
-	if !s.ownCertificates() {
-		return own.GetCertificate, issued, nil
-	}
-	byDefault := issued
-	c := serving.CertificatesConfig{Default: own.GetCertificate, Now: s.now, Log: log}
-	if s.TLS.CertFile != "" {
-		given, err := serving.Pair{CertFile: s.TLS.CertFile, KeyFile: s.TLS.KeyFile}.Reloaded(s.now, log)
-		if err != nil {
-			return nil, nil, err
-		}
-		byDefault = func() []*tls.Certificate { return []*tls.Certificate{given.Get()} }
-		c.Default = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return given.Get(), nil }
-	}
-	for _, p := range s.TLS.SNI {
-		c.Pairs = append(c.Pairs, serving.Pair(p))
-	}
-	all, err := serving.NewCertificates(c)
-	if err != nil {
-		return nil, nil, err
-	}
-	each = func() []*tls.Certificate { return append(byDefault(), all.All()...) }
-	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		if hello.ServerName == loopbackName {
-			return own.GetCertificate(hello)
-		}
-		return all.Get(hello)
-	}, each, nil
+	return c
 }

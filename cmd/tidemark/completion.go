@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/controller"
+	"github.com/tidemark-dev/tidemark/internal/features"
 )
 
 // completeValues makes shells complete the values of flags that have known ones. Others are completed as files.
@@ -20,7 +20,7 @@ func (f *serveFlags) completeValues(c *cobra.Command) {
 	for _, name := range controller.Names() {
 		controllers = append(controllers, name, "-"+name)
 	}
-	for name := range tidemark.KnownFeatureGates() {
+	for name := range features.Known() {
 		featureGates = append(featureGates, name+"=true", name+"=false")
 	}
 	for name, values := range map[string][]string{

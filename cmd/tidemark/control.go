@@ -35,7 +35,7 @@ func (f *controlFlags) startControl(s *tidemark.Server) (*controlServer, error) 
 	if f.address == "" {
 		return nil, nil
 	}
-	handler := s.ControlHandler()
+	var handler http.Handler = s.Control()
 	tcp, err := f.tcp()
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/features"
 )
 
 // byteSize is the value of a flag in bytes, written as a Kubernetes quantity.
@@ -48,7 +48,7 @@ func (g *gates) String() string {
 
 // Set implements pflag.Value.
 func (g *gates) Set(text string) error {
-	known := tidemark.KnownFeatureGates()
+	known := features.Known()
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
@@ -77,7 +77,7 @@ func (g *gates) Type() string { return "Name=bool,..." }
 
 // gatesUsage returns the help of --feature-gates.
 func gatesUsage() string {
-	known := tidemark.KnownFeatureGates()
+	known := features.Known()
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		all = append(all, fmt.Sprintf("%s=true|false (default=%t)", name, known[name]))

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/world"
 )
 
 // logging has the flags of the log.
@@ -28,7 +29,7 @@ type logging struct {
 func (l *logging) register(flags *pflag.FlagSet, s *tidemark.Server) {
 	l.format = "text"
 	flags.IntVarP(&l.verbosity, "v", "v", 0, "log level: 2 logs requests that failed or took more than half a second, with the time of their parts; 4 and above logs every request and everything else")
-	flags.Var(&l.components, "vmodule", "log levels of components, which replace --v for them: requests=4,controllers=2; * stands for any characters; the components are "+strings.Join(tidemark.LogComponents(), ", "))
+	flags.Var(&l.components, "vmodule", "log levels of components, which replace --v for them: requests=4,controllers=2; * stands for any characters; the components are "+strings.Join(world.LogComponents(), ", "))
 	flags.Var(&l.format, "logging-format", "format of the log: text or json")
 	flags.DurationVar(&s.Diagnostics.SlowRequest, "trace-slow", 0, "log requests that take longer at every log level, with the time of their parts; 0 for the rule of --v")
 }
@@ -54,8 +55,8 @@ func (l *logging) logger(to io.Writer) *slog.Logger {
 	}
 	log := slog.New(&componentHandler{Handler: h, levels: l.levels})
 	for _, v := range l.components {
-		if !slices.ContainsFunc(tidemark.LogComponents(), v.matches) {
-			log.Warn("--vmodule names no component of the log", "pattern", v.pattern, "components", tidemark.LogComponents())
+		if !slices.ContainsFunc(world.LogComponents(), v.matches) {
+			log.Warn("--vmodule names no component of the log", "pattern", v.pattern, "components", world.LogComponents())
 		}
 	}
 	return log

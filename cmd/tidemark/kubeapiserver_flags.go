@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/features"
 )
 
 // apiServerTable lists the flags of kube-apiserver: name, type, default, and the value without one
@@ -85,7 +85,7 @@ func (g *anyGates) Set(text string) error {
 		part = strings.TrimPrefix(strings.TrimSpace(part), "kube:")
 		name, value, said := strings.Cut(part, "=")
 		name = strings.TrimSpace(name)
-		if _, there := tidemark.KnownFeatureGates()[name]; there {
+		if _, there := features.Known()[name]; there {
 			if err := g.known.Set(part); err != nil {
 				return err
 			}

@@ -430,7 +430,7 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 	defer api.stop()
 	var idle <-chan struct{} // nil: never
 	if f.control.exitIdle > 0 {
-		idle = s.ControlIdle(f.control.exitIdle)
+		idle = s.Control().Idle(f.control.exitIdle)
 	}
 	if f.control.readyFD == 1 {
 		stdout = stderr

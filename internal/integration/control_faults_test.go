@@ -141,7 +141,7 @@ func TestControlSettle(t *testing.T) {
 // an error.
 func TestControlSettleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := servertest.Start(t, &tidemark.Server{InProcess: true}).ControlHandler()
+		h := servertest.Start(t, &tidemark.Server{InProcess: true}).Control()
 		for _, row := range []struct {
 			body, want string
 			code       int

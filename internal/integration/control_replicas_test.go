@@ -184,7 +184,7 @@ func TestControlReplicaErrors(t *testing.T) {
 // are older than its state.
 func TestControlSince(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{Forks: tidemark.Forks{MaxBytes: 256 << 10}})
-	listener := httptest.NewServer(s.ControlHandler())
+	listener := httptest.NewServer(s.Control())
 	t.Cleanup(listener.Close)
 	a := &controlAPI{t, listener.URL}
 	parent := a.create(`{"name":"parent","controllers":["-*"]}`)

@@ -31,7 +31,7 @@ type controlAPI struct {
 func startControl(t *testing.T) *controlAPI {
 	t.Helper()
 	s := servertest.Start(t, new(tidemark.Server))
-	listener := httptest.NewServer(s.ControlHandler())
+	listener := httptest.NewServer(s.Control())
 	t.Cleanup(listener.Close)
 	return &controlAPI{t, listener.URL}
 }
@@ -583,7 +583,7 @@ func TestControlRequireToken(t *testing.T) {
 // grace.
 func TestControlLease(t *testing.T) {
 	s := servertest.Start(t, new(tidemark.Server))
-	listener := httptest.NewServer(s.ControlHandler())
+	listener := httptest.NewServer(s.Control())
 	defer listener.Close()
 	a := &controlAPI{t, listener.URL}
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -603,7 +603,7 @@ func TestControlLease(t *testing.T) {
 	}
 	a.create(`{"name":"mine","lease":"` + lease.Lease + `"}`)
 	a.create(`{"name":"other"}`)
-	idle := s.ControlIdle(time.Millisecond)
+	idle := s.Control().Idle(time.Millisecond)
 	a.do(200, "GET", "/control/v1/worlds/mine", "", nil)
 	hangUp()
 	<-idle

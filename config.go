@@ -1,0 +1,117 @@
+package tidemark
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tidemark-dev/tidemark/internal/admission"
+	"github.com/tidemark-dev/tidemark/internal/authz/config"
+	"github.com/tidemark-dev/tidemark/internal/controller"
+	"github.com/tidemark-dev/tidemark/internal/features"
+	"github.com/tidemark-dev/tidemark/internal/world"
+)
+
+// config checks the fields, and returns them in the terms of the parts of a server. It opens nothing but files of the
+// configuration.
+func (s *Server) config() (world.Config, error) {
+	c := world.Config{
+		Storage: s.Storage, At: s.At, History: world.History(s.History), Memory: world.Memory(s.Memory), Encryption: world.Encryption(s.Encryption),
+		Forks:     s.Forks.config(),
+		InProcess: s.InProcess, Listen: s.Listen.config(), TLS: s.TLS.config(),
+		PolicyFile: s.Authorization.PolicyFile, Audit: s.Audit.config(), Fairness: world.Fairness(s.Fairness),
+		NoUnenforcedWarnings: s.Admission.NoUnenforcedWarnings, Controllers: s.Controllers, EventTTL: s.EventTTL,
+		CBOR: features.Enabled(s.FeatureGates, features.CBOR), UnsafeDeletion: features.Enabled(s.FeatureGates, features.UnsafeDeletion),
+		Shutdown: world.Shutdown(s.Shutdown), Logger: s.Logger, SlowRequest: s.Diagnostics.SlowRequest, Tracer: s.Diagnostics.tracer(), Profiling: s.Diagnostics.Profiling,
+		Version: s.version(), Clock: s.Clock.of(), Seed: s.Seed, Now: s.now, BackupTime: s.backupTime, Failure: &s.failure,
+	}
+	if c.Clock != nil {
+		c.Now = c.Clock.Now
+	}
+	if err := s.check(); err != nil {
+		return c, err
+	}
+	return c, s.read(&c)
+}
+
+// check checks what can be checked without opening anything.
+func (s *Server) check() error {
+	if err := errors.Join(s.checkInProcess(), controller.Check(s.Controllers)); err != nil {
+		return err
+	}
+	if s.EventTTL < 0 {
+		return fmt.Errorf("events cannot stay for %v", s.EventTTL)
+	}
+	if err := errors.Join(s.Listen.Check(), s.TLS.Check()); err != nil {
+		return err
+	}
+	if s.At != 0 && s.Storage == nil {
+		return errors.New("a resource version to begin with needs a Storage that has its state")
+	}
+	if err := s.checkBackups(); err != nil {
+		return err
+	}
+	if err := s.Authentication.Check(); err != nil {
+		return fmt.Errorf("authentication: %w", err)
+	}
+	if err := features.Check(s.FeatureGates); err != nil {
+		return fmt.Errorf("feature gates: %w", err)
+	}
+	return errors.Join(s.Fairness.Check(), s.Audit.Check(), s.Encryption.Check())
+}
+
+// checkInProcess returns an error for options of a listener that there is not.
+func (s *Server) checkInProcess() error {
+	switch {
+	case !s.InProcess:
+	case s.Listen.Address != "" || len(s.Listen.MoreAddresses) > 0 || s.Listen.Port != 0:
+		return errors.New("a server in process does not listen: want no address and no port")
+	case s.TLS.CertFile != "" || len(s.TLS.SNI) > 0:
+		return errors.New("a server in process does not listen: want no certificates")
+	}
+	return nil
+}
+
+// checkBackups checks the schedule of backups, before the storage is opened.
+func (s *Server) checkBackups() error {
+	err := s.Backups.Check()
+	switch {
+	case s.Backups.Schedule == "" || err != nil:
+		return err
+	case s.At != 0:
+		return errors.New("backups on a schedule need the newest state: the server begins with an older one, and keeps changes in memory")
+	case s.Storage == nil:
+		return errors.New("backups on a schedule are those of a data directory: the objects are in memory only")
+	}
+	return nil
+}
+
+// read sets what is read from files and texts of the configuration.
+func (s *Server) read(c *world.Config) (err error) {
+	if c.Backups, err = s.Backups.config(); err != nil {
+		return err
+	}
+	if c.Authentication, err = s.Authentication.config(); err != nil {
+		return err
+	}
+	c.Authentication.AlwaysAllow = slices.Contains(s.Authorization.Modes, config.ModeAlwaysAllow)
+	if c.Plugins, err = admission.Choose(s.Admission.Enable, s.Admission.Disable); err != nil {
+		return err
+	}
+	if c.Authorization, err = s.Authorization.source(); err != nil {
+		return err
+	}
+	if c.Admission, err = admission.ReadConfiguration(s.Admission.ConfigFile, c.Plugins); err != nil {
+		return err
+	}
+	c.Services, err = s.Services.config()
+	return err
+}
+
+// version returns what /version shows.
+func (s *Server) version() world.Version {
+	own := cmp.Or(s.Version, release)
+	revision, at := commit()
+	return world.Version{Own: own, Git: gitVersion(own), Kubernetes: kubernetes, Commit: revision, BuildDate: at}
+}

@@ -1,0 +1,128 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/tidemark-dev/tidemark/internal/crd"
+	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/storage"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+)
+
+// packed are the collections whose large objects the stores hold compressed.
+var packed = map[string]bool{crd.Collection: true}
+
+// openStore opens the storage, and the store of the root world on its log.
+func (p *process) openStore(ctx context.Context) (*store.Store, error) {
+	set, err := p.encryption(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.sealed = encryption.NewActive(set)
+	if err := p.openStorage(ctx); err != nil {
+		p.sealed.Close()
+		return nil, err
+	}
+	o := store.Options{
+		Now:       p.Now,
+		Retention: p.History.Retention,
+		MaxMemory: p.Memory.MaxHistoryBytes,
+		Note:      p.note,
+		OnFatal:   p.Failure.Fail,
+		Packed:    packed,
+	}
+	var unread func() error
+	if p.storage.Shared != nil {
+		if !p.follows() {
+			p.identity = newIdentity()
+		}
+		o.Shared, o.Sealing = p.storage.Shared, p.storage.Sealing
+		if p.follows() {
+			unread = p.storage.Followed.Unread
+		}
+	} else {
+		sealed := p.sealedLog()
+		o.Log, o.Sealing, o.MaxDisk, unread = sealed, sealed, p.History.MaxDiskBytes, sealed.Unread
+	}
+	if p.At != 0 { // nothing is compacted
+		o.Retention, o.MaxDisk = math.MaxInt64, math.MaxInt64
+	}
+	objects, err := store.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if unread != nil && unread() != nil {
+		p.note(true, "requests for some objects fail", "err", unread())
+	}
+	if p.At != 0 {
+		p.storage = storage.Opened{}
+		return p.stateAt(ctx, objects)
+	}
+	if p.Encryption.AutomaticReload {
+		p.sealed.Follow(p.encryptionConfig())
+	}
+	return objects, nil
+}
+
+// sealedLog returns the log of this server alone, with encryption.
+func (p *process) sealedLog() *encryption.Log {
+	log := p.storage.Log
+	if log == nil {
+		log = &memlog.Log{Start: p.firstRevision()}
+	}
+	sealed := encryption.Wrap(log, p.sealed)
+	sealed.StandIns = p.standIns()
+	return sealed
+}
+
+// openStorage opens the storage, if there is one.
+func (p *process) openStorage(ctx context.Context) error {
+	if p.Storage == nil {
+		return nil
+	}
+	opened, err := p.Storage.Open(ctx, storage.Options{Encryption: p.sealed, StandIns: p.standIns()})
+	if err != nil {
+		return err
+	}
+	p.storage = *opened
+	if err := p.checkStorage(opened); err != nil {
+		if opened.Shared != nil {
+			return errors.Join(err, opened.Shared.Close())
+		}
+		return errors.Join(err, opened.Log.Close())
+	}
+	return nil
+}
+
+// checkStorage checks that a storage can do what the configuration wants of it.
+func (p *process) checkStorage(o *storage.Opened) error {
+	switch {
+	case p.At != 0 && o.Shared != nil:
+		return errors.New("a resource version to begin with needs a Storage that has its state: a data directory")
+	case p.Backups.Schedule == nil || o.Backups != nil || o.Followed != nil:
+		return nil
+	case o.Shared != nil:
+		return errors.New("backups on a schedule are those of a data directory: the objects are in etcd, which makes its own, as with etcdctl snapshot save")
+	}
+	return errors.New("backups on a schedule are those of a data directory, and the storage is none")
+}
+
+// stateAt returns a store in memory that begins with the state of another one at the resource version At. It
+// closes the other one.
+func (p *process) stateAt(ctx context.Context, stored *store.Store) (*store.Store, error) {
+	floor, head := stored.Bounds()
+	state, err := stored.StateAt(ctx, store.Revision(p.At), nil)
+	if err != nil {
+		err = fmt.Errorf("the state at resource version %d is not stored; the history has those from %d to %d: %w", p.At, floor, head, err)
+		return nil, errors.Join(err, stored.Close())
+	}
+	then, err := stored.Fork(state, store.Options{
+		Log: memlog.From(state), Retention: p.History.Retention, MaxMemory: p.Memory.MaxHistoryBytes, Packed: packed, Now: p.Now,
+		Note: p.note, OnFatal: p.Failure.Fail,
+	})
+	return then, errors.Join(err, stored.Close())
+}

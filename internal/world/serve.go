@@ -1,0 +1,61 @@
+package world
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// answer answers a request whose path is below that of the world: for the world, or for one of its replicas.
+func (w *World) answer(rw http.ResponseWriter, q *http.Request) {
+	rest, ok := strings.CutPrefix(q.URL.Path, replicaPath)
+	if !ok {
+		w.handler.ServeHTTP(rw, q)
+		return
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	r := w.replicas.get(name)
+	if r == nil { // the world refuses the client or the path
+		w.handler.ServeHTTP(rw, q)
+		return
+	}
+	r.handler.ServeHTTP(rw, without(q, replicaPath+name))
+}
+
+// without returns the request with a path that lacks the prefix.
+func without(q *http.Request, prefix string) *http.Request {
+	next, u := new(http.Request), new(url.URL)
+	*next, *u = *q, *q.URL
+	next.URL = u
+	if u.Path = strings.TrimPrefix(u.Path, prefix); u.Path == "" {
+		u.Path = "/"
+	}
+	// A name has no character that is escaped. A path whose prefix is written in another way is valid
+	// without RawPath, too.
+	if raw, ok := strings.CutPrefix(u.RawPath, prefix); ok {
+		u.RawPath = raw
+	} else {
+		u.RawPath = ""
+	}
+	return next
+}
+
+// serve answers a request to a fork.
+func (w *World) serve(rw http.ResponseWriter, r *http.Request) {
+	if !w.fork.begin() {
+		if w.fork.kept != nil { // perhaps because no request used it: the next one opens it again
+			rw.Header().Set("Retry-After", "1")
+			fail(rw, http.StatusServiceUnavailable, "the fork is being closed, please try again")
+			return
+		}
+		noFork(rw, w.fork.name)
+		return
+	}
+	defer w.fork.end()
+	if err := w.use(); err != nil {
+		w.process.logOf(logForks).Error("a fork cannot be opened", "fork", w.fork.name, "err", err)
+		fail(rw, http.StatusInternalServerError, "the fork cannot be opened")
+		return
+	}
+	w.answer(rw, r)
+}

@@ -1,0 +1,61 @@
+package tidemark
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/storage"
+)
+
+// Storage is where a server keeps its objects: a *datadir.Dir, an *etcdstore.Cluster or a *follower.Copy. Only this module
+// can implement it, because its method has types of internal packages. Other programs can wrap one of these.
+type Storage interface {
+	// Open opens the log, and locks it against other processes. Start calls it once; the server closes the log.
+	Open(ctx context.Context, o storage.Options) (*storage.Opened, error)
+}
+
+// History limits how much history clients can read: watch from, list at an exact resource
+// version, page through. The server answers requests for older versions with 410 Gone.
+type History struct {
+	// Retention is how long a replaced state stays readable, counted while the
+	// server runs; zero: an hour.
+	Retention time.Duration
+	// MaxDiskBytes limits the size of history in the storage; zero: 4 GiB. All kept forks together have as much again.
+	// Etcd keeps its history until its compaction, whatever the limit.
+	MaxDiskBytes int64
+}
+
+// Memory limits the memory of a server, about. Forks have limits of their own: see Forks.
+type Memory struct {
+	// MaxObjectBytes limits the memory that the current objects use: their bytes and a few hundred for each. At the
+	// limit, the server answers writes that grow objects with 507; reads, deletions and other writes succeed. Zero: half
+	// of what remains of the process's memory limit (GOMEMLIMIT, its control groups, the machine) after MaxHistoryBytes,
+	// at least 64 MiB. Negative: no limit.
+	MaxObjectBytes int64
+	// MaxHistoryBytes limits the memory for history; the rest is read from the storage. Zero: 128 MiB.
+	MaxHistoryBytes int64
+	// MaxRepresentationBytes limits the cache of representations that clients share:
+	// compressed lists, and objects as protobuf, CBOR and table rows. It is a part of the memory for
+	// history. Zero: three quarters of MaxHistoryBytes, 96 MiB if that is zero too.
+	MaxRepresentationBytes int64
+}
+
+// Encryption encrypts objects at rest. docs/how-to/encrypt-secrets.md shows how.
+type Encryption struct {
+	// ProviderConfigFile is an EncryptionConfiguration of apiserver.config.k8s.io/v1, as
+	// kube-apiserver reads it: which resources are encrypted, and with which keys. Empty: nothing
+	// is encrypted. A file that lacks the key of a stored object is refused.
+	ProviderConfigFile string
+	// AutomaticReload reads the file again when it changes. A changed file that is invalid, or
+	// that lacks a key, is refused, and the one before stays in effect.
+	AutomaticReload bool
+}
+
+// Check returns an error if there is no file to reload. It opens no file.
+func (e *Encryption) Check() error {
+	if e.AutomaticReload && e.ProviderConfigFile == "" {
+		return errors.New("the encryption configuration is to be reloaded, and no file of it is given")
+	}
+	return nil
+}
