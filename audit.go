@@ -12,11 +12,11 @@ import (
 // Audit configures the audit log. Requests are recorded if there are a policy and a back end.
 // docs/audit.md describes policies and events.
 type Audit struct {
-	// PolicyFile is a file with a Policy of audit.k8s.io/v1. It is read at the start.
+	// PolicyFile is a file with a Policy of audit.k8s.io/v1. It is read at the start. Empty: nothing is recorded.
 	PolicyFile string
-	// Log is the back end that writes a file.
+	// Log is the back end that writes a file. The zero value is none.
 	Log AuditLog
-	// Webhook is the back end that sends events to a server.
+	// Webhook is the back end that sends events to a server. The zero value is none.
 	Webhook AuditWebhook
 }
 
@@ -31,7 +31,7 @@ type AuditLog struct {
 	// MaxSize is the size in MiB from which on a file is renamed and a new one begun; zero: 100.
 	// Negative: there is one file, which grows.
 	MaxSize int
-	// Compress compresses old files with gzip.
+	// Compress compresses old files with gzip. False: they stay as they are.
 	Compress bool
 	// Format is "json" or "legacy", a line of text for each event; empty: "json".
 	Format string
@@ -40,7 +40,7 @@ type AuditLog struct {
 	// Batch counts in the mode batch. Its MaxSize of zero means 1, and it is not throttled
 	// unless Throttle is true.
 	Batch AuditBatch
-	// Truncate limits the size of events.
+	// Truncate limits the size of events. The zero value does not.
 	Truncate AuditTruncate
 }
 
@@ -54,7 +54,7 @@ type AuditWebhook struct {
 	Mode string
 	// Batch counts in the mode batch.
 	Batch AuditBatch
-	// Truncate limits the size of events.
+	// Truncate limits the size of events. The zero value does not.
 	Truncate AuditTruncate
 }
 
@@ -79,7 +79,8 @@ type AuditBatch struct {
 
 // AuditTruncate limits the size of audit events.
 type AuditTruncate struct {
-	// Enabled removes the objects of events that are too large, and drops events that still are.
+	// Enabled removes the objects of events that are too large, and drops events that still are. False: events
+	// have any size.
 	Enabled bool
 	// MaxEventSize is the limit of an event in bytes; zero: 102,400.
 	MaxEventSize int64

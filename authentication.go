@@ -47,14 +47,14 @@ type Authentication struct {
 	ConfigFile string
 	// OIDC is one OpenID Connect issuer whose ID tokens are accepted. The zero value is none.
 	OIDC OIDC
-	// ServiceAccounts configures the tokens of service accounts.
+	// ServiceAccounts configures the tokens of service accounts. The zero value signs them with a key of the server.
 	ServiceAccounts ServiceAccounts
 	// BootstrapTokens accepts the tokens of the Secrets of type bootstrap.kubernetes.io/token in
-	// kube-system, by which new nodes join a cluster.
+	// kube-system, by which new nodes join a cluster. False: they are not accepted.
 	BootstrapTokens bool
-	// RequestHeader configures front proxies.
+	// RequestHeader configures front proxies. The zero value is none.
 	RequestHeader RequestHeader
-	// Webhook configures a service that is asked about tokens that nothing else knows.
+	// Webhook configures a service that reviews the tokens that nothing else knows. The zero value is none.
 	Webhook TokenWebhook
 }
 
@@ -136,7 +136,7 @@ type TokenWebhook struct {
 	ConfigFile string
 	// Version is the version of TokenReview, v1 or v1beta1; empty: v1beta1, as in kube-apiserver.
 	Version string
-	// CacheTTL is how long the service's answers are in effect; zero: 2 minutes; negative: for the
+	// CacheTTL is how long the service's responses are in effect; zero: 2 minutes; negative: for the
 	// requests alone that wait for them.
 	CacheTTL time.Duration
 }

@@ -29,10 +29,10 @@ type Authorization struct {
 	// WebhookVersion is the version of the SubjectAccessReview that the service gets: "v1" or
 	// "v1beta1". Empty: v1beta1.
 	WebhookVersion string
-	// WebhookCacheAuthorizedTTL is how long an answer of the service is kept that allows a request.
+	// WebhookCacheAuthorizedTTL is how long a response of the service is kept that allows a request.
 	// Zero: 5 minutes. Negative: it is not kept.
 	WebhookCacheAuthorizedTTL time.Duration
-	// WebhookCacheUnauthorizedTTL is the same for other answers. Zero: 30 seconds.
+	// WebhookCacheUnauthorizedTTL is the same for other responses. Zero: 30 seconds. Negative: they are not kept.
 	WebhookCacheUnauthorizedTTL time.Duration
 }
 

@@ -23,7 +23,8 @@ type Backups struct {
 	// Schedule is when to make them: five fields of cron in local time, or @hourly, @daily, @weekly, @monthly, @every and
 	// a duration of a minute or more. "TZ=Europe/Berlin " before it is a time zone. Empty: none are made.
 	Schedule string
-	// Place is where they are kept, such as a *backups.Folder. The server opens and closes it.
+	// Place is where they are kept, such as a *backups.Folder. The server opens and closes it. Nil without a
+	// Schedule alone.
 	Place backups.Place
 	// Keep is how many are kept; zero: DefaultBackupKeep; negative: all.
 	Keep int

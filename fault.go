@@ -6,7 +6,7 @@ import "github.com/tidemark-dev/tidemark/internal/fault"
 // docs/how-to/faults.md describes the kinds.
 type Fault struct {
 	// Fault is what happens: "conflict", "latency", "status", "gone", "drop", "lostAnswer" or "webhookTimeout".
-	Fault fault.Kind
+	Fault string
 
 	// Verbs are those of RBAC: "get", "list", "watch", "create", "update", "patch", "delete",
 	// "deletecollection".
@@ -14,7 +14,8 @@ type Fault struct {
 	// Group is an API group; "core" is the one of pods.
 	Group string
 	// Resource is "pods", "pods/status", or "pods/*" for both and all other subresources.
-	Resource  string
+	Resource string
+	// Namespace is that of the request.
 	Namespace string
 	// Name is the name in the path of the request, or the one that a field selector selects. A create has none,
 	// unless it is of a subresource.
@@ -33,14 +34,14 @@ type Fault struct {
 	Probability float64
 	Seed        uint64
 
-	// DelayMilliseconds is for Latency.
+	// DelayMilliseconds is how long the fault "latency" delays a request; it needs a value.
 	DelayMilliseconds int64
-	// Code, 429, 500, 503 or 504, and RetryAfterSeconds are for Status.
+	// Code, 429, 500, 503 or 504, and RetryAfterSeconds are of the fault "status". Zero seconds: there is no Retry-After.
 	Code              int
 	RetryAfterSeconds int
-	// Events is for Drop of watches.
+	// Events is after how many events the fault "drop" breaks a watch; zero: at once, also those that are open.
 	Events uint64
-	// Webhook is for WebhookTimeout; empty: "webhook.tidemark.example".
+	// Webhook is the admission webhook that seems not to respond, of the fault "webhookTimeout"; empty: "webhook.tidemark.example".
 	Webhook string
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/world"
 )
 
-// MaxKeptForks is how many forks a server keeps. Each has a log of its own, with files and memory.
+// MaxKeptForks, 16, is how many forks a server keeps. Each has a log of its own, with files and memory.
 const MaxKeptForks = world.MaxKeptForks
 
 // ForkOptions configures a fork. The zero value is a fork of the newest state with a generated name.
@@ -58,7 +58,7 @@ var (
 // Fork makes a world that begins with a state of this one, and then has changes, custom resources,
 // permissions and controllers of its own. It shares the objects of the state, so that it takes the same
 // time and memory however many there are. It is in memory, until its Close or that of the server, or kept
-// (see ForkOptions.Keep). Its resource versions continue above that of the state. Older ones are answered with 410, with
+// (see ForkOptions.Keep). Its resource versions continue above that of the state. The response to older ones is 410, with
 // ForkOptions.Since those below it.
 //
 // The controllers start with the first write, or with Settle. Tokens that the world accepts are valid in the fork, but not

@@ -18,9 +18,9 @@ type Host struct{ server *world.Server }
 func (s *Server) Host() *Host { return &Host{s.must()} }
 
 // Control sends a request to the control API: a path that begins with /control/v1, with its query, and a body in
-// JSON, which may be empty. It returns the status code and the body of the answer, which the caller closes. It calls
+// JSON, which may be empty. It returns the status code and the body of the response, which the caller closes. It calls
 // Server.Control directly, and refuses requests after Close.
-func (h *Host) Control(ctx context.Context, method, path string, body []byte) (status int, answer io.ReadCloser, err error) {
+func (h *Host) Control(ctx context.Context, method, path string, body []byte) (status int, response io.ReadCloser, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://control"+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err

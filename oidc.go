@@ -16,7 +16,7 @@ import (
 // value configures none. Authentication.ConfigFile can list several issuers, with more rules.
 type OIDC struct {
 	// IssuerURL is the issuer, an https URL. Its keys are found by OpenID Connect Discovery.
-	// Until the issuer has answered, its tokens are refused.
+	// Until the issuer has responded, its tokens are refused.
 	IssuerURL string
 	// ClientID is the audience that a token must have. It is required with IssuerURL.
 	ClientID string
@@ -32,10 +32,10 @@ type OIDC struct {
 	// GroupsClaim is the claim with the groups of the user, a string or a list; empty: there are
 	// no groups.
 	GroupsClaim string
-	// GroupsPrefix is put before each group.
+	// GroupsPrefix is put before each group; empty: nothing.
 	GroupsPrefix string
 
-	// RequiredClaims are claims that a token must have, with their values.
+	// RequiredClaims are claims that a token must have, with their values. Nil: none.
 	RequiredClaims map[string]string
 	// SigningAlgs are the accepted signing algorithms: RS256, RS384, RS512, ES256, ES384, ES512,
 	// PS256, PS384, PS512. Nil: RS256.

@@ -51,7 +51,7 @@ type Shutdown struct {
 	// Delay is how long Close waits before it does anything but making /readyz fail, so that load balancers
 	// take the server out in the meantime. Requests are served as before. Zero: Close does not wait.
 	Delay time.Duration
-	// SendRetryAfter answers requests that come after Delay with 429, Retry-After and the end of their
+	// SendRetryAfter refuses requests that come after Delay with 429, Retry-After and the end of their
 	// connection, until those that run have ended. False: connections are refused from then on.
 	SendRetryAfter bool
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/world"
 )
 
-// MaxReplicas is how many replicas a world may have at a time.
+// MaxReplicas, 16, is how many replicas a world may have at a time.
 const MaxReplicas = world.MaxReplicas
 
 // Errors of World.Replica.

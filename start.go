@@ -11,7 +11,7 @@ import (
 
 var errStarted = errors.New("tidemark: a Server starts once, and not after Close")
 
-// Start starts the server, and returns when it answers requests. The context
+// Start starts the server, and returns when it serves requests. The context
 // limits the start alone: the server runs until Close. A Server starts once. If
 // Start fails, no goroutine, file lock or listener remains.
 func (s *Server) Start(ctx context.Context) error {
@@ -36,7 +36,7 @@ func (s *Server) Start(ctx context.Context) error {
 // Close stops the server: it accepts no more requests, ends watches cleanly, lets
 // requests finish for a moment, syncs and closes the log, all within a second. On etcd it may take two seconds
 // longer, to leave a copy of the objects for the next start. If an audit
-// webhook does not answer, it waits up to five seconds longer for the last events to be sent. It
+// webhook does not respond, it waits up to five seconds longer for the last events to be sent. It
 // is idempotent, and does nothing for a server that was not started. It returns the error
 // of closing the log. With Shutdown.Delay, all this begins after the delay.
 func (s *Server) Close() error {

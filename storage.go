@@ -16,7 +16,7 @@ type Storage interface {
 }
 
 // History limits how much history clients can read: watch from, list at an exact resource
-// version, page through. The server answers requests for older versions with 410 Gone.
+// version, page through. The response to requests for older versions is 410 Gone.
 type History struct {
 	// Retention is how long a replaced state stays readable, counted while the
 	// server runs; zero: an hour.
@@ -29,7 +29,7 @@ type History struct {
 // Memory limits the memory of a server, about. Forks have limits of their own: see Forks.
 type Memory struct {
 	// MaxObjectBytes limits the memory that the current objects use: their bytes and a few hundred for each. At the
-	// limit, the server answers writes that grow objects with 507; reads, deletions and other writes succeed. Zero: half
+	// limit, the server refuses writes that grow objects with 507; reads, deletions and other writes succeed. Zero: half
 	// of what remains of the process's memory limit (GOMEMLIMIT, its control groups, the machine) after MaxHistoryBytes,
 	// at least 64 MiB. Negative: no limit.
 	MaxObjectBytes int64
@@ -48,7 +48,7 @@ type Encryption struct {
 	// is encrypted. A file that lacks the key of a stored object is refused.
 	ProviderConfigFile string
 	// AutomaticReload reads the file again when it changes. A changed file that is invalid, or
-	// that lacks a key, is refused, and the one before stays in effect.
+	// that lacks a key, is refused, and the one before stays in effect. False: it is read once.
 	AutomaticReload bool
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // Kind is the effect on a request.
-type Kind string
+type Kind = string
 
 const (
 	// Conflict responds to an update or a patch with 409, as if another client had written the object.
