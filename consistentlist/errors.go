@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Kind says why a list or a watch cannot keep its promise.
+// Kind is why a list or a watch cannot keep its guarantee.
 type Kind string
 
 const (
@@ -26,11 +26,11 @@ const (
 	// than Options.Retries.
 	Expired Kind = "Expired"
 	// NotReached: the server has not got to the version (504): its most recent one, in
-	// Error.Got, is older, or else it has said so as often as Options.Retries allows.
+	// Error.Got, is older, or the server has reported that as often as Options.Retries allows.
 	NotReached Kind = "NotReached"
 )
 
-// Error says which promise is not kept, and why. Any other failure of a request is
+// Error is the guarantee that is not kept, and the reason. Any other failure of a request is
 // returned as the client gave it.
 type Error struct {
 	Kind      Kind

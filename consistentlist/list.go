@@ -28,7 +28,7 @@ type Collection interface {
 	runtime.Object
 }
 
-// Options say what to list, and how patient to be. The zero value works.
+// Options select the objects and the limits of retries. The zero value works.
 type Options struct {
 	// LabelSelector and FieldSelector choose objects; empty chooses all.
 	LabelSelector, FieldSelector string
@@ -96,11 +96,11 @@ func (o Options) timeout() time.Duration {
 type Page[L Collection] struct {
 	List L
 
-	// First says that a list begins here. If pages came before, their version has
+	// First is set if a list begins here. If pages came before, their version has
 	// expired: forget them.
 	First bool
 
-	// Inconsistent says that this page is of a newer state than the first: objects
+	// Inconsistent is set if this page is of a newer state than the first: objects
 	// may be missing, or come twice. See Options.Inconsistent.
 	Inconsistent bool
 
@@ -149,7 +149,7 @@ func List[L Collection](ctx context.Context, client Client[L], g Guarantee, o Op
 	}
 }
 
-// errStopped says that the caller has left the iteration.
+// errStopped means that the caller has left the iteration.
 var errStopped = errors.New("consistentlist: the caller has left the iteration")
 
 // list goes once through the pages. A version that expires between two of them is

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// most is the number of words in the longest paragraph or list item of a document. Nobody reads more at once.
+// most is the number of words in the longest paragraph or list item of a document. No reader takes in more at once.
 const most = 120
 
 var (

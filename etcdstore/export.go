@@ -71,7 +71,7 @@ type Item struct {
 	// Collection and Object are set if the key is that of an object that can be read.
 	Collection string
 	Object     *store.Object
-	// Other says what the key is if it is not that of an object.
+	// Other describes a key that is not that of an object.
 	Other string
 	// Err is why the value of an object cannot be read.
 	Err error

@@ -79,7 +79,7 @@ func ExampleWatermark_readYourWrites() {
 		}
 	}()
 
-	written := podAt("a", "17") // what the server answered to the write
+	written := podAt("a", "17") // what the server responded to the write
 	go func() {
 		updated <- podAt("a", "16")
 		updated <- written

@@ -10,7 +10,7 @@ import (
 )
 
 // arguments returns a check for a command with exactly these arguments. An error names the one that is missing, or the
-// first one that is too much; hint says where that belongs.
+// first one too many; hint is where that belongs.
 func arguments(names []string, hint string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
@@ -77,7 +77,7 @@ func help(root *cobra.Command) {
 	}
 }
 
-// flagError says more about a flag that cannot be parsed.
+// flagError adds advice to the error of a flag that cannot be parsed.
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {

@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/conformance"
 )
 
-// TestConformance: the exit status says whether a server passes, fails, or could
+// TestConformance: the exit status shows whether a server passes, fails, or could
 // not be checked.
 func TestConformance(t *testing.T) {
 	s := &tidemark.Server{}

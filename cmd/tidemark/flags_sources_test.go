@@ -242,7 +242,7 @@ func TestErrorNamesSource(t *testing.T) {
 	}
 }
 
-// TestDryRunPlace: a dry-run says where the server would be and its objects, and checks that a directory has the state
+// TestDryRunPlace: a dry-run prints the address of the server and the place of its objects, and checks that a directory has the state
 // of --at.
 func TestDryRunPlace(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")

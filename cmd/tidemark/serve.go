@@ -89,7 +89,7 @@ next start.
 
 DIR is a data directory that exists, as with --data-dir, or the directory of a failed test
 that TIDEMARK_DUMP has kept. With --at, and with the directory of a test, the server shows
-a state of then. Nothing is written to the directory: changes stay in memory. The
+a historical state. Nothing is written to the directory: changes stay in memory. The
 controllers do not run, unless --controllers is given.
 
 Each flag can be given as an environment variable, --data-dir as TIDEMARK_DATA_DIR, or in

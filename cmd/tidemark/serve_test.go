@@ -35,7 +35,7 @@ type process struct {
 	client *http.Client
 }
 
-// serve starts the command and waits until it says that it is ready.
+// serve starts the command and waits until it reports that it is ready.
 func serve(t *testing.T, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()

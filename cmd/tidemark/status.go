@@ -144,7 +144,7 @@ func stoppedStatus(ctx context.Context, d *datadir.Dir) (statusapi.Status, error
 	return s, err
 }
 
-// print prints a status as the flag --output says.
+// print prints a status in the format of the flag --output.
 func (f *statusFlags) print(w io.Writer, s *statusapi.Status) error {
 	switch f.output {
 	case "json":

@@ -11,7 +11,7 @@
 //	file.go                 the log file, with rotation; webhook.go the webhook
 package audit
 
-// Level says how much of a request is recorded.
+// Level is how much of a request is recorded.
 type Level uint8
 
 // The levels, each with all that the one before it records.

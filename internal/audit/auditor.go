@@ -25,7 +25,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Mode says when the events of a request reach a back end. The names are those of the flags.
+// Mode is when the events of a request reach a back end. The names are those of the flags.
 type Mode string
 
 // The modes.

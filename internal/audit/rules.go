@@ -15,7 +15,7 @@ type Policy struct {
 	rules []rule
 }
 
-// Decision says how a request is recorded.
+// Decision is how a request is recorded.
 type Decision struct {
 	Level Level
 	// OmitManagedFields leaves metadata.managedFields out of the objects.

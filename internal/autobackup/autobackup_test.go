@@ -198,7 +198,7 @@ func TestMakeUp(t *testing.T) {
 	})
 }
 
-// TestAge: backups end with their age, but for the last one, and whatever the clock said when they were made.
+// TestAge: backups end with their age, but for the last one, and whatever the clock showed when they were made.
 func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "@hourly")

@@ -105,7 +105,7 @@ func setVolumeStatus(o, sent runtime.Object) error {
 	return nil
 }
 
-// holdsContent reports whether the spec of a namespace has finalizers. One of them stands
+// holdsContent reports whether the spec of a namespace has finalizers. One of them is
 // for its content, and keeps the namespace until that is deleted.
 func holdsContent(o runtime.Object) bool { return len(o.(*corev1.Namespace).Spec.Finalizers) > 0 }
 

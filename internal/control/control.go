@@ -43,7 +43,7 @@ type Worlds interface {
 	Delete(name string) error
 }
 
-// Options say how a world begins.
+// Options are the initial state of a world.
 type Options struct {
 	// Name is a DNS label; empty: the server chooses one.
 	Name string

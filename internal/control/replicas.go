@@ -29,7 +29,7 @@ type ReplicaOptions struct {
 	Name string `json:"name"`
 	// Lag is how many changes the replica stays behind the world; zero: it is not behind.
 	Lag uint64 `json:"lag"`
-	// At is the revision that the replica stands at until a call or a request moves it; zero: it follows the world.
+	// At is the revision that the replica stays at until a call or a request moves it; zero: it follows the world.
 	At uint64 `json:"at"`
 	// Resources are the resources that are behind, such as "pods" or "deployments.apps"; empty: all.
 	Resources []string `json:"resources"`

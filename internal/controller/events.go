@@ -35,7 +35,7 @@ type events struct {
 // expiries is the list of events in the order of their expiry. It is a ring, so that
 // removing an entry is cheap.
 type expiries struct {
-	ring expiry // stands before the first and after the last
+	ring expiry // before the first and after the last
 	of   map[string]*expiry
 }
 

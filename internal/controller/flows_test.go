@@ -115,7 +115,7 @@ func TestFlowsRestored(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		precede(9802, "false")
 		want(9802, "false")
-		precede(9803, "perhaps") // its generation tells that it was changed
+		precede(9803, "perhaps") // its generation shows that it was changed
 		want(9803, "false")
 	})
 }

@@ -29,7 +29,7 @@ import (
 //
 // Owners are looked up in the state of the store: unlike for a collector that watches from
 // outside, there are no owners that it has not seen yet. A UID is never used again, so an
-// owner that is absent in the state of its dependent is absent for good. Each deletion
+// owner that is absent in the state of its dependent stays absent. Each deletion
 // names the version of the dependent that was examined, so a reference that was added
 // meanwhile counts.
 //

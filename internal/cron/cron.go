@@ -46,7 +46,7 @@ var descriptors = map[string]string{
 }
 
 // Parse reads a schedule as cron does: five fields, or a word like @daily, or
-// @every and a duration; a time zone may stand before them. Without one, the schedule is in local time.
+// @every and a duration; a time zone may precede them. Without one, the schedule is in local time.
 // The errors have the words of Kubernetes.
 func Parse(spec string) (*Schedule, error) {
 	s := &Schedule{zone: time.Local}

@@ -129,10 +129,10 @@ func (k *kms) follow(ctx context.Context) {
 		case err != nil:
 			wait = pollIll
 			if first || before == nil {
-				k.log.Warn("encryption: a KMS plugin is not well; it is asked again", "plugin", k.name, "err", err)
+				k.log.Warn("encryption: a KMS plugin is unhealthy; it is called again", "plugin", k.name, "err", err)
 			}
 		case before != nil:
-			k.log.Info("encryption: a KMS plugin is well", "plugin", k.name)
+			k.log.Info("encryption: a KMS plugin is healthy", "plugin", k.name)
 		}
 		if first {
 			close(k.first)
@@ -313,7 +313,7 @@ func (k *kms) ready() error {
 	return nil
 }
 
-// err is why the plugin is not well, or nil.
+// err is why the plugin is unhealthy, or nil.
 func (k *kms) err() error { return *k.health.Load() }
 
 // seal implements method. It uses a seed that has expired meanwhile, too.

@@ -120,7 +120,7 @@ func TestKMSDown(t *testing.T) {
 	}
 	write(t, s, "secrets", "ns/a", "") // a deletion encrypts nothing
 	if err := set.kms[0].check(t.Context()); err == nil || set.Health() == nil {
-		t.Error("a plugin that is down is well")
+		t.Error("a plugin that is down is healthy")
 	}
 	p.Restart(t)
 	set.Await(t.Context())
@@ -128,7 +128,7 @@ func TestKMSDown(t *testing.T) {
 	storetest.Close(t, s)
 }
 
-// TestKMSGarbles: a data key that the plugin cannot decrypt encrypts nothing, and the plugin is not well.
+// TestKMSGarbles: a data key that the plugin cannot decrypt encrypts nothing, and the plugin is unhealthy.
 func TestKMSGarbles(t *testing.T) {
 	p := kmstest.Start(t, "one")
 	p.Garble(true)
@@ -152,14 +152,14 @@ func TestKMSGarbles(t *testing.T) {
 	p.Set("two", "ok")
 	p.Garble(true)
 	if err := set.kms[0].check(t.Context()); err == nil || set.Health() == nil {
-		t.Error("a plugin that garbles is well after it changed its key")
+		t.Error("a plugin that garbles is healthy after it changed its key")
 	}
 	write(t, s, "secrets", "ns/b", "text") // with the data key before
 	p.Garble(false)
 	storetest.Close(t, s)
 }
 
-// TestKMSLosesKey: a plugin that has still the ID of its key, but no longer the key, is not well, and writes end as if it were
+// TestKMSLosesKey: a plugin that has still the ID of its key, but no longer the key, is unhealthy, and writes end as if it were
 // down: a restart could not read them.
 func TestKMSLosesKey(t *testing.T) {
 	p := kmstest.Start(t, "one")

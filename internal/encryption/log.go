@@ -56,7 +56,7 @@ func Wrap(log store.Log, a *Active) *Log {
 	return l
 }
 
-// OpenError says which stored value cannot be decrypted, and why.
+// OpenError is the error of a stored value that cannot be decrypted.
 type OpenError struct {
 	// Path is the key that the object has in kube-apiserver's storage.
 	Path string

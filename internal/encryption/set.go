@@ -24,7 +24,7 @@ func isSealed(value []byte) bool { return bytes.HasPrefix(value, []byte(sealedPr
 // anything is the wildcard of all resources of all groups.
 var anything = schema.GroupResource{Group: "*", Resource: "*"}
 
-// Config says where a configuration is.
+// Config has the path of a configuration.
 type Config struct {
 	// Path is that of the file; empty: nothing is encrypted, and nothing that is can be read.
 	Path string

@@ -12,7 +12,7 @@ import (
 // maxNamed bounds the objects that an *UnreadableError names.
 const maxNamed = 10
 
-// UnreadableError says which current objects a configuration cannot decrypt.
+// UnreadableError lists current objects that a configuration cannot decrypt.
 type UnreadableError struct {
 	// Config is the path of the configuration; empty: there is none.
 	Config string

@@ -66,7 +66,7 @@ func bytesOf(n int) func() io.Reader { return func() io.Reader { return bytes.Ne
 func text(s string) func() io.Reader { return func() io.Reader { return strings.NewReader(s) } }
 
 // exchanges are those that end alike here and with net/http, as far as the client
-// and the handler can tell.
+// and the handler can find out.
 var exchanges = []exchange{
 	{name: "nothing", handler: func(http.ResponseWriter, *http.Request, func(...any)) {}},
 	{name: "text", unsized: true, handler: func(w http.ResponseWriter, _ *http.Request, _ func(...any)) { io.WriteString(w, "hello") }},
@@ -228,7 +228,7 @@ func errorText(err error) string {
 	return strings.TrimPrefix(err.Error(), "stream error: stream ID 1; ")
 }
 
-// TestLengths: a response that is not as long as was said does not look like a whole
+// TestLengths: a response that is not as long as declared does not look like a whole
 // one.
 func TestLengths(t *testing.T) {
 	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -81,7 +81,7 @@ func TestNumberTexts(t *testing.T) {
 	}
 }
 
-// rawMembers returns an object with sorted members and its numbers as they stand.
+// rawMembers returns an object with sorted members and its numbers unchanged.
 func rawMembers(t *testing.T, object json.RawMessage) string {
 	t.Helper()
 	var plain func(json.RawMessage) any

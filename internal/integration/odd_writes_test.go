@@ -141,7 +141,7 @@ func (w *oddWriter) neighbour(host string, h *http.Client) (stop func()) {
 	return func() { stopped.Store(true); <-done }
 }
 
-// do sends a request to a path as it stands, and returns the response, which is JSON.
+// do sends a request to an unescaped path, and returns the response, which is JSON.
 func (w *oddWriter) do(method, path, media string, body []byte) (int, []byte) {
 	w.t.Helper()
 	req, err := http.NewRequest(method, w.host+path, bytes.NewReader(body))
@@ -205,7 +205,7 @@ func (w *oddWriter) step() {
 	meta := o["metadata"].(map[string]any)
 	odd := odds[w.chance.IntN(len(odds))]
 	if name, _ := meta["name"].(string); w.chance.IntN(4) > 0 && strings.Contains(name, stand) {
-		// The oddity stands elsewhere than in the name.
+		// The oddity is elsewhere than in the name.
 		meta["name"] = strings.ReplaceAll(name, stand, fmt.Sprintf("n%d", w.n))
 		w.place(o)
 	} else if w.chance.IntN(4) == 0 {

@@ -18,7 +18,7 @@ import (
 )
 
 // TestLargeQuantities sends quantities that take hours to parse, to compare or to print, wherever a
-// quantity can stand. All are refused.
+// quantity can be. All are refused.
 func TestLargeQuantities(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()

@@ -310,7 +310,7 @@ func TestSpansAreSmall(t *testing.T) {
 	}
 }
 
-// TestSpansHoldNoHeaders: spans wait for their collector. Meanwhile they do not hold the headers and queries, of which
+// TestSpansHoldNoHeaders: spans wait for their collector. Meanwhile they do not hold the headers and queries, from which
 // their attributes are parts.
 func TestSpansHoldNoHeaders(t *testing.T) {
 	tier.Full(t)

@@ -140,7 +140,7 @@ func someOf(r *rand.Rand, list []any) []any {
 	return some
 }
 
-// TestTwice: of a member that stands twice the last one counts, whatever the way.
+// TestTwice checks that of a duplicate member the last one counts, in any kind of patch.
 func TestTwice(t *testing.T) {
 	for document, change := range map[string]string{
 		`{"a":{"x":1,"x":2},"b":1,"b":2,"c":3}`: `{"c":4}`,

@@ -140,7 +140,7 @@ func (p *Peers) Check(ctx context.Context) error {
 	return p.awaitRenewal(ctx, old)
 }
 
-// differsError says that a server has not all in common with this one.
+// differsError means that another server has other settings than this one.
 type differsError struct{ text string }
 
 func (e *differsError) Error() string { return e.text }

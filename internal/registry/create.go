@@ -188,7 +188,7 @@ func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (e
 		if err := setNamespace(w.Target, meta); err != nil {
 			return err
 		}
-		// Without any name, the object is invalid. That is for validation to say.
+		// Without any name, the object is invalid: validation reports that.
 		if w.Name != "" && (meta.GetName() != "" || meta.GetGenerateName() != "") {
 			if err := checkName(w.Target, meta); err != nil {
 				return err

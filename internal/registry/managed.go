@@ -37,9 +37,9 @@ const managedMember = `,"managedFields":`
 // the metadata. It is negative for an object without metadata.
 func managedAt(object []byte) int { return locate(object, "metadata").to - 1 }
 
-// withoutManaged returns an object without its managed fields, which stand at managed. They are
+// withoutManaged returns an object without its managed fields, which are at managed. They are
 // half of most objects, and most requests do not use them. It returns the object itself if they do
-// not stand where encoding/json writes them.
+// not be where encoding/json writes them.
 func withoutManaged(object []byte, managed span) []byte {
 	before := managed.from - len(managedMember)
 	if managed.to == 0 || before < 0 || string(object[before:managed.from]) != managedMember {

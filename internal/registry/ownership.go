@@ -13,7 +13,7 @@ type ownership struct {
 	// omitted are the managed fields of the body if they were not decoded, because they equal
 	// the stored ones.
 	omitted []byte
-	// at is where the managed fields of locatedIn stand, the last argument of locate.
+	// at is the position of the managed fields in locatedIn, the last argument of locate.
 	at        span
 	locatedIn *store.Object
 	// decided are the managed fields to store, if hasDecided is true: those of an apply.

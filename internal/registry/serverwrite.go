@@ -107,7 +107,7 @@ func (t *Transaction) NextStatus(ctx context.Context, next runtime.Object) error
 
 const statusMember = "status"
 
-// replaced returns an encoding with another value of an existing member that stands after the
+// replaced returns an encoding with another value of an existing member that follows the
 // metadata.
 func replaced(e wire.Encoded, name string, value []byte) wire.Encoded {
 	old := locate(e.Bytes, name)

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestAges: an age is what kubectl's own library says.
+// TestAges compares ages with those of kubectl's library.
 func TestAges(t *testing.T) {
 	rng := testrand.New(t)
 	check := func(d time.Duration) {

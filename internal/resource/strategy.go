@@ -158,7 +158,7 @@ const (
 	DeleteDependents Dependents = iota
 	// OrphanDependents removes the owner reference from them.
 	OrphanDependents
-	// NoDependents: objects have none, whatever the request says.
+	// NoDependents: objects have none, whatever the request has.
 	NoDependents
 )
 

@@ -80,7 +80,7 @@ func (a *Authority) KeySet() ([]byte, error) {
 	return json.Marshal(set)
 }
 
-// Discovery returns the OpenID Connect discovery document, which tells verifiers the URL of the
+// Discovery returns the OpenID Connect discovery document, which gives verifiers the URL of the
 // keys.
 func (a *Authority) Discovery(keySetURL string) ([]byte, error) {
 	keys, err := a.published()

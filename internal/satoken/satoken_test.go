@@ -72,7 +72,7 @@ func issue(t testing.TB, a *satoken.Authority, s satoken.Subject, audiences ...s
 	return issued.Token
 }
 
-// good tells what stands against a token, empty: nothing.
+// good returns the reason to reject a token, empty: none.
 func good(t testing.TB, a *satoken.Authority, token string, audiences ...string) string {
 	t.Helper()
 	u, _, err := a.AuthenticateToken(context.Background(), authn.NewToken(token), audiences)

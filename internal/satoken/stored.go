@@ -28,7 +28,7 @@ type storedClaims struct {
 	World     string `json:"tidemark.dev/fork,omitempty"`
 }
 
-// StoredSecret is what a Secret says of the token that it holds.
+// StoredSecret is the part of a Secret that describes its token.
 type StoredSecret struct {
 	Token []byte
 	// Deleting: the Secret has a deletionTimestamp.

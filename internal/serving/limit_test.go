@@ -10,7 +10,7 @@ func TestConnections(t *testing.T) {
 			t.Errorf("with %d files: %d connections, want %d", files, got, want)
 		}
 	}
-	for memory, want := range map[int64][2]int{ // of which the second may be unauthenticated
+	for memory, want := range map[int64][2]int{ // the second may be unauthenticated
 		0: {18_000, 18_000}, 1: {16, 16}, 64 << 20: {409, 48}, 1 << 30: {6553, 780}, 1 << 33: {18_000, 6241}, 1 << 40: {18_000, 18_000},
 	} {
 		all := connections(20_000, memory)

@@ -284,7 +284,7 @@ func TestStopEndsWatches(t *testing.T) {
 	}
 }
 
-// TestStopRefuses: with Config.Refuse, connections are accepted after the handler was told to refuse requests.
+// TestStopRefuses: with Config.Refuse, connections are accepted after the handler began to refuse requests.
 func TestStopRefuses(t *testing.T) {
 	var f *fixture
 	var responded bool
@@ -373,7 +373,7 @@ func TestGoAway(t *testing.T) {
 	<-stopped
 }
 
-// TestSilentConnections: one that says nothing is closed after a while.
+// TestSilentConnections: a silent connection is closed after a while.
 func TestSilentConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startInBubble(t, func(c *serving.Config) { c.Limits.ReadHeaderTimeout = 20 * time.Second })

@@ -23,7 +23,7 @@ func (busy) Authorize(context.Context, *authz.Attributes) (authz.Decision, strin
 	return authz.Deny, "", fmt.Errorf("the webhook: %w", authz.ErrBusy)
 }
 
-// TestBusyReviews: a review by an authorizer that is too busy is 429. Whoever asks would keep a denial.
+// TestBusyReviews: a review by an authorizer that is too busy is 429. A client would keep a denial.
 func TestBusyReviews(t *testing.T) {
 	c := &Config{Authz: busy{}, Review: func(context.Context, string, []string) (*authn.User, []string, error) { return nil, nil, authn.ErrBusy }}
 	what := &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Namespace: "n"}

@@ -228,7 +228,7 @@ func disrupted(seconds int, why string) error {
 	return err
 }
 
-// setDisruptionTarget adds the condition that says why the Pod is deleted. If the preconditions
+// setDisruptionTarget adds the condition with the reason of the deletion. If the preconditions
 // name a resourceVersion, it becomes the new one.
 func (e *evicting) setDisruptionTarget(p *corev1.Pod, pre **metav1.Preconditions) error {
 	if e.dryRun || p.DeletionTimestamp != nil {

@@ -66,7 +66,7 @@ func resolver(t *testing.T, address [4]byte) *net.Resolver {
 			}
 			m.Response, m.Additionals = true, nil
 			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
-				m.Responses = []dnsmessage.Resource{{
+				m.Answers = []dnsmessage.Resource{{
 					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
 					Body:   &dnsmessage.AResource{A: address},
 				}}

@@ -10,7 +10,7 @@ import (
 )
 
 // Binary is a binary encoding. The raw form of an object does not contain its kind, so one
-// raw form serves lists, events and the object itself: the kind stands around it.
+// raw form serves lists, events and the object itself: the kind surrounds it.
 type Binary struct {
 	// ContentType and StreamType are the headers of responses and of watches.
 	ContentType, StreamType []string

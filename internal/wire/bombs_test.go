@@ -164,7 +164,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// FuzzBombs: whatever stands in a body again and again, decoding it takes memory and
+// FuzzBombs: whatever a body repeats, decoding it takes memory and
 // time that one client can be given.
 func FuzzBombs(f *testing.F) {
 	const (

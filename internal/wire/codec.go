@@ -373,7 +373,7 @@ var versionMember = []byte(`"resourceVersion":"`)
 // changes the object's kind, apiVersion and resourceVersion.
 //
 // The first member of that name is the object's own: only kind, apiVersion, the names and
-// the uid stand before it, and no string contains an unescaped quote.
+// the uid precede it, and no string contains an unescaped quote.
 func Encode(t *resource.Type, o runtime.Object) (Encoded, error) {
 	o.GetObjectKind().SetGroupVersionKind(t.GroupVersionKind())
 	meta, ok := o.(metav1.Object)

@@ -46,7 +46,7 @@ const (
 	planOne      planShape = iota
 	planRepeated           // a list
 	planMap                // an object of any members
-	planInline             // the members of a message that stand among those of the outer one
+	planInline             // the members of a message among those of the outer one
 	planIgnored            // the message has no such field
 )
 

@@ -35,7 +35,7 @@ func partialOf(meta []byte) (*metav1.PartialObjectMetadata, error) {
 
 // MetadataOf returns the metadata of an object as JSON, as written by Encode, As and View.
 // It returns a part of the value: the first member with that name, since only kind and
-// apiVersion stand before it and no string contains an unescaped quote.
+// apiVersion precede it and no string contains an unescaped quote.
 func MetadataOf(value []byte) ([]byte, error) {
 	at := bytes.Index(value, metadataMember)
 	if at < 0 {

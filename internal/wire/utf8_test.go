@@ -134,7 +134,7 @@ func TestProtobufText(t *testing.T) {
 }
 
 // TestProtobufJSON: a field that holds JSON is shown as a part of the object, so that
-// nothing else may stand there.
+// nothing else may be there.
 func TestProtobufJSON(t *testing.T) {
 	revisions := builtin.Catalog().Lookup("apps", "v1", "controllerrevisions")
 	for raw, want := range map[string]string{
@@ -183,7 +183,7 @@ func BenchmarkDecodeProtobuf(b *testing.B) {
 // appendLength is bytes behind their length.
 func appendLength(value []byte) []byte { return protowire.AppendBytes(nil, value) }
 
-// TestProtobufTextNamesField: the error names the field, wherever it stands.
+// TestProtobufTextNamesField: the error names the field, wherever it is.
 func TestProtobufTextNamesField(t *testing.T) {
 	pods := builtin.Catalog().Lookup("", "v1", "pods")
 	pod := &corev1.Pod{

@@ -343,7 +343,7 @@ func TestExchange(t *testing.T) {
 	for _, kind := range []string{tidemark, kube} {
 		for range 2 {
 			l.caughtUp()
-			b.use(second) // as its /readyz would tell
+			b.use(second) // as its /readyz would report
 			first.process.stop()
 			l.caughtUp()
 			if n := l.lists.Load() - synced; n > 0 {

@@ -47,7 +47,7 @@ func TestRecorded(t *testing.T) {
 			t.Parallel()
 			outcomes := verify(t, s, "")
 			for i, o := range outcomes {
-				// Managed fields stand in the order of their times, which the recordings have within one second: a
+				// Managed fields are in the order of their times, which the recordings have within one second: a
 				// scenario that a second ends in the middle of is in another.
 				if _, differs := differences[o.Name]; !o.Passed && !(differs && s == td) {
 					outcomes[i] = verify(t, s, "^"+regexp.QuoteMeta(o.Name)+"$")[0]

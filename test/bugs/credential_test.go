@@ -45,7 +45,7 @@ const (
 	// Lost response: a Secret that exists is taken for that of another owner, which is a permanent failure. It is the
 	// controller's own, whose create had no response: tektoncd/pipeline#4741.
 	existsIsFatal bug = "an object that exists is a permanent failure"
-	// The watch ends for good with the first 410 or broken connection: dotnet/dotnet-operator-sdk#735, obmarg/kazan#45.
+	// The watch ends permanently with the first 410 or broken connection: dotnet/dotnet-operator-sdk#735, obmarg/kazan#45.
 	goneEndsWatch bug = "the watch is not started again"
 )
 

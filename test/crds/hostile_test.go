@@ -28,7 +28,7 @@ func ruled(member string, rules ...tree) string {
 
 func said(rule string) tree { return tree{"rule": rule} }
 
-// nested is a rule in which a macro stands in a macro, n times.
+// nested is a rule with n nested macros.
 func nested(macro string, n int) string {
 	rule := "true"
 	if macro == "map" {

@@ -107,7 +107,7 @@ func TestNumbersLikePeer(t *testing.T) {
 // clientError makes the error of an apply that does not fit the schema the one of kube-apiserver: docs/compatibility.md#s5.
 var clientError = strings.NewReplacer("400 []", "500 []", `"code":400`, `"code":500`, `"reason":"BadRequest",`, "")
 
-// exact sends a request, and returns the response with its numbers as they stand.
+// exact sends a request, and returns the response with its numbers unchanged.
 func (s sender) exact(t *testing.T, method, path, media, body string) string {
 	t.Helper()
 	sent, err := http.NewRequestWithContext(t.Context(), method, s.host+path, strings.NewReader(body))

@@ -63,7 +63,7 @@ func bySample(t *testing.T, test func(t *testing.T, d *definition, each func(fun
 	}
 }
 
-// said is what a server says of a sample that it refuses, empty for one that it stores.
+// said returns the error for a sample, empty for one that is stored.
 func (a response) said() string {
 	switch {
 	case a.code == http.StatusCreated:

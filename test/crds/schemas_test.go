@@ -41,7 +41,7 @@ func (r schemas) root() tree {
 	return s
 }
 
-// rule is one of those that may be said of a value.
+// rule is one of the possible rules of a value.
 func (r schemas) rule(all []string) tree {
 	made := tree{"rule": pick(r.Rand, all)}
 	if r.one(3) {

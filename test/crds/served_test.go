@@ -38,7 +38,7 @@ func TestOthersAreServed(t *testing.T) {
 			switch got.code {
 			case http.StatusCreated:
 				stored++
-			case http.StatusUnprocessableEntity: // rules that the schema alone does not tell
+			case http.StatusUnprocessableEntity: // rules that are not in the schema
 			default:
 				t.Errorf("%s: %d %v", d.name, got.code, got.body["message"])
 			}

@@ -80,7 +80,7 @@ func changes(t testing.TB, l store.Shared, after, upTo store.Revision) (all []st
 // written again, also those that the log wrote or read before.
 func TestKMSRotation(t *testing.T) {
 	c := startCluster(t, 1, nil)
-	// A plugin that is not well encrypts, and Await then reads its status.
+	// A plugin that is unhealthy encrypts, and Await then reads its status.
 	p := kmstest.Start(t, "k1")
 	p.Set("k1", "sick")
 	config := encryption.Config{Path: kmsConfig(t, p, 3*time.Second)}

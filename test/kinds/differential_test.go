@@ -399,7 +399,7 @@ func (d *differential) plain(a response) map[string]any {
 	return plain
 }
 
-// once is each cause where it stands first, as in messages, and how often each is there.
+// once returns each cause once, in the order of messages, and its number.
 func once(causes []any) (first []any, times map[string]any) {
 	times = map[string]any{}
 	for _, c := range causes {

@@ -35,7 +35,7 @@ type exchange struct {
 	Warnings []string        `json:"warnings,omitempty"`
 	Message  string          `json:"message,omitempty"`
 	Object   map[string]any  `json:"object,omitempty"`
-	// Differs says why Tidemark responds otherwise; empty: it does not.
+	// Differs is why Tidemark responds differently; empty: it does not.
 	Differs string `json:"differs,omitempty"`
 }
 

@@ -66,7 +66,7 @@ func check(dir, run string, verbose bool) error {
 }
 
 // again gives scenarios that fail and should not a second chance, alone on a fresh
-// server. Managed fields stand in the order of their times, which the recordings have
+// server. Managed fields are in the order of their times, which the recordings have
 // within one second: a scenario that a second ends in the middle of is in another.
 func again(dir string, outcomes []scenarios.Outcome, waiting map[string]string) error {
 	for i, o := range outcomes {

@@ -43,13 +43,13 @@ func newTarget(t *testing.T, name string, c *rest.Config, lags bool) *target {
 }
 
 // response is a response without the parts that differ between servers.
-type resp struct {
+type response struct {
 	Status   int      `json:"status"`
 	Warnings []string `json:"warnings,omitempty"`
 	Body     any      `json:"body,omitempty"`
 }
 
-func (a resp) String() string {
+func (a response) String() string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -59,12 +59,12 @@ func (a resp) String() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func (s *target) send(ctx context.Context, q request) (resp, error) {
+func (s *target) send(ctx context.Context, q request) (response, error) {
 	var body io.Reader
 	if q.body != nil {
 		data, err := json.Marshal(q.body)
 		if err != nil {
-			return resp{}, err
+			return response{}, err
 		}
 		body = bytes.NewReader(data)
 	}
@@ -72,7 +72,7 @@ func (s *target) send(ctx context.Context, q request) (resp, error) {
 	defer end()
 	r, err := http.NewRequestWithContext(ctx, q.method, strings.TrimSuffix(s.url, "/")+q.path, body)
 	if err != nil {
-		return resp{}, err
+		return response{}, err
 	}
 	r.Header.Set("Accept", "application/json")
 	if body != nil {
@@ -84,14 +84,14 @@ func (s *target) send(ctx context.Context, q request) (resp, error) {
 	} else {
 		r.Header.Set("Impersonate-Group", "system:masters")
 	}
-	response, err := s.client.Do(r)
+	got, err := s.client.Do(r)
 	if err != nil {
-		return resp{}, fmt.Errorf("%s does not respond; if its process has ended, its log says why: %w", s.name, err)
+		return response{}, fmt.Errorf("%s does not respond; if its process has ended, its log says why: %w", s.name, err)
 	}
-	defer response.Body.Close()
-	a := resp{Status: response.StatusCode, Warnings: response.Header.Values("Warning")}
+	defer got.Body.Close()
+	a := response{Status: got.StatusCode, Warnings: got.Header.Values("Warning")}
 	slices.Sort(a.Warnings) // of policies, they have no order
-	data, err := io.ReadAll(response.Body)
+	data, err := io.ReadAll(got.Body)
 	if err != nil {
 		return a, err
 	}
@@ -225,7 +225,7 @@ func decoded(text string) (o object) {
 }
 
 // install stores policies, and returns the responses. Those that are stored are in effect.
-func (s *target) install(t *testing.T, namespace string, all []*policy) (responses []resp) {
+func (s *target) install(t *testing.T, namespace string, all []*policy) (responses []response) {
 	for _, p := range all {
 		of := "validatingadmissionpolic"
 		if p.mutating {
@@ -305,8 +305,8 @@ func (s *target) settle(t *testing.T, namespace, name string) {
 }
 
 // decide sends requests, several at a time, and returns the responses.
-func (s *target) decide(t *testing.T, all []request) []resp {
-	responses := make([]resp, len(all))
+func (s *target) decide(t *testing.T, all []request) []response {
+	responses := make([]response, len(all))
 	const workers = 8
 	var wg sync.WaitGroup
 	var failed atomic.Bool

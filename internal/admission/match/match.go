@@ -25,7 +25,7 @@ type Source struct {
 	// matches, as for a policy or a binding. A webhook without rules is never called: the caller
 	// must check that.
 	Rules []admissionregistrationv1.NamedRuleWithOperations
-	// ExcludeRules select requests that do not match, whatever Rules say.
+	// ExcludeRules select requests that do not match, whatever Rules are.
 	ExcludeRules []admissionregistrationv1.NamedRuleWithOperations
 	// MatchPolicy: Equivalent rules match the requests of other versions, too; nil: Exact.
 	MatchPolicy *admissionregistrationv1.MatchPolicyType

@@ -27,7 +27,7 @@ import (
 // it takes the writes that wait, refuses those that do not fit, and commits the others with one
 // update of each quota, until its own is done.
 //
-// A limit holds once it stands in the status of its quota. A write that was decided by a
+// A limit holds once it is in the status of its quota. A write that was decided by a
 // state without it starts again if the quota was written since then (the guard of the namespace).
 type Ledger struct {
 	// Quotas is the type of ResourceQuotas.

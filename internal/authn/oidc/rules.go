@@ -155,7 +155,7 @@ func (m *mapping) name() (string, error) {
 	return name, nil
 }
 
-// verifiedEmail returns an error if the issuer says that the e-mail address is not verified.
+// verifiedEmail returns an error if the claims mark the e-mail address as not verified.
 func (m *mapping) verifiedEmail() error {
 	var verified bool
 	err := m.claims.decode("email_verified", &verified)

@@ -214,7 +214,7 @@ func TestRoleLikeSimple(t *testing.T) {
 	}
 }
 
-// bound returns an authorizer with a role of some rules, to which bindings give everybody in namespace n the rights.
+// bound returns an authorizer with a role of some rules, to which bindings grant all users the rights in namespace n.
 func bound(t *testing.T, rules, bindings int) (*store.Store, *rbac.Authorizer) {
 	t.Helper()
 	s := open(t)

@@ -15,7 +15,7 @@ const (
 	columns                 = 3
 	panelWidth, panelHeight = 300, 190
 	left, right             = 56, 14
-	top, bottom             = 28, 56 // the time axis and two lines of names stand below
+	top, bottom             = 28, 56 // the time axis and two lines of names are below
 	charWidth               = 5.6    // of a text of 10 pixels, rather too much
 	head                    = 34
 )

@@ -268,7 +268,7 @@ func (b *bed) revision(ctx context.Context, ns, resource string) (uint64, error)
 			ResourceVersion string `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
-	// Metadata can stand behind the object, which has a version of its own.
+	// Metadata can follow the object, which has a version of its own.
 	if err := json.Unmarshal(body, &list); err != nil {
 		return 0, fmt.Errorf("the list of %s: %w", resource, err)
 	}

@@ -79,7 +79,7 @@ func TestScenarios(t *testing.T) {
 			t.Errorf("objects are left behind: %v", left)
 		}
 	}
-	// At least 100 bytes: managed fields tell of a pad, so that it adds more than itself.
+	// At least 100 bytes: managed fields describe a pad, so that it adds more than itself.
 	if pad, of := r.Servers[0].Pad, r.Servers[1].Pad; pad < 100 || pad != of {
 		t.Errorf("for equal bytes of equal servers the pods were padded by %d and %d bytes, want 100 or more, and as many", pad, of)
 	}

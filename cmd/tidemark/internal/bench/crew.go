@@ -48,7 +48,7 @@ func (b *bed) fixedCrew(n int, do func(ctx context.Context, c *client, o op) err
 	return w
 }
 
-// closed makes the loop closed, whatever the options say.
+// closed makes the loop closed, whatever the options are.
 func (w *crew) closed() *crew {
 	w.rate = 0
 	return w

@@ -17,7 +17,7 @@ import (
 
 const (
 	// noisyClients list all pods as fast as they can, as the user bench-noisy. Like client-go, they
-	// wait for as long as Retry-After says when they are rejected.
+	// wait for as long as Retry-After requires when they are rejected.
 	noisyClients = 500
 	// noisyStreams is how many of them share a connection.
 	noisyStreams = 25

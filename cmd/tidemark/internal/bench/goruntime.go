@@ -19,7 +19,7 @@ type goRuntime struct {
 // liveHeap is the required metric: without it the others are ignored.
 const liveHeap = "go_gc_heap_live_bytes"
 
-// goRuntime asks the server; nil: it does not tell.
+// goRuntime requests it from the server; nil: the server does not report it.
 func (b *bed) goRuntime(ctx context.Context) *goRuntime {
 	if b.admin == nil || b.silent {
 		return nil

@@ -136,7 +136,7 @@ func (b *bed) changing(ctx context.Context, list func(context.Context, *client, 
 	return []row{{loop: "closed, 1 client", Measurements: sum}}, nil
 }
 
-// plus adds two measurements, of which each may be missing.
+// plus adds two measurements. Each may be missing.
 func plus(a, b *float64) *float64 {
 	if a == nil || b == nil {
 		return b

@@ -40,7 +40,7 @@ type lister struct {
 	header http.Header
 	// want is the number of items that must be in it.
 	want int64
-	// binary says that the resource version cannot be read from the response.
+	// binary is set if the resource version cannot be read from the response.
 	binary bool
 }
 

@@ -20,14 +20,14 @@ import (
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 )
 
-// liar stands before a server, and changes responses that are lists, objects or
+// liar is a proxy in front of a server, and changes responses that are lists, objects or
 // events.
 func liar(t *testing.T, honest Server, change func(*http.Request, []byte) []byte) Server {
 	t.Helper()
 	return proxy(t, honest, func(http.ResponseWriter, *http.Request) bool { return false }, change)
 }
 
-// proxy stands before a server. It passes on the requests that get no response, and
+// proxy is in front of a server. It passes on the requests that get no response, and
 // changes the responses as liar does.
 func proxy(t *testing.T, honest Server, response func(http.ResponseWriter, *http.Request) (responded bool), change func(*http.Request, []byte) []byte) Server {
 	t.Helper()

@@ -45,7 +45,7 @@ const (
 	quiet = time.Minute
 )
 
-// Config says where spans go, and which requests are sampled.
+// Config is the destination of spans, and the sampling of requests.
 type Config struct {
 	// Endpoint is the address of the collector in the form of gRPC: host:port, dns://host:port, unix:///path. Empty:
 	// that of the environment variables of OpenTelemetry, or localhost:4317.

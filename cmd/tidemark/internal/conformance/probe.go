@@ -159,7 +159,7 @@ func (p *probe) send(r request) *response {
 	return a
 }
 
-// noRight reports whether a response says that we may not.
+// noRight reports whether a response is a denial.
 func noRight(code int) bool {
 	return code == http.StatusForbidden || code == http.StatusUnauthorized
 }

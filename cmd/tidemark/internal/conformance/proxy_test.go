@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// step is a part of a proxy that stands before a server: it changes requests and
+// step is a part of a proxy in front of a server: it changes requests and
 // responses on their way.
 type step func(req *http.Request, next http.RoundTripper) (*http.Response, error)
 

@@ -45,7 +45,7 @@ type Report struct {
 	Unable string `json:"unable,omitempty"`
 	// Left names objects that could not be removed.
 	Left []string `json:"left,omitempty"`
-	// Interrupted says that not all checks were run.
+	// Interrupted is set if not all checks were run.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
@@ -98,7 +98,7 @@ func (r *Report) Forbidden() []Result {
 }
 
 // Ran reports whether any check could be run. Of a server that was not looked at
-// nothing can be said.
+// there is no result.
 func (r *Report) Ran() bool {
 	return slices.ContainsFunc(r.Results, func(x Result) bool { return x.Outcome != Skipped })
 }
