@@ -1,0 +1,142 @@
+package tidemark_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// wordRules are words and phrases that comments and documents do not use, with the terms that a Kubernetes engineer
+// expects instead. Most of them once stood for several things, or made a reader guess.
+var wordRules = []struct{ word, use string }{
+	{"answer", "response; responds, returns"},
+	{"answers", "responses; responds, returns"},
+	{"answered", "responded, got a response"},
+	{"answering", "responding"},
+	{"whoever", "the client, the caller, the user"},
+	{"nobody", "no client, no caller, no reader"},
+	{"everybody", "all clients, all users"},
+	{"somebody", "another client, a user"},
+	{"of then", "historical; at that time"},
+	{"of now", "current"},
+	{"as it has to be", "valid; immutable"},
+	{"as they have to be", "valid; immutable"},
+	{"what is set once", "an immutable field"},
+	{"is well", "is healthy"},
+	{"are well", "are healthy"},
+	{"come again", "is repeated, reconnects, returns"},
+	{"comes again", "is repeated, reconnects, returns"},
+	{"told", "gets, is called with"},
+	{"heed", "use"},
+	{"heeds", "uses"},
+	{"lent", "borrowed"},
+	{"mend", "repair, reconcile"},
+	{"mends", "repairs, reconciles"},
+	{"shaken", "delayed, reordered"},
+	{"figures", "metrics"},
+	{"for good", "permanently"},
+}
+
+// wordUses are the exceptions: a file, a directory with a slash at its end, or "./" for the files of the root, that uses a
+// word. An empty word stands for all of them.
+var wordUses = []struct{ in, word, why string }{
+	{"docs/operations.md", "answer", "the name of a part of a request in the log"},
+	{"internal/store/", "", "not reworded yet"},
+	{"internal/httpapi/", "", "not reworded yet"},
+	{"tidemarktest/", "", "not reworded yet"},
+	{"./", "", "not reworded yet"},
+}
+
+// TestWords finds forbidden words in comments and documents. It does not read testdata, dated results and the
+// changelog.
+func TestWords(t *testing.T) {
+	rules := map[string][]int{} // indexes in wordRules, by the first word
+	for i, r := range wordRules {
+		first, _, _ := strings.Cut(r.word, " ")
+		rules[first] = append(rules[first], i)
+	}
+	used := make([]bool, len(wordUses))
+	excused := func(path, word string) bool {
+		i := slices.IndexFunc(wordUses, func(u struct{ in, word, why string }) bool {
+			if u.word != "" && u.word != word {
+				return false
+			}
+			return u.in == path || strings.HasSuffix(u.in, "/") && strings.HasPrefix(path, u.in) || u.in == "./" && !strings.Contains(path, "/")
+		})
+		if i >= 0 {
+			used[i] = true
+		}
+		return i >= 0
+	}
+	check := func(path string, line int, text string) {
+		text = strings.ToLower(text)
+		for i := 0; i < len(text); i++ {
+			begin := i
+			for i < len(text) && isWord(text[i]) {
+				i++
+			}
+			for _, n := range rules[text[begin:i]] {
+				r := wordRules[n]
+				if rest, ok := strings.CutPrefix(text[begin:], r.word); ok && (rest == "" || !isWord(rest[0])) && !excused(path, r.word) {
+					t.Errorf("%s:%d: %q: use %s", path, line, r.word, r.use)
+				}
+			}
+		}
+	}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		path = filepath.ToSlash(path)
+		isGo := strings.HasSuffix(path, ".go")
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "dist" || path == "bench/results" || d.Name() != "." && d.Name()[0] == '.'):
+			return fs.SkipDir
+		case d.IsDir() || !isGo && !strings.HasSuffix(path, ".md") || path == "CHANGELOG.md" || path == "words_test.go":
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		n := 0
+		for line := range strings.Lines(string(b)) {
+			n++
+			if isGo {
+				if line = comment(line); line == "" {
+					continue
+				}
+			}
+			check(path, n, line)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, u := range wordUses {
+		if u.why == "" {
+			t.Errorf("%s has no reason for %q", u.in, u.word)
+		}
+		if !used[i] {
+			t.Errorf("wordUses is stale: %s does not use %q", u.in, u.word)
+		}
+	}
+}
+
+// isWord reports whether a byte is a part of a word, as in "well-formed".
+func isWord(b byte) bool {
+	return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b == '_' || b == '-' || b >= 0x80
+}
+
+// comment returns the comment of a line of Go, or "".
+func comment(line string) string {
+	trimmed := strings.TrimSpace(line)
+	if text, ok := strings.CutPrefix(trimmed, "//"); ok {
+		return text
+	}
+	_, text, _ := strings.Cut(trimmed, " // ")
+	return text
+}
