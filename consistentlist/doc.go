@@ -11,16 +11,16 @@
 //		}
 //	}
 //
-// Servers handle a request for a list in different ways: what resourceVersion means
+// Servers handle a request for a list in different ways: the meaning of resourceVersion
 // depends on whether the list is paged, resourceVersionMatch is not known before
 // Kubernetes v1.19, aggregated servers may ignore both. KEP-2523 ("Consistent Resource
 // Version Semantics for List", Backward Compatibility) and the API Concepts
 // ("Semantics for get and list", "410 Gone responses", "Unavailable resource
-// versions") say what a client must do about it, and this package does that: it asks
+// versions") define how a client handles this, and this package follows them: it asks
 // for a match, looks at the version that it gets, falls back where the documents say
 // so, and gives an *Error rather than a list older than promised.
 //
-// What it does with each kind of server:
+// The requests for each guarantee:
 //
 //	asked         sent                                 if the server does not know the match
 //	MostRecent    no version                           the same response

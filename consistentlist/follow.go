@@ -28,7 +28,7 @@ import (
 //		if 410:      guarantee = NotOlderThan(place), no place
 //	}
 //
-// What holds at every step:
+// Invariants:
 //
 //   - No gap: a watch begins at the place. The place moves only to the version of a
 //     yielded event or bookmark, or of a complete state.

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-dev/tidemark/resourceversion"
 )
 
-// Guarantee is what a list promises about its resource version (API Concepts,
+// Guarantee is the promise of a list about its resource version (API Concepts,
 // "Semantics for get and list"). The zero value is MostRecent. Two Guarantees that
 // promise the same are equal.
 type Guarantee struct {

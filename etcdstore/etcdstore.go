@@ -33,7 +33,7 @@ import (
 type Cluster struct {
 	// Servers are the client URLs of the members: http://host:port, or https://host:port for TLS.
 	Servers []string
-	// Prefix is what all keys begin with; empty: /registry.
+	// Prefix is the prefix of all keys; empty: /registry.
 	Prefix string
 	// CAFile verifies the members; empty: the roots of the system. CertFile and KeyFile are the
 	// certificate of the client and its key; empty: it has none.
@@ -138,7 +138,7 @@ func open(ctx context.Context, c *etcdvalue.Codec, collection, key string, value
 	}
 }
 
-// Open opens the log, which owns what encrypts values. It waits for no connection. A tidemark.Server calls it.
+// Open opens the log, which owns the encryption. It waits for no connection. A tidemark.Server calls it.
 func (c *Cluster) Open(_ context.Context, with storage.Options) (*storage.Opened, error) {
 	e := with.Encryption
 	o := &opened{codec: c.codec(e), encryption: e}
@@ -156,7 +156,7 @@ func (c *Cluster) Open(_ context.Context, with storage.Options) (*storage.Opened
 	case c.Path == "", runtime.GOOS == "windows": // there an open file cannot be removed
 	case e.Empty():
 		options.Copy = file
-	default: // the file would have what is encrypted in etcd
+	default: // the file would have values in plain text that are encrypted in etcd
 		if err := etcdlog.RemoveCopy(file); err != nil {
 			return nil, errors.Join(err, o.Close())
 		}
@@ -201,7 +201,7 @@ func (c *Cluster) prepare() error {
 	return private.Secure(info, empty)
 }
 
-// opened is a log with what encrypts its values, and the lock of the server's directory.
+// opened is a log with the encryption of its values, and the lock of the server's directory.
 type opened struct {
 	*etcdlog.Log // nil: it was not opened
 	codec        *etcdvalue.Codec
@@ -237,7 +237,7 @@ func (o *opened) values(ctx context.Context, collections []string) iter.Seq2[enc
 	}
 }
 
-// Close closes the log, then what encrypts its values, and releases the lock.
+// Close closes the log, then the encryption, and releases the lock.
 func (o *opened) Close() (err error) {
 	o.encryption.Unfollow()
 	if o.Log != nil {

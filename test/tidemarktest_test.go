@@ -267,8 +267,8 @@ func staleRead(ctx context.Context, e *tidemarktest.Env) {
 	})
 }
 
-// TestEveryLag: a controller that takes an existing object for what it wants passes. One that deletes what it has
-// not seen in a stale list fails.
+// TestEveryLag: a controller that accepts an existing object passes. One that deletes objects which
+// are missing in a stale list fails.
 func TestEveryLag(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TIDEMARK_DUMP", dir)

@@ -185,7 +185,7 @@ type Config struct {
 	// Catalog has the resources that are served; it is required with Authz. Without it, policies
 	// have no effect.
 	Catalog func() *resource.Catalog
-	// Metrics count what plugins do; nil: nothing reads them.
+	// Metrics count the calls of plugins; nil: nothing reads them.
 	Metrics *Metrics
 	// Webhooks calls the webhooks that are stored; nil: they have no effect.
 	Webhooks *webhook.Webhooks

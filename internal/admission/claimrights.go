@@ -63,7 +63,8 @@ func (c *Config) mayBind(ctx context.Context, right authz.Attributes, next, last
 	return nil, nil
 }
 
-// mayReport checks the rights to change what drivers report about their devices. The error is that of authz.Undecided.
+// mayReport checks the rights to change the status of the devices of drivers. The error is that of
+// authz.Undecided.
 func (c *Config) mayReport(ctx context.Context, right authz.Attributes, next, last *resourcev1.ResourceClaimStatus) (errs field.ErrorList, err error) {
 	right.Subresource = "driver"
 	verbs := []string{"arbitrary-node:" + right.Verb}

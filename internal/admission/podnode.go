@@ -86,7 +86,7 @@ const (
 	causePlatform metav1.CauseType = "UnsupportedPlatform"
 )
 
-// validateResize refuses to resize a Pod beyond what its Node can allocate.
+// validateResize refuses to resize a Pod beyond the allocatable resources of its Node.
 func validateResize(c *Config) registry.Plugin {
 	l := c.lookups
 	return registry.Plugin{
@@ -117,7 +117,7 @@ func because(err error, cause metav1.CauseType) error {
 	return err
 }
 
-// shortages describes the resources that a Pod requests beyond what its Node can allocate.
+// shortages describes the resources of which a Pod requests more than is allocatable on its Node.
 func shortages(p *corev1.Pod, n *corev1.Node) (all []string) {
 	requests := podresources.PodRequests(p, podresources.PodResourcesOptions{})
 	if cpu, most := requests.Cpu(), n.Status.Allocatable.Cpu(); cpu.Cmp(*most) > 0 {

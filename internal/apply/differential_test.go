@@ -130,8 +130,8 @@ func newHistory(t testing.TB, r *rand.Rand, kind int) *history {
 	return h
 }
 
-// some takes a random part of a tree, with some values changed; what identifies a
-// list's items stays, so that few parts are invalid.
+// some takes a random part of a tree, with some values changed; the keys of a
+// list's items stay, so that few parts are invalid.
 func (h *history) some(v any, key string, keep float64) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -349,8 +349,8 @@ func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w applying) (
 	return result, out, nil
 }
 
-// keepOwners gives the managers other than the applier back what they have lost although the object keeps it: the library
-// takes an emptied list for null.
+// keepOwners gives the managers other than the applier those fields back that they have lost
+// although the object keeps them: the library takes an emptied list for null.
 func keepOwners(before, sets fieldpath.ManagedFields, applier string, live, next *typed.TypedValue, version fieldpath.APIVersion) error {
 	changes, err := live.Compare(next)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 //	atom   = [scalar] [list] [map]
 //	scalar = "n" (numeric) | "s" (string) | "b" (boolean) | "u" (any of them)
 //	list   = "[" ("a" | "m" {key ","}) ref "]"      atomic, or a set or a map by keys
-//	map    = "{" ["a" | "p"] ref {field} "}"        atomic, separable; ref is of what is not a field
+//	map    = "{" ["a" | "p"] ref {field} "}"        atomic, separable; ref is the type of the other keys
 //	field  = name ["=" JSON of the default] ":" ref
 //	ref    = "@" name ["!a" | "!p"] ";" | "(" atom ")" | "-"
 //

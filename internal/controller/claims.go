@@ -62,8 +62,8 @@ const claimMember = `"claimName":"`
 //	too many changes: start over from s
 //
 // A namespace that was indexed after the others gets some changes a second time. That is
-// harmless, since the last change of a pod decides. So the index shows exactly what the
-// store holds at the index's revision. The zero value with a store is ready, and safe for
+// harmless, since the last change of a pod decides. So the index equals the
+// state of the store at the index's revision. The zero value with a store is ready, and safe for
 // concurrent use.
 type claimUsers struct {
 	store *store.Store

@@ -26,8 +26,8 @@ import (
 //     holder. Clocks need not agree.
 //   - A server that stops gives it up.
 //
-// The loops look at what has to be done, and the log decides on writes. So two leaders for a moment cost
-// work, and change nothing for the worse.
+// The loops compare the state with the desired one, and the log decides on writes. So two leaders for a
+// moment repeat work, and do no harm.
 //
 // The loops of the other servers follow the changes too, with queues that drop everything. A new leader
 // begins with a look at every object.

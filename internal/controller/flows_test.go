@@ -74,8 +74,8 @@ func TestFlowsDangling(t *testing.T) {
 	w.wantDangling("catch-all", strings.ReplaceAll(found, "own", "catch-all"))
 }
 
-// TestFlowsRestored: what every server has returns, unless its annotation keeps a change. Objects
-// that an earlier version had go.
+// TestFlowsRestored: the default objects of every server return after a change, unless their
+// annotation keeps it. Objects that an earlier version had are deleted.
 func TestFlowsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := flowWorld(t)

@@ -23,10 +23,10 @@ import (
 //
 //	delete the pods, wait until they are gone
 //	delete everything else, wait until it is gone
-//	report in the conditions what remains, and what blocks it
+//	report in the conditions the remaining objects, and their finalizers
 //	remove the finalizer "kubernetes"; with the last finalizer the namespace goes
 //
-// Each step looks at what is stored, so it does not matter where an earlier attempt ended.
+// Each step looks at the stored objects, so it does not matter where an earlier attempt ended.
 //
 // A create in progress when its namespace began to terminate can be stored after the
 // namespace is gone. Objects whose namespace does not exist are therefore deleted: new
@@ -211,8 +211,8 @@ func (n *namespaces) clear(ctx context.Context, s *store.State, namespace string
 	return nil
 }
 
-// deleteContent deletes the objects of a namespace in a state, pods first, and returns what
-// remains now.
+// deleteContent deletes the objects of a namespace in a state, pods first, and returns the
+// remaining objects.
 func (n *namespaces) deleteContent(ctx context.Context, s *store.State, namespace string) *remains {
 	left := &remains{}
 	types := n.l.served().namespaced

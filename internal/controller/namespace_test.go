@@ -330,7 +330,7 @@ func TestNamespaceConditionsKeepPace(t *testing.T) {
 	})
 }
 
-// TestNamespaceFailures: the conditions and the log report what could not be deleted,
+// TestNamespaceFailures: the conditions and the log report the objects that could not be deleted,
 // without the values in validation errors, and cut to a length.
 func TestNamespaceFailures(t *testing.T) { synctest.Test(t, testNamespaceFailures) }
 

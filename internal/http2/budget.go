@@ -219,7 +219,7 @@ func (c *conn) mayEnd() bool {
 	return c.err == nil && c.charged > 0 && (!c.isAuthenticated() || c.waitsLong())
 }
 
-// waitsLong reports whether the client lets the server wait: with a write, with the end of an
+// waitsLong reports whether the client lets the server wait: with a write, with the end of a
 // response, or for the rest of a header block. The lock is held.
 func (c *conn) waitsLong() bool {
 	now := time.Now()

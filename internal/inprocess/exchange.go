@@ -119,8 +119,8 @@ func (x *exchange) end(err error) {
 	if cut {
 		return // another call has done the rest, or does it
 	}
-	// The handler learns of it last, by its context and by the request's body. If it returned before
-	// the response is broken off, the client would take what it has for the whole response.
+	// The handler is notified last, by its context and by the request's body. If it returned before
+	// the response is broken off, the client would take a part of the response for the whole.
 	defer x.cancel()
 	if over {
 		return

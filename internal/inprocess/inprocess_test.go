@@ -112,8 +112,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestCancelIsNotTheEnd cancels requests whose handler returns as soon as it notices. The client must
-// never take what it has read for the whole response.
+// TestCancelIsNotTheEnd cancels requests whose handler returns as soon as it notices. The client
+// must never take the part that it has read for the whole response.
 func TestCancelIsNotTheEnd(t *testing.T) {
 	rounds := 1000
 	if tier.IsFull(t) {

@@ -170,8 +170,8 @@ func (p *pipe) finish(err error) {
 	}
 }
 
-// cut drops what was not read. From now on, reads return readErr and writes return writeErr. A pipe
-// that was read to its end still returns the error of its end.
+// cut drops the bytes that were not read. From now on, reads return readErr and writes return
+// writeErr. A pipe that was read to its end still returns the error of its end.
 func (p *pipe) cut(readErr, writeErr error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,9 +22,10 @@ import (
 // reloaded finds the metric of a configuration that came into effect.
 var reloaded = regexp.MustCompile(`automatic_reloads_total\{[^}]*status="success"[^}]*\} [1-9]`)
 
-// TestEncryptionUnderWrites: while clients write Secrets, KMS plugins stop, hang, change their keys and encrypt what they cannot
-// decrypt, and the configuration changes between them and local keys, also to files that are refused. Each Secret whose write
-// was acknowledged can be read, before and after a restart.
+// TestEncryptionUnderWrites: while clients write Secrets, KMS plugins stop, hang, change their keys
+// and return ciphertexts that they cannot decrypt, and the configuration changes between them and
+// local keys, also to files that are refused. Each Secret whose write was acknowledged can be read,
+// before and after a restart.
 func TestEncryptionUnderWrites(t *testing.T) {
 	tier.Full(t)
 	random := testrand.New(t)

@@ -32,7 +32,8 @@ var (
 )
 
 // This test gives service accounts random rights to impersonate, and lets them impersonate random
-// users. A model of the rules says what has to be allowed. With a peer, whole responses are compared.
+// users. A model of the rules decides whether a request has to be allowed. With a peer, whole
+// responses are compared.
 
 // impersonationWorld is a server of the test.
 type impersonationWorld struct {

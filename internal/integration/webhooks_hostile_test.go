@@ -21,8 +21,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/webhook/webhooktest"
 )
 
-// TestHostileWebhooks: two mutating webhooks that want to be called again are called twice at most, whatever they change. What
-// they return cannot give an object another identity, nor make it larger than objects may be.
+// TestHostileWebhooks: two mutating webhooks that want to be called again are called twice at most,
+// whatever they change. Their responses cannot give an object another identity, nor make it larger
+// than objects may be.
 func TestHostileWebhooks(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
 	hook := webhooktest.Start(t)

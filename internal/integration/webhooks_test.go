@@ -46,8 +46,8 @@ var hookDefaults = map[string]string{
 	"rules": `[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["configmaps"]}]`,
 }
 
-// TestWebhooks compares responses, and what webhooks are sent, with those that a kube-apiserver v1.36.3
-// gave. With -hooks-peer, it records them.
+// TestWebhooks compares responses, and the requests to webhooks, with those of a kube-apiserver
+// v1.36.3. With -hooks-peer, it records them.
 func TestWebhooks(t *testing.T) {
 	if *hooksPeer != "" {
 		recordHooks(t)

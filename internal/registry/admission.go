@@ -18,8 +18,8 @@ import (
 //
 //	decode, default in the version of the request, convert to the stored version
 //	Mutate     plugins change the object, or refuse the request
-//	           restore what the request cannot change
-//	Complete   plugins set what the strategy of the kind cannot set
+//	           restore fields that the request cannot change
+//	Complete   plugins set fields that the strategy of the kind cannot set
 //	           validate the object
 //	Validate   plugins refuse the request
 //	           encode the object, track the owners of its fields

@@ -17,8 +17,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestConfirmed: a response that writes nothing rests on what another server has acknowledged before, also
-// if this server has not got it yet.
+// TestConfirmed: a response that writes nothing rests on all writes that another server has
+// acknowledged before, also if this server has not received them yet.
 func TestConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})

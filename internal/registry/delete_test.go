@@ -19,7 +19,7 @@ import (
 
 const somePod = `{"metadata":{"name":"p"},"spec":{"nodeName":%q,"terminationGracePeriodSeconds":%d,"containers":[{"name":"c","image":"i"}]},"status":{}}`
 
-// TestDeletePhases checks what delays a deletion, and when the object is removed.
+// TestDeletePhases checks the reasons that delay a deletion, and when the object is removed.
 func TestDeletePhases(t *testing.T) {
 	foreground, orphan, background := metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground
 	yes, no, zero, five, fifty, minus := true, false, int64(0), int64(5), int64(50), int64(-1)
@@ -200,8 +200,8 @@ func TestDeleteCollectionPanics(t *testing.T) {
 	}
 }
 
-// TestDeleteCollection checks that deletecollection deletes what a list selects, and returns that
-// list.
+// TestDeleteCollection checks that deletecollection deletes the objects that a list selects, and
+// returns that list.
 func TestDeleteCollection(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()

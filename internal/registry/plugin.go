@@ -33,8 +33,8 @@ type Plugin struct {
 	Mutate func(ctx context.Context, a *Attributes) error
 	// Replaces is set if Mutate changes the object by Attributes.Replace alone, and not a.Object.
 	Replaces bool
-	// Complete changes a.Object after the last mutating plugin and before validation. It does what
-	// the strategy of a kind cannot do, and is called once for a request. No field manager owns the
+	// Complete changes a.Object after the last mutating plugin and before validation. It sets
+	// fields that the strategy of a kind cannot set, and is called once for a request. No field manager owns the
 	// fields that it sets.
 	Complete func(ctx context.Context, a *Attributes) error
 	// Causes returns errors of the object that depend on other objects or on the user. They are part
@@ -45,8 +45,8 @@ type Plugin struct {
 	// Record adds to the transaction, or refuses the request with an error. It is not called
 	// for a dry-run.
 	Record func(ctx context.Context, t *Transaction) error
-	// Commit replaces the commit of a transaction, and returns what store.Store.Apply
-	// does. At most one plugin has it.
+	// Commit replaces the commit of a transaction, and returns the same as store.Store.Apply. At
+	// most one plugin has it.
 	Commit func(ctx context.Context, t *Transaction) ([]*store.Object, error)
 }
 

@@ -31,7 +31,8 @@ type Custom struct {
 	UID string
 	// Stamp changes whenever OpenAPI does.
 	Stamp string
-	// Documents keeps what package openapi has made of the kind, for as long as the Type is used.
+	// Documents caches the OpenAPI documents that package openapi has made of the kind, for as long
+	// as the Type is used.
 	Documents sync.Map
 	// Parts access the status and the desired state.
 	Parts Parts

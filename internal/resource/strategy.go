@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Strategy is how a kind is written: defaulting, validation, what an update cannot
-// change, and deletion. The zero value has no rules of its own. A nil function does
-// nothing.
+// Strategy is the rules for writes of a kind: defaulting, validation, immutable fields and
+// deletion. The zero value has no rules of its own. A nil function does nothing.
 type Strategy struct {
 	// Relation returns how another kind relates to this one; nil: all others are unknown.
 	Relation func(schema.GroupVersionKind) Relation
@@ -25,9 +24,10 @@ type Strategy struct {
 	PrepareCreate func(runtime.Object)
 	// SetCreator records the user in a new object.
 	SetCreator func(o runtime.Object, by authenticationv1.UserInfo)
-	// PrepareUpdate restores what an update of the object itself cannot change. The status and
-	// the system metadata are restored already. It returns sent if there is nothing to restore,
-	// and otherwise a copy. It must not modify its arguments: managers own what the client sent.
+	// PrepareUpdate restores the fields that an update of the object itself cannot change. The
+	// status and the system metadata are restored already. It returns sent if there is nothing to
+	// restore, and otherwise a copy. It must not modify its arguments: field managers own the
+	// fields as the client sent them.
 	PrepareUpdate func(sent, current runtime.Object) runtime.Object
 
 	// Validate checks a new object, ValidateUpdate the result of an update of the object
@@ -116,7 +116,7 @@ type StatusRules struct {
 // Generation is how metadata.generation follows the desired state. The zero value
 // leaves it as the client sets it.
 type Generation struct {
-	// Initial is that of a new object; zero: what the client sent.
+	// Initial is the generation of a new object; zero: the one that the client sent.
 	Initial int64
 	// CountChanges: every change of the desired state, which is all but metadata and
 	// status, adds one.
@@ -131,25 +131,25 @@ type Generation struct {
 type Deletion struct {
 	// ReturnsObject: the response to an immediate deletion is the object, not a Status.
 	ReturnsObject bool
-	// GracePeriod makes deletion graceful: it returns how many seconds an object may take
-	// to stop. requested is what the client asked for, nil if nothing.
+	// GracePeriod makes deletion graceful: it returns the seconds that an object may take to stop.
+	// requested is the gracePeriodSeconds of the client, nil if it sent none.
 	GracePeriod func(o runtime.Object, requested *int64) int64
 	// Blocked reports whether something other than finalizers blocks the deletion of an
 	// object: the content of a namespace.
 	Blocked func(o runtime.Object) bool
 	// Prepare marks an object whose deletion begins, in addition to its metadata.
 	Prepare func(o runtime.Object)
-	// Policy returns the options that decide what happens to the dependents of an object, or nil
-	// if its finalizers stay as they are. A nil func means the options of the request.
+	// Policy returns the options that decide whether dependents are deleted or orphaned, or nil if
+	// the finalizers of the object stay as they are. A nil func means the options of the request.
 	Policy func(o runtime.Object, options *metav1.DeleteOptions) *metav1.DeleteOptions
-	// Dependents is what happens to dependents when the request does not say.
+	// Dependents applies if the request has no propagation policy.
 	Dependents Dependents
-	// OrphanWarning is the text of a Warning for a request that orphans dependents
-	// because it does not say what to do with them; empty: none.
+	// OrphanWarning is the text of a Warning for a request that orphans dependents because it has
+	// no propagation policy; empty: none.
 	OrphanWarning string
 }
 
-// Dependents is what the deletion of an object does to its dependents by default.
+// Dependents is the default propagation policy of a kind.
 type Dependents uint8
 
 // The defaults for dependents.

@@ -51,7 +51,7 @@ type Type struct {
 	Custom *Custom
 }
 
-// Names are what a resource and its kind are called.
+// Names are the names of a resource and its kind.
 type Names struct {
 	Group, Version string
 	// Kind is the kind of one object, ListKind of a list; empty: Kind + "List".
@@ -121,16 +121,16 @@ func (t *Type) Subresource(name string) *Subresource {
 // Subresource is a path below an object.
 type Subresource struct {
 	Name string
-	// Kind is what clients send and get. Discovery shows its group and version only where
-	// they differ from those of the resource.
+	// Kind is the kind of the objects in requests and responses. Discovery shows its group and
+	// version only where they differ from those of the resource.
 	Kind  schema.GroupVersionKind
 	Verbs []string
 
-	// Exchange is the Type of what clients send and get, where that is not the object
-	// itself but, say, a Scale. View makes it from a stored object, which it may modify.
+	// Exchange is the Type of the objects in requests and responses, where that is not the kind of
+	// the object itself but, say, a Scale. View makes it from a stored object, which it may modify.
 	Exchange *Type
 	View     func(o runtime.Object, of Purpose) (runtime.Object, error)
-	// Set writes what a client sent, an Exchange or else the object in its stored
+	// Set writes the object that a client sent, an Exchange or else the object in its stored
 	// version, into a copy of the stored object. Nil: the status is written.
 	Set func(o, sent runtime.Object) error
 	// MetadataAsNew: an update repeats the checks of the metadata of a new object.
@@ -140,7 +140,7 @@ type Subresource struct {
 	Validate func(ctx context.Context, o, old runtime.Object) field.ErrorList
 	// Warnings returns the warnings for an update; nil: there are none.
 	Warnings func(o, old runtime.Object) []string
-	// Replicas is the path in the object of what a Scale shows as spec.replicas: the
+	// Replicas is the path of the field in the object that a Scale shows as spec.replicas: the
 	// managers of one own the other. Nil: the subresource is not a Scale.
 	Replicas []string
 
@@ -153,7 +153,7 @@ type Subresource struct {
 	Options func() runtime.Object
 }
 
-// A Purpose is what the View of an object is made for.
+// A Purpose is the reason for which View is called.
 type Purpose uint8
 
 const (
@@ -161,8 +161,8 @@ const (
 	ForRead Purpose = iota
 	// ForPatch: a patch is applied to it. Set refuses the result if such a value is still absent.
 	ForPatch
-	// ForWrite: an apply changes it, admission plugins and the client that writes get it. What is
-	// absent is zero.
+	// ForWrite: an apply changes it, admission plugins and the client that writes get it. Absent
+	// values are zero.
 	ForWrite
 )
 
@@ -183,10 +183,9 @@ type Conversion struct {
 	// AlreadyCurrent reports whether FromStored is sure to leave a stored value as it
 	// is; nil: it never is sure.
 	AlreadyCurrent func(value []byte) bool
-	// PerRequest: objects are converted when they are read and again when they are
-	// stored, and the strategy runs in this version. Otherwise what a client sends is
-	// defaulted in this version, converted once, and the strategy of the stored version
-	// does the rest.
+	// PerRequest: objects are converted when they are read and again when they are stored, and the
+	// strategy runs in this version. Otherwise the object that a client sends is defaulted in this
+	// version, converted once, and the strategy of the stored version does the rest.
 	PerRequest bool
 }
 

@@ -76,8 +76,8 @@ func (a *Authority) verifiers(id string) (all []*key) {
 	return all
 }
 
-// signer returns the key that signs. In a fork, that is the key of forks. Otherwise it is the first of the configuration's
-// file, or else the server's own. It makes what is missing.
+// signer returns the key that signs. In a fork, that is the key of forks. Otherwise it is the first
+// of the configuration's file, or else the server's own. A missing key is made.
 func (a *Authority) signer() (*key, error) {
 	if a.world() != "" {
 		return a.make(&a.forks, forksFile, func() (*key, error) {

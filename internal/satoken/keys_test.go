@@ -70,7 +70,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// FuzzKeys: what is read as a key can verify, and sign if it has a private half.
+// FuzzKeys: whatever parses as a key can verify, and sign if it has a private half.
 func FuzzKeys(f *testing.F) {
 	for _, curve := range []elliptic.Curve{elliptic.P256(), elliptic.P521()} {
 		private, err := ecdsa.GenerateKey(curve, rand.Reader)

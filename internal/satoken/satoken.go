@@ -65,8 +65,8 @@ type Config struct {
 	// Find returns an object that a token is bound to. resource is serviceaccounts, pods,
 	// secrets or nodes; nodes have no namespace. It is required for verifying tokens; see For.
 	Find func(resource, namespace, name string) (Found, bool)
-	// Secret returns what a Secret of the type kubernetes.io/service-account-token holds, false if
-	// there is no such Secret. Nil: tokens of Secrets are not accepted.
+	// Secret returns the contents of a Secret of the type kubernetes.io/service-account-token,
+	// false if there is no such Secret. Nil: tokens of Secrets are not accepted.
 	Secret func(namespace, name string) (StoredSecret, bool)
 	// NoLookup accepts the tokens of Secrets without looking up the Secret and the service account.
 	NoLookup bool
@@ -105,8 +105,9 @@ type keys struct {
 	// own holds the server's own keys, nil before the first is made. It changes only while making
 	// is held.
 	own atomic.Pointer[keyring]
-	// forks holds the key of all forks in the same way. It signs and verifies the tokens of forks alone: programs that trust the
-	// keys of the server, such as a kube-apiserver on the same etcd, do not accept what a fork issues.
+	// forks holds the key of all forks in the same way. It signs and verifies the tokens of forks
+	// alone: programs that trust the keys of the server, such as a kube-apiserver on the same etcd,
+	// do not accept the tokens of a fork.
 	forks atomic.Pointer[keyring]
 }
 

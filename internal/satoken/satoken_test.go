@@ -27,7 +27,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 )
 
-// world is what there is, and the time.
+// world is the objects that tokens name, and the time.
 type world struct {
 	objects map[string]satoken.Found
 	now     time.Time

@@ -79,7 +79,7 @@ func presented(t testing.TB, get func(*tls.ClientHelloInfo) (*tls.Certificate, e
 	return c.ConnectionState().PeerCertificates[0].Subject.CommonName
 }
 
-// TestNames: the rows are what kube-apiserver v1.36 presents.
+// TestNames: the rows are the certificates that kube-apiserver v1.36 presents.
 func TestNames(t *testing.T) {
 	dir := t.TempDir()
 	standard, err := writePair(t, dir, "standard", []string{"standard.test"}, nil).Reloaded(nil, slog.New(slog.DiscardHandler))

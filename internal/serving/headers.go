@@ -24,7 +24,7 @@ var errTooManyHeaders = errors.New("serving: no memory left for headers of HTTP/
 // headerBudget bounds the memory for headers of HTTP/1.1 requests, of all connections
 // together: net/http accepts HeaderBytes for each and keeps incomplete headers until
 // ReadHeaderTimeout. While headers are read, their bytes count headerCost times, because they may be
-// many short ones; then they count as what they are. Half the budget of HTTP/2 is enough to read 8
+// many short ones; then they count once. Half the budget of HTTP/2 is enough to read 8
 // requests with the largest headers at once, or 1,000 with 8 KiB more than usual. Unauthenticated
 // connections get half of it, so that they cannot keep out authenticated ones.
 type headerBudget struct {

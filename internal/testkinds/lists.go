@@ -83,7 +83,7 @@ func (l *Lists) walk(t reflect.Type, path []int, names []string) {
 	}
 }
 
-// at returns the value at a path, and makes what is not there.
+// at returns the value at a path, and makes the pointers and items on the way that are missing.
 func at(o runtime.Object, path []int) reflect.Value {
 	v := reflect.ValueOf(o).Elem()
 	for _, i := range path {
@@ -100,7 +100,7 @@ func at(o runtime.Object, path []int) reflect.Value {
 	return made(v)
 }
 
-// made is what a pointer points to.
+// made follows pointers, and makes the values that they lack.
 func made(v reflect.Value) reflect.Value {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -172,7 +172,7 @@ func number(v reflect.Value, text string, i, depth int) {
 	differ := strings.Contains(text, "%d")
 	switch v.Kind() {
 	case reflect.String:
-		// What has to be one of a few words stays what it is.
+		// Enumerations stay as they are: a changed value would be invalid.
 		if v.String() == "" || strings.ToLower(v.String()) == v.String() {
 			if differ {
 				text = fmt.Sprintf(text, i)
@@ -200,7 +200,7 @@ func number(v reflect.Value, text string, i, depth int) {
 	}
 }
 
-// Typed reads an object of a kind from what Objects returns.
+// Typed decodes an object that Objects returned.
 func Typed[O runtime.Object](t testing.TB, from map[string]any, into O) O {
 	t.Helper()
 	text, err := json.Marshal(from)

@@ -16,22 +16,21 @@ import (
 )
 
 // Rule is a row of a table of rules: the name of the rule, the edits that turn a valid
-// object into one for which the rule counts, and what it then says, "" for nothing.
+// object into one to which the rule applies, and the results: errors, warnings or changes, "" for none.
 //
 // Edits are lines of the form "path: value". A path is as errors write it,
 // `spec.containers[0].name` or `metadata.annotations["example.com/a"]`, the value is
 // YAML on one line. The index after the last item appends one; null removes a member.
 //
-// What a rule says has a line for each error, warning or change, in which "..." stands for
+// The results have a line for each error, warning or change, in which "..." stands for
 // any text. In both, "{a*64}" stands for 64 times "a".
 type Rule [3]string
 
-// Update is a row of a table about updates: the name of the rule, the edits of the valid
-// object that make the old object, the edits of the old object that make the new one, and
-// what the rule then says.
+// Update is a row of a table about updates: the name of the rule, the edits of the valid object
+// that make the old object, the edits of the old object that make the new one, and the results.
 type Update [4]string
 
-// Rules runs a table. Apply returns what the rules say of an object.
+// Rules runs a table. Apply returns the errors, warnings or changes for an object.
 func Rules[T any](t *testing.T, valid string, rows []Rule, apply func(o *T) []string) {
 	t.Helper()
 	for _, row := range rows {
@@ -42,8 +41,9 @@ func Rules[T any](t *testing.T, valid string, rows []Rule, apply func(o *T) []st
 	}
 }
 
-// Below returns rows whose paths begin at a part of the object: each line of their edits,
-// and of what they want, that does not begin with metadata, annotations, spec or status, or with [], the whole.
+// Below returns rows whose paths begin at a part of the object. The part is put before each path,
+// in the edits and in the results, that does not begin with metadata, annotations, spec or status,
+// or with [], the whole.
 func Below(part string, rows []Rule) []Rule {
 	for i, row := range rows {
 		rows[i] = Rule{row[0], prefixed(part, row[1]), prefixed(part, row[2])}
@@ -99,8 +99,8 @@ func Texts(errs field.ErrorList) (all []string) {
 	return all
 }
 
-// Changes returns what a function changes of an object, sorted: "path: value" for what it
-// sets, "path: removed" for what it takes away.
+// Changes returns the changes that a function makes to an object, sorted: "path: value" for a
+// member that it sets, "path: removed" for one that it removes.
 func Changes[T any](o *T, change func(*T)) (all []string) {
 	before := map[string]string{}
 	flatten(before, "", plain(o))
@@ -273,7 +273,7 @@ func set(t *testing.T, in any, path string, value any) any {
 	return object
 }
 
-// compare holds what rules say against the lines that are wanted.
+// compare requires that the results are the wanted lines.
 func compare(t *testing.T, got []string, want string) {
 	t.Helper()
 	text := strings.Join(got, "\n")

@@ -62,7 +62,7 @@ func (c *Config) selfSubjectAccessReview(ctx context.Context, call *registry.Vir
 	return review, c.decide(ctx, call.By, what, &review.Status)
 }
 
-// selfSubjectRulesReview returns what the caller is allowed to do in a namespace.
+// selfSubjectRulesReview returns the rules for the caller in a namespace.
 func (c *Config) selfSubjectRulesReview(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	namespace := call.Sent.(*authorizationv1.SelfSubjectRulesReview).Spec.Namespace
 	if namespace == "" {
@@ -85,7 +85,7 @@ func (c *Config) selfSubjectRulesReview(ctx context.Context, call *registry.Virt
 	return response, nil
 }
 
-// access is what a review asks for: one of the two is set.
+// access is the attributes of a review: one of the two is set.
 type access struct {
 	resource *authorizationv1.ResourceAttributes
 	path     *authorizationv1.NonResourceAttributes

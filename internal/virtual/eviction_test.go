@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestMayMatch checks that mayMatch selects what the selector of apimachinery selects.
+// TestMayMatch checks that mayMatch selects the same objects as the selector of apimachinery.
 func TestMayMatch(t *testing.T) {
 	if mayMatch(nil, nil) {
 		t.Error("no selector matches")

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 )
 
-// validateSelectors checks the selectors of a review. Operators that this version does not know
-// are allowed, and ignored: without them the decision is about more than what was asked for.
+// validateSelectors checks the selectors of a review. Operators that this version does not know are
+// allowed, and ignored: the decision is then about more objects than the review selects.
 func validateSelectors(a *authorizationv1.ResourceAttributes) field.ErrorList {
 	if a == nil {
 		return nil
@@ -53,8 +53,8 @@ func validateForms(path *field.Path, raw string, requirements int) field.ErrorLi
 	return nil
 }
 
-// setSelectors copies the selectors of a review to the attributes. It returns what evaluationError
-// says about parts that cannot be used.
+// setSelectors copies the selectors of a review to the attributes. It returns the text for
+// evaluationError about the parts that cannot be used.
 func setSelectors(a *authz.Attributes, r *authorizationv1.ResourceAttributes) (ignored []string) {
 	note := func(name, used string, ok bool) {
 		switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 )
 
-// FuzzFieldText checks that a requirement stays what it is when it is written as text: no part of
-// it becomes another requirement.
+// FuzzFieldText checks that a requirement stays the same when it is written as text: no part of it
+// becomes another requirement.
 func FuzzFieldText(f *testing.F) {
 	f.Add("metadata.name", "x", true)
 	f.Add("a", "=b,c!=d", false)

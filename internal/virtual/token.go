@@ -70,7 +70,7 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest
 	return request, nil
 }
 
-// complete fills in what a request leaves to the server. Validating admission sees it.
+// complete sets the defaults of a TokenRequest, and its metadata. Validating admission sees them.
 func (c *Config) complete(request *authenticationv1.TokenRequest, account metav1.Object) {
 	if request.Spec.ExpirationSeconds == nil || *request.Spec.ExpirationSeconds == 0 {
 		request.Spec.ExpirationSeconds = ptr.To[int64](defaultSeconds)

@@ -17,7 +17,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 )
 
-// Config has what the handlers need. Every field is required, unless its zero value has a meaning.
+// Config has the dependencies of the handlers. Every field is required, unless its zero value has a
+// meaning.
 type Config struct {
 	Catalog func() *resource.Catalog
 	// Review authenticates a token, as authn.Credentials does.

@@ -1,6 +1,6 @@
 // Command admission records scenarios of admission from a server, and verifies that another one
-// does the same. `go test` verifies Tidemark. A scenario is a text: requests, what webhooks
-// response, and the recordings of the server's responses and the webhooks' requests.
+// does the same. `go test` verifies Tidemark. A scenario is a text: requests, the responses of
+// webhooks, and the recordings of the server's responses and the webhooks' requests.
 //
 //	go run ./test/admission record --server URL --token TOKEN [--audit-log FILE] [--run REGEXP]
 //	go run ./test/admission verify --server URL --token TOKEN [--audit-log FILE] [--run REGEXP] [--lags]

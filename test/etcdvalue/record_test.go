@@ -1,4 +1,4 @@
-// Package etcdvalue_test records what kube-apiserver keeps in etcd, for the tests of
+// Package etcdvalue_test records the values that kube-apiserver stores in etcd, for the tests of
 // internal/etcdvalue. Those check the record without a kube-apiserver.
 package etcdvalue_test
 

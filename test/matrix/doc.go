@@ -14,7 +14,7 @@
 //	GOWORK=off go get -modfile=FILE sigs.k8s.io/controller-runtime@VERSION
 //	GOWORK=off go mod tidy -modfile=FILE
 //
-// The file of the row in the process has only what test/bubble needs. After a change of the go.mod of the
+// The file of the row in the process has only the requirements of test/bubble. After a change of the go.mod of the
 // root module, `GOWORK=off go test -mod=mod -modfile=matrix/in-process-0.37.mod ./bubble` in test updates it.
 //
 // Once the libraries are compiled, a row takes about 5 seconds of CPU; compiling takes about 3 minutes of CPU

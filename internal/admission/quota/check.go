@@ -67,7 +67,7 @@ func (c *charge) negative(names []corev1.ResourceName) error {
 	return c.fail("quota usage is negative for resource(s): %s", joined(names))
 }
 
-// on returns what the charge adds to a quota, nil for nothing, or the error that refuses the
+// on returns the usage that the charge adds to a quota, nil for none, or the error that refuses the
 // write.
 func (c *charge) on(q *corev1.ResourceQuota) (corev1.ResourceList, error) {
 	names, err := c.restricted(q)

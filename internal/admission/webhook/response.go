@@ -33,8 +33,8 @@ const (
 	maxOddBytes = 256 << 10
 	// maxQuotedBytes limits the text of an HTTP error before spaces are trimmed.
 	maxQuotedBytes = 2 << 10
-	// maxWarnings and maxWarningBytes limit what is kept of a response's warnings. The headers of
-	// the response to the client have less room.
+	// maxWarnings and maxWarningBytes limit the warnings of a response that are kept. The headers
+	// of the response to the client have less room.
 	maxWarnings, maxWarningBytes = 1000, 4 << 10
 )
 
@@ -48,7 +48,8 @@ type response struct {
 	warnings    []string
 }
 
-// reviewResponse is what is read of an AdmissionReview. Both versions have the same members.
+// reviewResponse is the part of an AdmissionReview that is read. Both versions have the same
+// members.
 type reviewResponse struct {
 	metav1.TypeMeta `json:",inline"`
 	Response        *admissionv1.AdmissionResponse `json:"response,omitempty"`

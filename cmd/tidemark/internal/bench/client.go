@@ -88,8 +88,8 @@ func (c *client) object(ctx context.Context, method string, u *url.URL, body []b
 	return err
 }
 
-// response is object that returns what it checked, which is valid until the next
-// request.
+// response returns the object in the response, checked as object does. It is valid until the
+// next request.
 func (c *client) response(ctx context.Context, method string, u *url.URL, body []byte, grows bool) ([]byte, error) {
 	response, err := c.small(ctx, method, u, body)
 	if err != nil {
@@ -102,8 +102,7 @@ func (c *client) response(ctx context.Context, method string, u *url.URL, body [
 	return response, c.advance(method+" "+u.RequestURI(), response, grows)
 }
 
-// change is response of a write that must have an effect: what it writes must be in
-// the object.
+// change is response for a write. The object that it returns must contain wrote.
 func (c *client) change(ctx context.Context, method string, u *url.URL, body []byte, wrote string) ([]byte, error) {
 	response, err := c.response(ctx, method, u, body, true)
 	if err == nil {

@@ -19,7 +19,7 @@ import (
 //
 //	writers create ConfigMaps   ──────────────┬───┬─ ✗ ✗ ✗ ─ ✓ ─────────────┐
 //	                                half the  │   │ half the  until each    │
-//	                                duration  │   │ duration  writer has an │
+//	                                duration  │   │ duration  writer has a  │
 //	                          --outage-command┘   └ its end   response again  └ --repair-command, then the checks
 //
 // The longest gap is the longest time without an acknowledged write, from the start of the
@@ -69,7 +69,7 @@ type outage struct {
 	number atomic.Int64
 	// stopped ends the writers after their requests.
 	stopped atomic.Bool
-	// began is the start of the command; zero until then. ended is when each writer had an
+	// began is the start of the command; zero until then. ended is when each writer had a
 	// response again.
 	began, ended time.Time
 

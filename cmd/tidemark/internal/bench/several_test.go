@@ -226,7 +226,7 @@ func TestOutageRelists(t *testing.T) {
 	}
 }
 
-// TestOutageCommands: a command that fails is reported with what it printed, and the repair
+// TestOutageCommands: a command that fails is reported with its output, and the repair
 // command runs nevertheless.
 func TestOutageCommands(t *testing.T) {
 	needsShell(t)

@@ -26,7 +26,7 @@ type Check struct {
 	Source string `json:"source"`
 	// About is the requirement, in one sentence.
 	About string `json:"about"`
-	// Waits describes what the check waits for, other than responses; empty if nothing.
+	// Waits describes the events for which the check waits, other than responses; empty if none.
 	Waits string `json:"waits,omitempty"`
 
 	run func(p *probe)

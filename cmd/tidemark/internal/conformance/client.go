@@ -126,7 +126,7 @@ type request struct {
 	makes               created // the object that a POST makes, if any
 }
 
-// response is what came back, whole.
+// response is a complete response.
 type response struct {
 	x      *exchange
 	code   int
