@@ -19,15 +19,45 @@ import (
 // request is a running request. Only the request's goroutine uses it. It is reused for later
 // requests.
 type request struct {
-	h *Handler
+	h    *Handler
+	late late // its timer is reused, too
+	exchange
+}
+
+// exchange is the part of a request that is new with each one: what was sent, who sent it, and what was sent back. Its zero
+// value is that of a request that has not begun.
+type exchange struct {
 	w http.ResponseWriter
 	r *http.Request
-
 	// replica is what the request was sent to; nil: to the handler itself.
 	replica *Replica
+	// arrival determines which states are new enough for the request; nil: all are, since no other server writes.
+	arrival *store.Arrival
+	// audited is the request's audit event; nil: it has none.
+	audited *audited
 
+	requested
+	timing
+	seating
+	watching
+	sent
+}
+
+// requested is the resource and the options that the client requests, as its path and query say.
+type requested struct {
+	info requestInfo
+	typ  *resource.Type // nil: the path names no known resource
+	// catalog is the newest catalog that is known to serve typ; nil: none was checked.
+	catalog *resource.Catalog
+	values  url.Values // of the query; nil before query is called
+
+	bodyRead bool  // to its end
+	received int64 // bytes of the body; below zero: it was not read
+}
+
+// timing is when the request began, how long its parts took, and when it has to end.
+type timing struct {
 	start time.Time
-
 	// timed: the parts of the latency are measured. lapped is when the part before ended, and times has
 	// those that the registry measures; nil: none.
 	timed  bool
@@ -36,70 +66,57 @@ type request struct {
 	times  *registry.Times
 	span   *requestSpan // nil: it has none, or has not begun
 
-	// arrival determines which states are new enough for the request; nil: all are, since no other server writes.
-	arrival *store.Arrival
-
-	info requestInfo
-	typ  *resource.Type // nil: the path names no known resource
-	// catalog is the newest catalog that is known to serve typ; nil: none was checked.
-	catalog *resource.Catalog
-
-	values   url.Values // of the query; nil before query is called
-	deadline time.Time  // zero: there is none
+	deadline time.Time // zero: there is none
 	cancel   context.CancelFunc
 	ctx      context.Context // with the deadline and the seat; nil before context is called
+}
 
-	// away is the time in webhooks of admission, which is known when the seat is free.
-	away time.Duration
-
+// seating is how the request gets and keeps its seats at a priority level.
+type seating struct {
 	// flow is the flow of the request; the zero value: it has none. wait is the time that counts for
 	// how long it may wait in a queue.
 	flow flowschema.Flow
 	wait time.Duration
-	// seat is the request's seat; nil: it has none.
-	seat    *fairness.Seat
-	slow    bool // the client took its time for the last part of the answer
-	late    late
-	stays   bool // the request keeps its seat to its end: its answer is not counted
-	failing bool // the answer is an error
+	seat *fairness.Seat // nil: it has none
+	slow bool           // the client took its time for the last part of the response
+	// stays: the request keeps its seat to its end, and its response is not counted.
+	stays bool
+	// away is the time in webhooks of admission, which is known when the seat is free.
+	away time.Duration
+}
 
-	// A watch that is open; nil otherwise.
-	watch *registry.Watch
-	to    stream        // nil for a WebSocket, whose events have been sent
-	lines httpStream    // the buffer of to
-	route *routeMetrics // of the watch
-	shape *shape        // nil: whole objects in JSON
+// watching is a watch that is open.
+type watching struct {
+	watch *registry.Watch // nil: there is none
+	to    stream          // nil for a WebSocket, whose events have been sent
+	lines httpStream      // the buffer of to
+	route *routeMetrics
+	shape *shape // nil: whole objects in JSON
+	// uninterested ends the count of the watch among those interested in writes; nil: it has none.
+	uninterested func()
+	events       [spareEvents]registry.Event
 
-	// Of faults. agent is the User-Agent of an open watch, dropped is set when it has to break, dropAfter
-	// is after how many more events it breaks (zero: never), and expired answers it with 410. lost: the
-	// client does not get the answer.
+	// Of faults. agent is the User-Agent, dropped is set when the watch has to break, dropAfter
+	// is after how many more events it breaks (zero: never), and expired ends it with 410.
 	agent     string
 	dropped   atomic.Bool
 	dropAfter uint64
 	expired   bool
-	lost      bool
+}
 
-	uninterested func() // ends the count of the watch among those interested in writes; nil: it has none
-
-	// audited is the request's audit event; nil: it has none.
-	audited *audited
-
+// sent is the response so far.
+type sent struct {
 	// errors are the representations that an error can have.
-	errors wire.Offer
+	errors  wire.Offer
+	paged   bool // page responds to the request, or has refused its path
+	wrote   bool
+	aborted bool
+	failing bool // the response is an error
+	lost    bool // a fault: the client does not get the response
+	code    int
+	bytes   int64
 
-	paged bool // page answers the request, or has refused its path
-
-	// The answer so far.
-	wrote    bool
-	bodyRead bool  // to its end
-	received int64 // bytes of the body; below zero: it was not read
-	aborted  bool
-	code     int
-	bytes    int64
-
-	// Buffers that are reused by later requests.
-	auditID, length [1]string
-	events          [spareEvents]registry.Event
+	auditID, length [1]string // values of headers
 }
 
 func (q *request) begin(w http.ResponseWriter, r *http.Request) {
@@ -114,21 +131,7 @@ func (q *request) begin(w http.ResponseWriter, r *http.Request) {
 }
 
 // forget clears the request for reuse.
-func (q *request) forget() {
-	q.w, q.r, q.replica, q.arrival = nil, nil, nil, nil
-	q.info, q.typ, q.catalog = requestInfo{}, nil, nil
-	q.flow, q.wait, q.uninterested = flowschema.Flow{}, 0, nil
-	q.away = 0
-	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
-	q.to, q.lines = nil, httpStream{}
-	q.agent, q.dropAfter, q.expired, q.lost = "", 0, false, false
-	q.dropped.Store(false)
-	q.ctx, q.shape, q.failing, q.stays, q.slow = nil, nil, false, false, false
-	q.parts, q.times, q.span = latency{}, nil, nil
-	q.paged, q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, false, 0, 0
-	q.auditID, q.length = [1]string{}, [1]string{}
-	q.events = [spareEvents]registry.Event{}
-}
+func (q *request) forget() { q.exchange = exchange{} }
 
 // free closes the watch, and gives back the seat.
 func (q *request) free() {
