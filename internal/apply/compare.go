@@ -4,6 +4,8 @@ import (
 	"bytes"
 
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/jsontext"
 )
 
 // comparison walks two objects along with the shape of their kind, and marks the changes from the
@@ -338,7 +340,7 @@ func (c *comparison) keyText(s *listShape, t *tape, e int32) {
 			c.scratch = append(c.scratch, ',')
 		}
 		some = true
-		c.scratch = append(appendString(c.scratch, k.name), ':')
+		c.scratch = append(jsontext.AppendString(c.scratch, k.name), ':')
 		if at == none {
 			c.scratch = append(c.scratch, k.standsIn...)
 			continue
@@ -361,7 +363,7 @@ func (c *comparison) scalarText(t *tape, i int32) {
 			c.odd = true
 			return
 		}
-		c.scratch = appendString(c.scratch, string(text))
+		c.scratch = jsontext.AppendString(c.scratch, string(text))
 	case '0':
 		if len(raw) > 15 || bytes.ContainsAny(raw, ".eE") || string(raw) == "-0" {
 			c.odd = true

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/tidemark-dev/tidemark/internal/jsontext"
 )
 
 // fields is the field set of one entry of managed fields. It is immutable; parts that are
@@ -221,7 +223,7 @@ func canonicalScalar(kind int, text []byte) bool {
 		return true
 	}
 	said := unquoted(text)
-	return said != nil && validText(said) && string(appendString(nil, string(said))) == string(text)
+	return said != nil && validText(said) && string(jsontext.AppendString(nil, string(said))) == string(text)
 }
 
 // fit reports whether no path of a set is inside an atomic value: schemas change, and the

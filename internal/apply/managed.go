@@ -7,6 +7,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/jsontext"
 )
 
 // entry is an entry of metadata.managedFields. It is immutable.
@@ -112,31 +114,17 @@ func encodeManaged(entries []*entry) []byte {
 func (e *entry) append(b []byte) []byte {
 	b = append(b, '{')
 	if e.manager != "" {
-		b = append(appendString(append(b, `"manager":`...), e.manager), ',')
+		b = append(jsontext.AppendString(append(b, `"manager":`...), e.manager), ',')
 	}
 	b = append(append(b, `"operation":"`...), e.operation()...)
-	b = appendString(append(b, `","apiVersion":`...), e.apiVersion)
+	b = jsontext.AppendString(append(b, `","apiVersion":`...), e.apiVersion)
 	if e.time != "" {
 		b = append(append(append(b, `,"time":"`...), e.time...), '"')
 	}
 	b = append(b, `,"fieldsType":"FieldsV1","fieldsV1":`...)
 	b = append(b, e.fields.json...)
 	if e.subresource != "" {
-		b = appendString(append(b, `,"subresource":`...), e.subresource)
+		b = jsontext.AppendString(append(b, `,"subresource":`...), e.subresource)
 	}
 	return append(b, '}')
-}
-
-// appendString writes a string as encoding/json does.
-func appendString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			quoted, err := json.Marshal(s)
-			if err != nil {
-				return append(b, `""`...) // impossible: it is a string
-			}
-			return append(b, quoted...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
 }

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+
+	"github.com/tidemark-dev/tidemark/internal/jsontext"
 )
 
 // node is a path in an object, in the trie that FieldsV1 is: a path element, its marks, and
@@ -194,7 +196,7 @@ func (n *node) appendName(b []byte) []byte {
 		case '<', '>', '&':
 			b = append(b, '\\', 'u', '0', '0', "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])
 		case 0xe2:
-			rest := appendString(nil, string(n.text[plain+i:]))
+			rest := jsontext.AppendString(nil, string(n.text[plain+i:]))
 			return append(b, rest[1:]...)
 		default:
 			b = append(b, c)

@@ -5,70 +5,11 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
-	"unicode/utf8"
+
+	"github.com/tidemark-dev/tidemark/internal/jsontext"
 )
 
 // The functions of this file append JSON as encoding/json writes it, with its escapes.
-
-const hexDigits = "0123456789abcdef"
-
-// plain are the bytes of a string that need no escape.
-var plain = func() (p [256]bool) {
-	for c := byte(' '); c < utf8.RuneSelf; c++ {
-		p[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
-	}
-	return p
-}()
-
-// appendString appends a string. Bytes that are not UTF-8 become \ufffd.
-func appendString(to []byte, s string) []byte {
-	to = append(to, '"')
-	from := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if plain[c] {
-			i++
-			continue
-		}
-		if c < utf8.RuneSelf {
-			to = append(to, s[from:i]...)
-			to = appendEscape(to, c)
-			i++
-			from = i
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			to = append(append(to, s[from:i]...), `\ufffd`...)
-			from = i + size
-		case r == '\u2028' || r == '\u2029':
-			to = append(append(to, s[from:i]...), `\u202`...)
-			to = append(to, hexDigits[r&0xf])
-			from = i + size
-		}
-		i += size
-	}
-	return append(append(to, s[from:]...), '"')
-}
-
-func appendEscape(to []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(to, '\\', c)
-	case '\b':
-		return append(to, '\\', 'b')
-	case '\f':
-		return append(to, '\\', 'f')
-	case '\n':
-		return append(to, '\\', 'n')
-	case '\r':
-		return append(to, '\\', 'r')
-	case '\t':
-		return append(to, '\\', 't')
-	}
-	return append(to, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
-}
 
 // appendMember appends the name and the value of a member, unless the value is empty. name has
 // its quotes and colon.
@@ -76,7 +17,7 @@ func appendMember(to []byte, name, value string) []byte {
 	if value == "" {
 		return to
 	}
-	return appendString(append(appendComma(to), name...), value)
+	return jsontext.AppendString(append(appendComma(to), name...), value)
 }
 
 // appendComma appends a comma, unless an object or an array has just begun.
@@ -98,7 +39,7 @@ func appendStrings(to []byte, all []string) []byte {
 		if i > 0 {
 			to = append(to, ',')
 		}
-		to = appendString(to, s)
+		to = jsontext.AppendString(to, s)
 	}
 	return append(to, ']')
 }
@@ -116,7 +57,7 @@ func appendLists(to []byte, lists map[string][]string) []byte {
 		if i > 0 {
 			to = append(to, ',')
 		}
-		to = append(appendString(to, key), ':')
+		to = append(jsontext.AppendString(to, key), ':')
 		to = appendStrings(to, lists[key])
 	}
 	return append(to, '}')
@@ -153,7 +94,7 @@ func appendMicros(to []byte, t time.Time) []byte {
 func appendRaw(to, value []byte) []byte {
 	b := bytes.NewBuffer(to)
 	if err := json.Compact(b, value); err != nil {
-		return appendString(to, string(value))
+		return jsontext.AppendString(to, string(value))
 	}
 	made := b.Bytes()
 	if !needsEscape(made[len(to):]) {

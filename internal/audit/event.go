@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/jsontext"
 )
 
 // Event is the record of a request. The fields are those of an Event of audit.k8s.io/v1. It must
@@ -69,16 +70,16 @@ const eventHead = `{"kind":"Event","apiVersion":"audit.k8s.io/v1",`
 // replaces the objects.
 func (e *Event) append(to []byte, stage Stage, at time.Time, cut bool) []byte {
 	to = append(append(append(to, eventHead...), `"level":"`...), levelNames[e.Level]...)
-	to = appendString(append(to, `","auditID":`...), e.AuditID)
+	to = jsontext.AppendString(append(to, `","auditID":`...), e.AuditID)
 	to = append(append(append(to, `,"stage":"`...), stageNames[stage]...), '"')
-	to = appendString(append(to, `,"requestURI":`...), e.RequestURI)
-	to = appendString(append(to, `,"verb":`...), e.Verb)
+	to = jsontext.AppendString(append(to, `,"requestURI":`...), e.RequestURI)
+	to = jsontext.AppendString(append(to, `,"verb":`...), e.Verb)
 	to = appendUser(append(to, `,"user":`...), e.User)
 	if e.Impersonated != nil {
 		to = appendUser(append(to, `,"impersonatedUser":`...), e.Impersonated)
 	}
 	if e.Constraint != "" {
-		to = append(appendString(append(to, `,"authenticationMetadata":{"impersonationConstraint":`...), e.Constraint), '}')
+		to = append(jsontext.AppendString(append(to, `,"authenticationMetadata":{"impersonationConstraint":`...), e.Constraint), '}')
 	}
 	if len(e.SourceIPs) > 0 {
 		to = appendStrings(append(to, `,"sourceIPs":`...), e.SourceIPs)
@@ -118,7 +119,7 @@ func (a Annotations) append(to []byte) []byte {
 		if i > 0 {
 			to = append(to, ',')
 		}
-		to = appendString(append(appendString(to, one.Key), ':'), one.Value)
+		to = jsontext.AppendString(append(jsontext.AppendString(to, one.Key), ':'), one.Value)
 	}
 	return append(to, '}')
 }

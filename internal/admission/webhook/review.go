@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/jsontext"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
@@ -83,7 +84,7 @@ func encodePayload(a *registry.Attributes, f registry.Form, object, old, options
 	b = appendMember(b, "name", a.ShownName())
 	b = appendMember(b, "namespace", namespaceOf(a))
 	b = append(b, `,"operation":`...)
-	b = appendString(b, string(a.Operation))
+	b = jsontext.AppendString(b, string(a.Operation))
 	b = append(append(b, `,"userInfo":`...), user...)
 	b = appendRaw(b, `,"object":`, object)
 	b = appendRaw(b, `,"oldObject":`, old)
@@ -109,16 +110,16 @@ func optionsJSON(o runtime.Object) ([]byte, error) {
 }
 
 func appendKind(b []byte, k schema.GroupVersionKind) []byte {
-	b = appendString(append(b, `{"group":`...), k.Group)
-	b = appendString(append(b, `,"version":`...), k.Version)
-	b = appendString(append(b, `,"kind":`...), k.Kind)
+	b = jsontext.AppendString(append(b, `{"group":`...), k.Group)
+	b = jsontext.AppendString(append(b, `,"version":`...), k.Version)
+	b = jsontext.AppendString(append(b, `,"kind":`...), k.Kind)
 	return append(b, '}')
 }
 
 func appendResource(b []byte, r schema.GroupVersionResource) []byte {
-	b = appendString(append(b, `{"group":`...), r.Group)
-	b = appendString(append(b, `,"version":`...), r.Version)
-	b = appendString(append(b, `,"resource":`...), r.Resource)
+	b = jsontext.AppendString(append(b, `{"group":`...), r.Group)
+	b = jsontext.AppendString(append(b, `,"version":`...), r.Version)
+	b = jsontext.AppendString(append(b, `,"resource":`...), r.Resource)
 	return append(b, '}')
 }
 
@@ -128,7 +129,7 @@ func appendMember(b []byte, name, value string) []byte {
 		return b
 	}
 	b = append(append(append(b, `,"`...), name...), `":`...)
-	return appendString(b, value)
+	return jsontext.AppendString(b, value)
 }
 
 // appendRaw appends a member whose value is JSON; nil: null.
@@ -138,15 +139,4 @@ func appendRaw(b []byte, member string, value []byte) []byte {
 		return append(b, "null"...)
 	}
 	return append(b, value...)
-}
-
-// appendString appends a string as encoding/json writes it.
-func appendString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			quoted, _ := json.Marshal(s) // a string has no error
-			return append(b, quoted...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
 }
