@@ -19,7 +19,7 @@ import (
 )
 
 // TestBackup makes a backup while clients write, and restores it. The restored server has everything that was
-// acknowledged before, answers with the same bytes, has the history and the kept forks, and accepts the same
+// acknowledged before, responds with the same bytes, has the history and the kept forks, and accepts the same
 // credentials.
 func TestBackup(t *testing.T) {
 	t.Parallel()

@@ -64,7 +64,7 @@ func reached(t *testing.T, test func(t *testing.T, w *tidemark.World)) {
 	})
 }
 
-// TestFaultAnswers: the answers are those of a server that has a reason for them.
+// TestFaultAnswers: the responses are those of a server that has a reason for them.
 func TestFaultAnswers(t *testing.T) {
 	w := servertest.Start(t, &tidemark.Server{InProcess: true}).Root()
 	c := w.RESTConfig()
@@ -360,7 +360,7 @@ func settleWaits(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer "+c.BearerToken)
 	r.Header.Set("Content-Type", "application/json")
 	r.ContentLength = int64(body.Len())
-	var a answer
+	var a response
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -376,7 +376,7 @@ func settleWaits(t *testing.T) {
 	}
 }
 
-// TestSettleFor: the answer comes when no write has happened for a while, and nothing is under way then.
+// TestSettleFor: it returns when no write has happened for a while, and nothing is under way then.
 func TestSettleFor(t *testing.T) {
 	t.Run("nothing happens", func(t *testing.T) { synctest.Test(t, settleIdle) })
 	t.Run("writes", func(t *testing.T) { synctest.Test(t, settleWrites) })

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// TestForkOutlivesParent: the end of a fork ends no watch of its own forks, and they answer further ones.
+// TestForkOutlivesParent: the end of a fork ends no watch of its own forks, and they serve further ones.
 func TestForkOutlivesParent(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	parent := mustFork(t, s.Root(), tidemark.ForkOptions{Controllers: []string{"-*"}})

@@ -39,7 +39,7 @@ const (
 )
 
 // TestForkOfThePast: a user who may make forks, and had more rights once, does not get them back in a fork of that time, nor in
-// a fork of that fork, nor after a restart. Nobody else does.
+// a fork of that fork, nor after a restart. No other user does.
 func TestForkOfThePast(t *testing.T) {
 	dir := t.TempDir()
 	s := &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Controllers: []string{"-*"}}

@@ -47,7 +47,7 @@ func send(t testing.TB, c *rest.Config, method, path, body string) (int, string)
 	return resp.StatusCode, string(b)
 }
 
-// must sends a request whose answer has the code.
+// must sends a request whose response has the code.
 func must(t testing.TB, c *rest.Config, code int, method, path, body string) string {
 	t.Helper()
 	got, answer := send(t, c, method, path, body)
@@ -57,7 +57,7 @@ func must(t testing.TB, c *rest.Config, code int, method, path, body string) str
 	return answer
 }
 
-// get decodes an answer.
+// get decodes a response.
 func get[T any](t testing.TB, c *rest.Config, path string) (v T) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(must(t, c, http.StatusOK, "GET", path, "")), &v); err != nil {
@@ -142,7 +142,7 @@ func TestForkInProcess(t *testing.T) {
 	}
 }
 
-// TestForkAt: a fork of an old resource version has the objects of then, and no history before.
+// TestForkAt: a fork of an old resource version has the objects of that version, and no history before.
 func TestForkAt(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	root := s.RESTConfig()
@@ -527,7 +527,7 @@ func TestForkQuota(t *testing.T) {
 	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("c", text))
 }
 
-// fill creates ConfigMaps in a fork until one is refused, and returns the code and the answer.
+// fill creates ConfigMaps in a fork until one is refused, and returns the code and the response.
 func fill(t *testing.T, f *tidemark.World, name string) (code int, answer string) {
 	t.Helper()
 	text := strings.Repeat("x", 100_000)
@@ -602,7 +602,7 @@ func direct(tb testing.TB, w *tidemark.World, method, path, body string) {
 	}
 	r.Header.Set("Authorization", "Bearer "+w.RESTConfig().BearerToken)
 	r.Header.Set("Content-Type", "application/json")
-	var a answer
+	var a response
 	if w.Handler().ServeHTTP(&a, r); a.code >= 300 {
 		tb.Fatalf("%s %s: %d", method, path, a.code)
 	}
@@ -619,7 +619,7 @@ func inUse() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// TestForkCost holds loose bounds: of the memory of a fork that answered a request, and of its goroutines.
+// TestForkCost holds loose bounds: of the memory of a fork that served a request, and of its goroutines.
 // BenchmarkFork measures.
 func TestForkCost(t *testing.T) {
 	tier.Full(t) // it measures the process
@@ -650,22 +650,22 @@ func TestForkCost(t *testing.T) {
 	runtime.KeepAlive(all)
 }
 
-// answer is an http.ResponseWriter that keeps the code.
-type answer struct {
+// response is an http.ResponseWriter that keeps the code.
+type response struct {
 	header http.Header
 	code   int
 }
 
-func (a *answer) Header() http.Header {
+func (a *response) Header() http.Header {
 	if a.header == nil {
 		a.header = http.Header{}
 	}
 	return a.header
 }
 
-func (a *answer) WriteHeader(code int) { a.code = code }
+func (a *response) WriteHeader(code int) { a.code = code }
 
-func (a *answer) Write(b []byte) (int, error) {
+func (a *response) Write(b []byte) (int, error) {
 	if a.code == 0 {
 		a.code = http.StatusOK
 	}

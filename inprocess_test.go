@@ -165,7 +165,7 @@ func review(t *testing.T, c *rest.Config) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// TestInProcessWebSocket watches over a WebSocket in a bubble, and checks what exec answers.
+// TestInProcessWebSocket watches over a WebSocket in a bubble, and checks the response of exec.
 func TestInProcessWebSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.Start(t, &tidemark.Server{InProcess: true})
@@ -203,7 +203,7 @@ func TestInProcessRefuses(t *testing.T) {
 	}
 }
 
-// BenchmarkStartInProcess measures from Start to the first answer, and Close.
+// BenchmarkStartInProcess measures from Start to the first response, and Close.
 func BenchmarkStartInProcess(b *testing.B) {
 	for b.Loop() {
 		s := &tidemark.Server{InProcess: true}

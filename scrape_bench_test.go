@@ -52,7 +52,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// counted counts the bytes of an answer.
+// counted counts the bytes of a response.
 type counted struct {
 	header http.Header
 	code   int
@@ -61,7 +61,7 @@ type counted struct {
 
 func (c *counted) Header() http.Header           { return c.header }
 func (c *counted) WriteHeader(code int)          { c.code = code }
-func (c *counted) SetWriteTimeout(time.Duration) {} // as answers of HTTP/2 have it
+func (c *counted) SetWriteTimeout(time.Duration) {} // as responses of HTTP/2 have it
 func (c *counted) Write(b []byte) (int, error) {
 	c.bytes += int64(len(b))
 	return len(b), nil
@@ -69,7 +69,7 @@ func (c *counted) Write(b []byte) (int, error) {
 
 func kindPath(i int) string { return fmt.Sprintf("/apis/example.com/v1/kind%ds", i) }
 
-// respond sends a request, and checks the status of the answer.
+// respond sends a request, and checks the status of the response.
 func respond(b *testing.B, s *tidemark.Server, method, path, body string, code int) *http.Response {
 	b.Helper()
 	c := s.RESTConfig()

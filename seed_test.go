@@ -106,7 +106,7 @@ func seedScenario(t *testing.T, c *rest.Config, namespace string) {
 	synctest.Wait()
 }
 
-// controlText returns an answer of the control API.
+// controlText returns a response of the control API.
 func controlText(t *testing.T, s *tidemark.Server, path string) []byte {
 	t.Helper()
 	status, answer, err := s.Host().Control(t.Context(), http.MethodGet, path, nil)

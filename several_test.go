@@ -48,7 +48,7 @@ func several(t *testing.T, n int) (*sharedmem.Log, []*tidemark.Server) {
 	return log, all
 }
 
-// call sends a request, and returns the code and the body of the answer.
+// call sends a request, and returns the code and the body of the response.
 func call(t *testing.T, s *tidemark.Server, method, path, body string) (int, string) {
 	t.Helper()
 	c := s.RESTConfig()
@@ -506,7 +506,7 @@ func behind(t *testing.T, s *tidemark.Server, write func(), requests ...func()) 
 func TestChargedStale(t *testing.T) {
 	type request struct {
 		code               int
-		resource, body, in string // in: what the answer contains
+		resource, body, in string // in: what the response contains
 	}
 	secrets := func(n, code int, in string) (all []request) {
 		for i := range n {

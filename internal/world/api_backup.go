@@ -20,7 +20,7 @@ const backupTime = time.Hour
 
 func (p *process) backupTime() time.Duration { return cmp.Or(p.BackupTime, backupTime) }
 
-// serveBackup answers with a backup of the data directory. The user may get it.
+// serveBackup responds with a backup of the data directory. The user may get it.
 func (s *Server) serveBackup(rw http.ResponseWriter, q *http.Request) {
 	if q.Method != http.MethodGet || q.URL.Path != backupPath {
 		fail(rw, http.StatusMethodNotAllowed, "a backup is made with GET "+backupPath)

@@ -22,12 +22,12 @@ import (
 // maxForkRequest bounds the body of a request for a fork, in bytes.
 const maxForkRequest = 16 << 10
 
-// serveForks answers requests to forksPath. The user may send them.
+// serveForks serves requests to forksPath. The user may send them.
 func (f *forks) serveForks(rw http.ResponseWriter, q *http.Request) {
 	name := strings.TrimPrefix(strings.TrimPrefix(q.URL.Path, forksPath), "/")
 	switch {
 	case name == "" && q.Method == http.MethodGet:
-		answer(rw, http.StatusOK, forkapi.List{Forks: f.describe()})
+		respond(rw, http.StatusOK, forkapi.List{Forks: f.describe()})
 	case name == "" && q.Method == http.MethodPost:
 		f.createFork(rw, q)
 	case name == "" || q.Method != http.MethodGet && q.Method != http.MethodDelete:
@@ -60,7 +60,7 @@ func (f *forks) oneFork(rw http.ResponseWriter, q *http.Request, name string) {
 			f.process.logOf(logForks).Warn("a fork was not closed cleanly", "fork", name, "err", err)
 		}
 	}
-	answer(rw, http.StatusOK, described)
+	respond(rw, http.StatusOK, described)
 }
 
 // createFork makes a fork as the body says.
@@ -96,7 +96,7 @@ func (f *forks) createFork(rw http.ResponseWriter, q *http.Request) {
 	switch {
 	case err == nil:
 		f.hold(w, false) // the client has a name, not the world
-		answer(rw, http.StatusCreated, w.describe())
+		respond(rw, http.StatusCreated, w.describe())
 	case errors.Is(err, ErrForkExists):
 		exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "forks"}, asked.Name)
 		exists.ErrStatus.Message = fmt.Sprintf("fork %q already exists", asked.Name)

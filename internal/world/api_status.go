@@ -24,7 +24,7 @@ func (s *Server) serveStatus(rw http.ResponseWriter, q *http.Request) {
 		fail(rw, http.StatusMethodNotAllowed, "the status is read with GET "+statusapi.Path)
 		return
 	}
-	answer(rw, http.StatusOK, s.status(q.Context()))
+	respond(rw, http.StatusOK, s.status(q.Context()))
 }
 
 // status describes the server.

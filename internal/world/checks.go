@@ -43,7 +43,7 @@ func (p *process) usable() error {
 	return p.storage.Usable()
 }
 
-// sharedCheck fails when the log of a shared storage does not answer in time. It asks the log once in
+// sharedCheck fails when the log of a shared storage does not respond in time. It calls the log once in
 // that time at most, however many probes there are.
 type sharedCheck struct {
 	failed  func() error // why the server cannot go on
@@ -72,7 +72,7 @@ func (c *sharedCheck) probe() error {
 }
 
 // storageChecks are those of the memory, the disk and the log. A server that refuses writes because its objects use
-// too much memory is ready: it answers reads, and deletions make room. The detail follows the check's name.
+// too much memory is ready: it serves reads, and deletions make room. The detail follows the check's name.
 func storageChecks(objects *store.Store) []httpapi.Check {
 	fine := func() error { return nil }
 	return []httpapi.Check{
@@ -100,7 +100,7 @@ func storageChecks(objects *store.Store) []httpapi.Check {
 		}, Note: func() string {
 			u := objects.Stats().Log
 			switch {
-			case u.Full: // All servers are full alike, and still answer reads and deletions: the check passes.
+			case u.Full: // All servers are full alike, and still serve reads and deletions: the check passes.
 				return fmt.Sprintf(", full: etcd refuses writes, its database of %d bytes has reached its quota", u.TotalBytes)
 			case u.LimitBytes > 0 && u.TotalBytes >= u.LimitBytes/5*4:
 				return fmt.Sprintf(", nearly full: etcd's database has %d of %d bytes", u.TotalBytes, u.LimitBytes)

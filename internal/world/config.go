@@ -68,7 +68,7 @@ type Config struct {
 	// BackupTime is how long a backup may take.
 	BackupTime time.Duration
 
-	// Failure is told when the server cannot go on.
+	// Failure gets the reason when the server cannot go on.
 	Failure *Failure
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// noFork answers a request for a fork that does not exist.
+// noFork refuses a request for a fork that does not exist.
 func noFork(rw http.ResponseWriter, name string) { refuse(rw, forkNotFound(name)) }
 
 func forkNotFound(name string) *apierrors.StatusError {
@@ -21,7 +21,7 @@ func forkNotFound(name string) *apierrors.StatusError {
 	return err
 }
 
-// fail answers with a Status.
+// fail responds with a Status.
 func fail(rw http.ResponseWriter, code int, message string) {
 	reason := metav1.StatusReasonInternalError
 	switch code {
@@ -56,11 +56,11 @@ func refuse(rw http.ResponseWriter, err error) {
 		rw.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
 	}
 	s.Kind, s.APIVersion = "Status", "v1"
-	answer(rw, int(s.Code), s)
+	respond(rw, int(s.Code), s)
 }
 
-// answer writes an answer as JSON.
-func answer(rw http.ResponseWriter, code int, body any) {
+// respond writes a response as JSON.
+func respond(rw http.ResponseWriter, code int, body any) {
 	b, err := json.Marshal(body)
 	if err != nil {
 		code, b = http.StatusInternalServerError, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`)

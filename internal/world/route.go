@@ -16,7 +16,7 @@ import (
 func (f *forks) route(rw http.ResponseWriter, q *http.Request) {
 	rest, ok := strings.CutPrefix(q.URL.Path, forkPath)
 	if !ok {
-		f.root.answer(rw, q)
+		f.root.dispatch(rw, q)
 		return
 	}
 	name, _, _ := strings.Cut(rest, "/")
@@ -71,8 +71,8 @@ func (f *forks) missing(path string) error {
 	return nil
 }
 
-// noWorld answers a request for a fork that does not exist, or that is kept and cannot be opened. The client may have
-// no right in the server, so the answer has no reason, which may name files.
+// noWorld refuses a request for a fork that does not exist, or that is kept and cannot be opened. The client may have
+// no right in the server, so the response has no reason, which may name files.
 func noWorld(rw http.ResponseWriter, name string, err error) {
 	switch {
 	case err == nil:
@@ -84,7 +84,7 @@ func noWorld(rw http.ResponseWriter, name string, err error) {
 	case errors.Is(err, errKeptBusy):
 		rw.Header().Set("Retry-After", "1")
 		fail(rw, http.StatusTooManyRequests, err.Error())
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled): // a client that is gone reads no answer
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled): // a client that is gone reads no response
 		fail(rw, http.StatusGatewayTimeout, "the kept fork "+name+" was not opened in the time of the request")
 	default:
 		fail(rw, http.StatusInternalServerError, "the kept fork "+name+" cannot be used: GET "+forksPath+"/"+name+" has the reason")

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// answer answers a request whose path is below that of the world: for the world, or for one of its replicas.
-func (w *World) answer(rw http.ResponseWriter, q *http.Request) {
+// dispatch passes a request whose path is below that of the world to the world, or to one of its replicas.
+func (w *World) dispatch(rw http.ResponseWriter, q *http.Request) {
 	rest, ok := strings.CutPrefix(q.URL.Path, replicaPath)
 	if !ok {
 		w.handler.ServeHTTP(rw, q)
@@ -40,7 +40,7 @@ func without(q *http.Request, prefix string) *http.Request {
 	return next
 }
 
-// serve answers a request to a fork.
+// serve serves a request to a fork.
 func (w *World) serve(rw http.ResponseWriter, r *http.Request) {
 	if !w.fork.begin() {
 		if w.fork.kept != nil { // perhaps because no request used it: the next one opens it again
@@ -57,5 +57,5 @@ func (w *World) serve(rw http.ResponseWriter, r *http.Request) {
 		fail(rw, http.StatusInternalServerError, "the fork cannot be opened")
 		return
 	}
-	w.answer(rw, r)
+	w.dispatch(rw, r)
 }

@@ -42,7 +42,7 @@ func (w *World) Settle(ctx context.Context) (revision uint64, err error) {
 
 // SettleFor waits until the world has settled, has then had no write for the duration of quiet, and has settled
 // still. Reads do not count as long as they have ended in the end. It returns the revision, which was the same all the
-// time. A quiet of zero or less is that of Settle. The answer may come up to a sixteenth of quiet late.
+// time. A quiet of zero or less is that of Settle. It may return up to a sixteenth of quiet late.
 //
 // The errors are those of Settle.
 func (w *World) SettleFor(ctx context.Context, quiet time.Duration) (revision uint64, err error) {
