@@ -326,7 +326,7 @@ func TestReadDeadline(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if respond, _ := io.ReadAll(resp.Body); string(respond) != "true" {
-			t.Errorf("the handler responds %s", respond)
+			t.Errorf("the handler responds with %s", respond)
 		}
 		synctest.Wait()
 		if _, err := w.Write([]byte("late")); !errors.Is(err, io.ErrClosedPipe) {

@@ -104,7 +104,7 @@ func TestControlReplicas(t *testing.T) {
 	a.do(http.StatusNoContent, "DELETE", replicas+"/old", "", nil)
 	a.do(http.StatusNotFound, "DELETE", replicas+"/old", "", nil)
 	if code, _ := getAs(t, kubeconfig, configMaps); code != http.StatusNotFound {
-		t.Errorf("a replica that was deleted responds %d", code)
+		t.Errorf("a replica that was deleted responds with %d", code)
 	}
 }
 

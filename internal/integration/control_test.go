@@ -142,10 +142,10 @@ metadata: {name: shop}
 	}
 	a.applyYAML(fork.Name, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\ndata: {a: b}\n")
 	if code, _ := getAs(t, fork.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 200 {
-		t.Errorf("the fork responds %d for its own object", code)
+		t.Errorf("the fork responds with %d for its own object", code)
 	}
 	if code, _ := getAs(t, base.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 404 {
-		t.Errorf("the parent responds %d for an object of the fork", code)
+		t.Errorf("the parent responds with %d for an object of the fork", code)
 	}
 	var again control.Description
 	a.do(200, "GET", "/control/v1/worlds/"+fork.Name, "", &again)

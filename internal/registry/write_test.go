@@ -309,11 +309,11 @@ func TestDelete(t *testing.T) {
 	}
 	gone := s.delete("configmaps", "default", "a")
 	if gone.Status == nil || gone.Status.Status != "Success" || gone.Status.Details.Kind != "configmaps" || gone.Status.Details.UID != uid {
-		t.Errorf("the deletion responds %+v", gone.Status)
+		t.Errorf("the deletion responds with %+v", gone.Status)
 	}
 	svc := s.create("services", "default", `{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}`)
 	if o := s.delete("services", "default", "s"); o.Stored == nil || o.Stored.Modified <= svc.Modified {
-		t.Errorf("the deletion of a service responds %+v", o)
+		t.Errorf("the deletion of a service responds with %+v", o)
 	}
 }
 

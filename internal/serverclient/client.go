@@ -61,7 +61,7 @@ func (c *Client) Do(ctx context.Context, method, path, contentType string, body 
 	var s metav1.Status
 	if json.Unmarshal(b, &s) != nil || s.Message == "" {
 		path, _, _ := strings.Cut(path, "?")
-		s = metav1.Status{Status: metav1.StatusFailure, Message: fmt.Sprintf("%s responds %s %s with %s", c.URL, method, path, response.Status)}
+		s = metav1.Status{Status: metav1.StatusFailure, Message: fmt.Sprintf("%s responds to %s %s with %s", c.URL, method, path, response.Status)}
 		if response.StatusCode == http.StatusNotFound {
 			s.Message += ": it does not have this path, or is no tidemark"
 		}

@@ -101,7 +101,7 @@ func (w *watcher) watch(ctx context.Context, s *server) (expired bool) {
 	case http.StatusGatewayTimeout, http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return false
 	default:
-		w.fail("%s responded a watch with %d", s.name, response.StatusCode)
+		w.fail("%s responded to a watch with %d", s.name, response.StatusCode)
 		return false
 	}
 	for d := json.NewDecoder(response.Body); ; {

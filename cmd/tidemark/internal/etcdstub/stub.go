@@ -165,7 +165,7 @@ func probe(ctx context.Context, client *http.Client, at string) error {
 	}
 	var mark struct{ StandsInFor string }
 	if resp.StatusCode != http.StatusOK || json.Unmarshal(body, &mark) != nil || mark.StandsInFor != "etcd" {
-		return fmt.Errorf("%w: %s responds %s", ErrOther, at, resp.Status)
+		return fmt.Errorf("%w: %s responds with %s", ErrOther, at, resp.Status)
 	}
 	return nil
 }
