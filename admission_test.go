@@ -58,15 +58,15 @@ func TestEventRateLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Content-Type", map[string]string{http.MethodPost: "application/json", http.MethodPatch: "application/merge-patch+json"}[method])
-		answer, err := client.Do(r)
+		response, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := io.ReadAll(answer.Body)
-		answer.Body.Close()
+		b, err := io.ReadAll(response.Body)
+		response.Body.Close()
 		var status struct{ Message string }
-		if err != nil || json.Unmarshal(b, &status) != nil || answer.StatusCode != step.code || status.Message != step.message {
-			t.Errorf("%s %s: %d %s, want %d %s", step.path, step.body, answer.StatusCode, b, step.code, step.message)
+		if err != nil || json.Unmarshal(b, &status) != nil || response.StatusCode != step.code || status.Message != step.message {
+			t.Errorf("%s %s: %d %s, want %d %s", step.path, step.body, response.StatusCode, b, step.code, step.message)
 		}
 	}
 }

@@ -23,7 +23,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// longLived is a client that trusts what a configuration has, at the time of a test's clock.
+// longLived returns a client that trusts the certificate authority of a configuration, at the time
+// of a test's clock.
 func longLived(t *testing.T, c *rest.Config, now func() time.Time) *http.Client {
 	t.Helper()
 	config := trusting(c)

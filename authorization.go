@@ -9,8 +9,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
 )
 
-// Authorization configures who may do what. Members of the group system:masters may do
-// everything, whatever is configured.
+// Authorization configures the authorizers. Members of the group system:masters may do everything,
+// whatever is configured.
 type Authorization struct {
 	// Modes are the authorizers, in their order: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC and
 	// Node. The first one that allows or denies a request decides; a request that none allows is

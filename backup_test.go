@@ -41,8 +41,8 @@ func TestBackup(t *testing.T) {
 		wg.Go(func() {
 			defer func() { begun <- struct{}{} }() // it failed, or was stopped
 			for i := int64(1); !stop.Load(); i++ {
-				if code, answer := send(t, s.RESTConfig(), "POST", configMaps, configMap(fmt.Sprintf("w%d-%d", w, i), "1")); code != http.StatusCreated {
-					t.Errorf("%d %s", code, answer)
+				if code, response := send(t, s.RESTConfig(), "POST", configMaps, configMap(fmt.Sprintf("w%d-%d", w, i), "1")); code != http.StatusCreated {
+					t.Errorf("%d %s", code, response)
 					return
 				}
 				if written[w].Store(i); i == 3 {

@@ -18,9 +18,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestBrokenObjects stores, for each kind, an object whose fields are not those of the kind, which only another program
-// on the same log can do. It can be deleted through the API, also if it has a finalizer (which no update could take off), and other requests go on meanwhile. What
-// guards requests is the exception: as long as it cannot be read, no request that it may be about is admitted.
+// TestBrokenObjects stores, for each kind, an object whose fields are not those of the kind, which
+// only another program on the same log can do. It can be deleted through the API, also if it has a
+// finalizer (which no update could remove), and other requests succeed meanwhile. Objects that
+// guard requests, such as policies, are the exception: as long as one cannot be read, no request to
+// which it may apply is admitted.
 func TestBrokenObjects(t *testing.T) {
 	t.Parallel()
 	log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
@@ -97,13 +99,13 @@ func TestBrokenObjects(t *testing.T) {
 				typ.Kind, strings.TrimPrefix(typ.Group+"/"+typ.StoredVersion().Version, "/"), namespace, metadata, &broken))
 			what := path + " " + metadata
 			if created++; !guards.MatchString(typ.Resource) {
-				if code, answer := send("POST", "/api/v1/namespaces/default/configmaps", "application/json", fmt.Sprintf(`{"metadata":{"name":"m%d"}}`, created)); code != 201 {
-					t.Errorf("%s: a create beside it: %d %s", what, code, answer)
+				if code, response := send("POST", "/api/v1/namespaces/default/configmaps", "application/json", fmt.Sprintf(`{"metadata":{"name":"m%d"}}`, created)); code != 201 {
+					t.Errorf("%s: a create beside it: %d %s", what, code, response)
 				}
 			}
-			code, answer := send("DELETE", path+"?gracePeriodSeconds=0", "", "")
+			code, response := send("DELETE", path+"?gracePeriodSeconds=0", "", "")
 			if code != 200 && code != 202 {
-				t.Errorf("%s: DELETE: %d %s", what, code, answer)
+				t.Errorf("%s: DELETE: %d %s", what, code, response)
 				continue
 			}
 			await.True(t, what+" is gone", func() bool { code, _ := send("GET", path, "", ""); return code == 404 })

@@ -22,8 +22,8 @@ type Clock struct {
 // Now returns the time.
 func (c *Clock) Now() time.Time { return c.of().Now() }
 
-// Advance moves the clock ahead, and returns when what is due has been done: each at its own time, in order. A negative or
-// zero duration does nothing.
+// Advance moves the clock ahead, and returns when all due work has been done: each part at its own
+// time, in order. A negative or zero duration does nothing.
 func (c *Clock) Advance(d time.Duration) { c.of().Advance(d) }
 
 // of returns the clock as the parts of a server know it.

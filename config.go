@@ -35,7 +35,7 @@ func (s *Server) config() (world.Config, error) {
 	return c, s.read(&c)
 }
 
-// check checks what can be checked without opening anything.
+// check validates everything that needs no file and no connection.
 func (s *Server) check() error {
 	if err := errors.Join(s.checkInProcess(), controller.Check(s.Controllers)); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *Server) checkBackups() error {
 	return nil
 }
 
-// read sets what is read from files and texts of the configuration.
+// read reads the files and texts of the configuration.
 func (s *Server) read(c *world.Config) (err error) {
 	if c.Backups, err = s.Backups.config(); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *Server) read(c *world.Config) (err error) {
 	return err
 }
 
-// version returns what /version shows.
+// version returns the versions for /version.
 func (s *Server) version() world.Version {
 	own := cmp.Or(s.Version, release)
 	revision, at := commit()

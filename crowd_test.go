@@ -17,7 +17,7 @@ import (
 // hanging is a log whose newest revision is not had while it hangs.
 type hanging struct {
 	onLog
-	hang chan (<-chan struct{}) // has what ends the hang
+	hang chan (<-chan struct{}) // has the channel that ends the hang
 }
 
 func (h *hanging) Open(ctx context.Context, with storage.Options) (*storage.Opened, error) {

@@ -121,7 +121,7 @@ var importRules = []importRule{
 	{"internal/authn/oidc/oidctest", "", "an issuer for tests depends on no other package"},
 	{"internal/authn/issuers", "internal/authn internal/authn/oidc internal/reload", "a file that changes lists the issuers"},
 	{"internal/satoken", "internal/atomicfile internal/authn internal/reload internal/uuid", "tokens are signed with keys kept in files that change, and give the authenticator the user"},
-	{"internal/virtual", "internal/authn internal/authz internal/registry internal/resource internal/satoken", "resources that are never stored are answered by the authenticator, the authorizer and the token signer"},
+	{"internal/virtual", "internal/authn internal/authz internal/registry internal/resource internal/satoken", "resources that are never stored are served by the authenticator, the authorizer and the token signer"},
 	{"internal/authz", "internal/authn", "permissions depend on the user"},
 	{"internal/authz/node", "internal/authn internal/authz internal/derived internal/store", "what a node may read follows from stored Pods and volumes"},
 	{"internal/audit", "internal/authn internal/authz internal/jsontext internal/webhook", "events tell who did what; policies decide by the attributes of authorization"},
@@ -252,8 +252,8 @@ func TestStandardOnly(t *testing.T) {
 	}
 }
 
-// reach is what a package links, or only what it imports itself where libraries
-// may link more.
+// reach returns the packages that a package links, or only those that it imports itself where
+// libraries may link more.
 func (p listed) reach(direct bool) []string {
 	if direct {
 		return p.Imports

@@ -24,7 +24,7 @@
 //
 // A Server keeps its objects in memory unless [Server.Storage] is set. Every revision of the last
 // hour stays readable: it can be listed, watched from and paged through. [History] sets
-// the bounds. Three packages have storages, and only programs that import one link what it needs:
+// the bounds. Three packages have storages, and only programs that import one link its dependencies:
 //
 //   - [github.com/tidemark-dev/tidemark/datadir] keeps objects and history in a directory, for one server.
 //   - [github.com/tidemark-dev/tidemark/etcdstore] keeps objects in etcd, as kube-apiserver does. Several
@@ -37,7 +37,7 @@
 // A [World] is a state with its own objects, history, permissions and controllers. Each server has one,
 // [Server.Root]. [World.Fork] makes another one, a fork, which begins with the newest state or with an older
 // one. It shares the objects of that state, so it takes the same time however many there are. Neither world
-// sees what is written to the other later. A fork has a URL and clients of its own. So many tests can begin
+// sees later writes to the other. A fork has a URL and clients of its own. So many tests can begin
 // with one prepared state, and an upgrade can be tried on a copy of the data:
 //
 //	f, err := s.Root().Fork(ctx, tidemark.ForkOptions{})
@@ -61,6 +61,6 @@
 //
 // # Many servers
 //
-// Servers share nothing. Any number of them can run in one process, each with its own
-// certificate authority, metrics and log.
+// Any number of Servers can run in one process, each with its own objects, certificate authority,
+// metrics and log. They share only values that depend on the program alone, such as the built-in kinds.
 package tidemark

@@ -127,10 +127,10 @@ func TestFaultContinue(t *testing.T) {
 	text := must(t, c, http.StatusGone, "GET", configMaps+"?limit=1&continue="+first.Metadata.Continue, "")
 	var gone list
 	if err := json.Unmarshal([]byte(text), &gone); err != nil || gone.Metadata.Continue == "" {
-		t.Fatalf("%v: the answer has no token: %s", err, text)
+		t.Fatalf("%v: the response has no token: %s", err, text)
 	}
 	if rest := get[list](t, c, configMaps+"?limit=100&continue="+gone.Metadata.Continue); len(rest.Items) < 2 {
-		t.Errorf("the token of the answer continues with %d objects", len(rest.Items))
+		t.Errorf("the token of the response continues with %d objects", len(rest.Items))
 	}
 }
 
@@ -140,7 +140,7 @@ func TestFaultLostAnswer(t *testing.T) {
 		c := w.RESTConfig()
 		addFault(t, w, tidemark.Fault{Fault: "lostAnswer", Verbs: []string{"create"}, Resource: "configmaps", Times: 1})
 		if resp, text, err := request(t, c, "POST", configMaps, configMap("a", "1")); err == nil {
-			t.Fatalf("the client has an answer: %v %s", resp.Status, text)
+			t.Fatalf("the client has a response: %v %s", resp.Status, text)
 		}
 		must(t, c, http.StatusOK, "GET", configMaps+"/a", "")
 		must(t, c, http.StatusConflict, "POST", configMaps, configMap("a", "1"))
@@ -154,11 +154,11 @@ func TestFaultDrop(t *testing.T) {
 		c := w.RESTConfig()
 		addFault(t, w, tidemark.Fault{Fault: "drop", Verbs: []string{"create"}, Times: 1})
 		if resp, _, err := request(t, c, "POST", configMaps, configMap("a", "1")); err == nil {
-			t.Fatalf("the client has an answer: %v", resp.Status)
+			t.Fatalf("the client has a response: %v", resp.Status)
 		}
 		must(t, c, http.StatusNotFound, "GET", configMaps+"/a", "")
 
-		settle(t, w) // what controllers write must not come in between
+		settle(t, w) // no write of a controller must come in between
 		waits := openWatch(t, c, fmt.Sprintf("%s?watch=1&resourceVersion=%d", configMaps, w.Revision()))
 		other := openWatch(t, c, fmt.Sprintf("/api/v1/secrets?watch=1&resourceVersion=%d", w.Revision()))
 		open := addFault(t, w, tidemark.Fault{Fault: "drop", Verbs: []string{"watch"}, Resource: "configmaps", Times: 1})
@@ -203,7 +203,7 @@ func TestFaultGoneWatch(t *testing.T) {
 	}
 }
 
-// TestFaultSelection: what a rule selects, counts and chooses.
+// TestFaultSelection: the requests that a rule selects, counts and chooses.
 func TestFaultSelection(t *testing.T) {
 	w := servertest.Start(t, &tidemark.Server{InProcess: true}).Root()
 	admin := w.RESTConfig()
@@ -323,7 +323,7 @@ func TestSettle(t *testing.T) {
 		if revision != w.Revision() {
 			t.Errorf("settled at %d, the revision is %d", revision, w.Revision())
 		}
-		// The controllers have made what a namespace has.
+		// The controllers have made the default objects of the namespace.
 		must(t, c, http.StatusOK, "GET", "/api/v1/namespaces/n/configmaps/kube-root-ca.crt", "")
 		must(t, c, http.StatusOK, "GET", "/api/v1/namespaces/n/serviceaccounts/default", "")
 	})

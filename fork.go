@@ -40,8 +40,9 @@ var (
 	ErrForkExists = world.ErrForkExists
 	// ErrTooManyForks is returned if there are Forks.Max forks.
 	ErrTooManyForks = world.ErrTooManyForks
-	// ErrForkMemory is returned if the forks of the server take Forks.MaxTotalBytes, or would with what the fork
-	// begins with, or if a fork would begin with copies of more old objects than its memory has room for.
+	// ErrForkMemory is returned if the forks of the server take Forks.MaxTotalBytes, or would
+	// together with the initial state of the new fork, or if a fork would begin with copies of more
+	// old objects than its memory has room for.
 	ErrForkMemory = world.ErrForkMemory
 	// ErrForkHistory is returned if the changes after ForkOptions.Since take more than half of Forks.MaxBytes.
 	ErrForkHistory = world.ErrForkHistory
@@ -79,7 +80,7 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 // Delete. A root world is closed with its server; for it, Close does nothing.
 func (w *World) Close() error { return w.server.Close(w.world) }
 
-// Delete closes a fork, and removes what is kept of it. For a root world it does nothing.
+// Delete closes a fork, and removes its files. For a root world it does nothing.
 func (w *World) Delete() error { return w.server.Delete(w.world) }
 
 // Fork returns the fork with the name. It opens a kept one that is not in use; the error may be that of its log.

@@ -71,8 +71,8 @@ func orphan(t *testing.T, s *tidemark.Server) (*tidemark.World, weak.Pointer[sto
 	return child, weak.Make(tidemark.StoreOf(parent)), weak.Make(parent)
 }
 
-// TestForkPrivileges: an administrator of a fork who is none of the server does not get privileges in
-// what all worlds share: seats and memory.
+// TestForkPrivileges: an administrator of a fork who is no administrator of the server does not get
+// privileges in the resources that all worlds share: seats and memory.
 func TestForkPrivileges(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	f := mustFork(t, s.Root(), tidemark.ForkOptions{})
@@ -101,7 +101,7 @@ func levelOf(t *testing.T, c *rest.Config, url string) string {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("the answer is %s", resp.Status)
+		t.Fatalf("the response is %s", resp.Status)
 	}
 	return resp.Header.Get("X-Kubernetes-Pf-Prioritylevel-Uid")
 }

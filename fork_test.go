@@ -50,11 +50,11 @@ func send(t testing.TB, c *rest.Config, method, path, body string) (int, string)
 // must sends a request whose response has the code.
 func must(t testing.TB, c *rest.Config, code int, method, path, body string) string {
 	t.Helper()
-	got, answer := send(t, c, method, path, body)
+	got, response := send(t, c, method, path, body)
 	if got != code {
-		t.Fatalf("%s %s: %d, want %d: %.300s", method, path, got, code, answer)
+		t.Fatalf("%s %s: %d, want %d: %.300s", method, path, got, code, response)
 	}
-	return answer
+	return response
 }
 
 // get decodes a response.
@@ -118,7 +118,7 @@ func TestFork(t *testing.T) {
 	must(t, child.RESTConfig(), http.StatusNotFound, "GET", configMaps+"/new", "")
 	must(t, child.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("new", "2"))
 	if got := must(t, fork, http.StatusNotFound, "GET", configMaps, ""); !strings.Contains(got, `"kind":"Status"`) {
-		t.Errorf("a fork that was closed answers %s", got)
+		t.Errorf("a fork that was closed responds with %s", got)
 	}
 	if _, err := f.Fork(t.Context(), tidemark.ForkOptions{}); !errors.Is(err, tidemark.ErrForkClosed) {
 		t.Errorf("a fork of a fork that was closed: %v", err)
@@ -419,8 +419,8 @@ func TestForkAggregation(t *testing.T) {
 	}
 }
 
-// TestForkTokens: a fork accepts the tokens of its parent for what exists in the fork. The parent, and
-// other forks, do not accept those that it issues.
+// TestForkTokens: a fork accepts the tokens of its parent for service accounts that exist in the
+// fork. The parent, and other forks, do not accept those that it issues.
 func TestForkTokens(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	const account = "/api/v1/namespaces/default/serviceaccounts/bot"
@@ -532,21 +532,21 @@ func fill(t *testing.T, f *tidemark.World, name string) (code int, answer string
 	t.Helper()
 	text := strings.Repeat("x", 100_000)
 	for i := range 100 {
-		if code, answer = send(t, f.RESTConfig(), "POST", configMaps, configMap(fmt.Sprint(name, i), text)); code != http.StatusCreated {
+		if code, response = send(t, f.RESTConfig(), "POST", configMaps, configMap(fmt.Sprint(name, i), text)); code != http.StatusCreated {
 			break
 		}
 	}
-	return code, answer
+	return code, response
 }
 
 // TestForkTotal: all forks together take as much memory as they may. Deleting forks makes room at once.
 func TestForkTotal(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{Forks: tidemark.Forks{MaxTotalBytes: 1 << 20}})
 	a, b := mustFork(t, s.Root(), tidemark.ForkOptions{Name: "a"}), mustFork(t, s.Root(), tidemark.ForkOptions{Name: "b"})
-	if code, answer := fill(t, a, "a"); code != http.StatusInsufficientStorage || !strings.Contains(answer, "--fork-max-total-bytes") {
-		t.Errorf("a fork that fills the memory of all: %d %s", code, answer)
+	if code, response := fill(t, a, "a"); code != http.StatusInsufficientStorage || !strings.Contains(response, "--fork-max-total-bytes") {
+		t.Errorf("a fork that fills the memory of all: %d %s", code, response)
 	}
-	c := mustFork(t, a, tidemark.ForkOptions{Name: "c"}) // what is left is less than one of these objects
+	c := mustFork(t, a, tidemark.ForkOptions{Name: "c"}) // the memory left is less than one of these objects
 	if code, _ := send(t, b.RESTConfig(), "POST", configMaps, configMap("b", strings.Repeat("x", 100_000))); code != http.StatusInsufficientStorage {
 		t.Errorf("another fork: %d", code)
 	}
@@ -580,7 +580,7 @@ func TestForkTotalRefuses(t *testing.T) {
 	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/forks", `{}`)
 }
 
-// filled starts a server with objects and definitions, by the numbers of what forks are measured with.
+// filled starts a server with the objects and definitions for the benchmarks of forks.
 func filled(tb testing.TB, objects, definitions int) *tidemark.Server {
 	s := servertest.Start(tb, &tidemark.Server{Forks: tidemark.Forks{Max: 1 << 20}})
 	for i := range definitions {
@@ -642,7 +642,7 @@ func TestForkCost(t *testing.T) {
 		t.Errorf("a fork takes %d KiB", got)
 	}
 	if got := perFork(read, before); got > 512 {
-		t.Errorf("a fork that answered a request takes %d KiB", got)
+		t.Errorf("a fork that has served a request takes %d KiB", got)
 	}
 	if got := runtime.NumGoroutine() - goroutines; got > forks {
 		t.Errorf("%d forks have %d goroutines", forks, got)

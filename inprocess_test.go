@@ -26,8 +26,8 @@ func post(t *testing.T, c *rest.Config, path, body string) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if answer, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusCreated {
-		t.Fatalf("POST %s: %s %s", path, resp.Status, answer)
+	if response, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusCreated {
+		t.Fatalf("POST %s: %s %s", path, resp.Status, response)
 	}
 }
 
@@ -60,8 +60,8 @@ func follow(t *testing.T, c *rest.Config, path string) <-chan string {
 	return events
 }
 
-// TestBubble starts, uses and closes a server in a bubble. An hour and more passes: Events expire, watches
-// end, a namespace is deleted with what is in it.
+// TestBubble starts, uses and closes a server in a bubble. An hour and more passes: Events expire,
+// watches end, a namespace is deleted with its objects.
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { useInBubble(t, servertest.Start(t, &tidemark.Server{InProcess: true})) })
 }

@@ -50,8 +50,9 @@ func format(t *testing.T, dir string) string {
 	return strings.TrimPrefix(strings.TrimSpace(string(b)), "tidemark data directory, format ")
 }
 
-// TestKeep: a kept fork has after a restart what was written to it, with all resource versions and the history,
-// and goes on. The restart is a clean one, or one from the files as they are while the server runs.
+// TestKeep: a kept fork has after a restart all writes to it, with all resource versions and the
+// history, and goes on. The restart is a clean one, or one from the files as they are while the
+// server runs.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	for _, clean := range []bool{true, false} {
@@ -71,9 +72,9 @@ func testKeep(t *testing.T, clean bool) {
 	if got := format(t, dir); got != "2" {
 		t.Errorf("without kept forks the format is %s", got)
 	}
-	answer := must(t, s.RESTConfig(), http.StatusCreated, "POST", "/forks", `{"name":"try","keep":true}`)
-	if !strings.Contains(answer, `"kept":true`) {
-		t.Errorf("the fork is %s", answer)
+	response := must(t, s.RESTConfig(), http.StatusCreated, "POST", "/forks", `{"name":"try","keep":true}`)
+	if !strings.Contains(response, `"kept":true`) {
+		t.Errorf("the fork is %s", response)
 	}
 	if got := format(t, dir); got != "3" {
 		t.Errorf("with a kept fork the format is %s", got)
@@ -177,7 +178,8 @@ func TestKeepWorld(t *testing.T) {
 	}
 }
 
-// TestKeepControllers: the controllers of a kept fork go on after a restart with what they had begun.
+// TestKeepControllers: after a restart, the controllers of a kept fork finish the work that they
+// had begun.
 func TestKeepControllers(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -204,7 +206,7 @@ func TestKeepControllers(t *testing.T) {
 	}
 }
 
-// TestKeepErrors: what cannot be kept is refused, and leaves nothing.
+// TestKeepErrors: a fork that cannot be kept is refused, and leaves no files.
 func TestKeepErrors(t *testing.T) {
 	t.Parallel()
 	refused := func(s *tidemark.Server, code int, body, message string) {
@@ -245,12 +247,12 @@ func TestKeepErrors(t *testing.T) {
 	refused(s, http.StatusConflict, `{"name":"k0"}`, "already exists")
 	must(t, s.RESTConfig(), http.StatusOK, "DELETE", "/forks/k0", "")
 	f := below(s, "k1")
-	code, answer := 0, ""
+	code, response := 0, ""
 	for i := 0; i < 100 && code != http.StatusInsufficientStorage; i++ {
-		code, answer = send(t, f, "POST", configMaps, configMap(fmt.Sprintf("c%d", i), strings.Repeat("x", 100<<10)))
+		code, response = send(t, f, "POST", configMaps, configMap(fmt.Sprintf("c%d", i), strings.Repeat("x", 100<<10)))
 	}
-	if code != http.StatusInsufficientStorage || !strings.Contains(answer, "--fork-max-bytes") || strings.Contains(answer, "--storage-max-bytes") {
-		t.Errorf("a full fork: %d %s", code, answer)
+	if code != http.StatusInsufficientStorage || !strings.Contains(response, "--fork-max-bytes") || strings.Contains(response, "--storage-max-bytes") {
+		t.Errorf("a full fork: %d %s", code, response)
 	}
 	used := s.Root().Revision()
 	for i := range 6 {
@@ -463,16 +465,16 @@ func TestKeepLogFails(t *testing.T) {
 	must(t, f, http.StatusInsufficientStorage, "POST", configMaps, configMap("b", "1"))
 	must(t, f, http.StatusCreated, "POST", configMaps, configMap("c", "1"))
 	storage.fail <- errors.New("the disk is on fire")
-	if code, answer := send(t, f, "POST", configMaps, configMap("d", "1")); code < 500 {
-		t.Errorf("a failed write: %d %s", code, answer)
+	if code, response := send(t, f, "POST", configMaps, configMap("d", "1")); code < 500 {
+		t.Errorf("a failed write: %d %s", code, response)
 	}
-	answer := ""
+	response := ""
 	await.True(t, "the end of the fork", func() bool {
-		_, answer = send(t, s.RESTConfig(), "GET", "/forks/a", "")
-		return strings.Contains(answer, "on fire")
+		_, response = send(t, s.RESTConfig(), "GET", "/forks/a", "")
+		return strings.Contains(response, "on fire")
 	})
-	if code, _ := send(t, f, "GET", configMaps, ""); code != http.StatusInternalServerError || !strings.Contains(answer, "the log of the kept fork a failed") {
-		t.Errorf("after the failure: %d %s", code, answer)
+	if code, _ := send(t, f, "GET", configMaps, ""); code != http.StatusInternalServerError || !strings.Contains(response, "the log of the kept fork a failed") {
+		t.Errorf("after the failure: %d %s", code, response)
 	}
 	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("d", "1"))
 	mu.Lock()
@@ -648,8 +650,8 @@ func TestKeepOpenings(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range forks {
 		wg.Go(func() {
-			if code, answer := send(t, below(s, fmt.Sprintf("f%d", i)), "GET", configMaps, ""); code != http.StatusOK {
-				t.Errorf("f%d: %d %s", i, code, answer)
+			if code, response := send(t, below(s, fmt.Sprintf("f%d", i)), "GET", configMaps, ""); code != http.StatusOK {
+				t.Errorf("f%d: %d %s", i, code, response)
 			}
 		})
 	}

@@ -140,7 +140,7 @@ func TestLogFails(t *testing.T) {
 	if err == nil {
 		defer resp.Body.Close()
 		if resp.StatusCode < 500 {
-			t.Errorf("a write that is lost was answered with %s", resp.Status)
+			t.Errorf("a write that is lost got %s", resp.Status)
 		}
 	}
 	await.Value(t, "the end of the server whose log failed", s.Done())

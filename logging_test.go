@@ -58,13 +58,13 @@ func TestRequestLog(t *testing.T) {
 				}
 				r.Header.Set("Content-Type", "application/json")
 				r.Header.Set("User-Agent", "logger/1.0")
-				answer, err := client.Do(r)
+				response, err := client.Do(r)
 				if err != nil {
 					t.Fatal(err)
 				}
-				answer.Body.Close()
-				if answer.StatusCode != want {
-					t.Fatalf("POST %s: %d, want %d", path, answer.StatusCode, want)
+				response.Body.Close()
+				if response.StatusCode != want {
+					t.Fatalf("POST %s: %d, want %d", path, response.StatusCode, want)
 				}
 			}
 			post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", unreachable, http.StatusCreated)

@@ -50,7 +50,7 @@ func linkedModules(t *testing.T, pattern string) map[string]bool {
 	return all
 }
 
-// TestLinkedModules compares what the command links with the table of
+// TestLinkedModules compares the modules of the command with the table of
 // docs/decisions/0004-dependencies.md: a new module needs a reason.
 func TestLinkedModules(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func (o *OIDC) isZero() bool {
 		o.GroupsClaim == "" && o.GroupsPrefix == "" && len(o.RequiredClaims) == 0 && len(o.SigningAlgs) == 0
 }
 
-// checkIssuers checks what can be checked without reading a file.
+// checkIssuers validates everything that needs no file.
 func (a *Authentication) checkIssuers() error {
 	if a.OIDC.isZero() {
 		return nil

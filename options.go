@@ -46,7 +46,7 @@ func (s *Services) config() (addresses.Config, error) {
 	return addresses.Parse(s.ClusterIPRange, s.NodePortRange)
 }
 
-// Shutdown configures what Close does.
+// Shutdown configures Close.
 type Shutdown struct {
 	// Delay is how long Close waits before it does anything but making /readyz fail, so that load balancers
 	// take the server out in the meantime. Requests are served as before. Zero: Close does not wait.
@@ -56,7 +56,7 @@ type Shutdown struct {
 	SendRetryAfter bool
 }
 
-// Diagnostics shows what requests spend their time on.
+// Diagnostics shows on which parts requests spend their time.
 type Diagnostics struct {
 	// SlowRequest is the time from which on a request is logged at the level Info, with the time of its parts.
 	// Watches are never slow. Zero: requests of more than half a second are logged at level -2.
@@ -90,7 +90,7 @@ func (f *Fairness) Check() error {
 	return errors.New("fairness: no seats are left: want a limit above zero for reads or for writes")
 }
 
-// tracer returns what records spans; nil: nothing does.
+// tracer returns a tracer that records spans; nil: none is recorded.
 func (d *Diagnostics) tracer() trace.Tracer {
 	if d.TracerProvider == nil {
 		return nil

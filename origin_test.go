@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// TestOrigins looks at what changes remember of the requests that made them.
+// TestOrigins checks that changes have the origin of the requests that made them.
 func TestOrigins(t *testing.T) {
 	var s tidemark.Server
 	if err := s.Start(t.Context()); err != nil {
@@ -43,8 +43,8 @@ func TestOrigins(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		if answer, _ := io.ReadAll(resp.Body); resp.StatusCode >= 300 {
-			t.Fatalf("%s %s: %s %s", method, path, resp.Status, answer)
+		if response, _ := io.ReadAll(resp.Body); resp.StatusCode >= 300 {
+			t.Fatalf("%s %s: %s %s", method, path, resp.Status, response)
 		}
 	}
 	const (
@@ -113,7 +113,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestOriginsOfTheServer: what the server writes without a request names the part that writes.
+// TestOriginsOfTheServer: a write of the server without a request names the part that writes.
 func TestOriginsOfTheServer(t *testing.T) {
 	var s tidemark.Server
 	if err := s.Start(t.Context()); err != nil {

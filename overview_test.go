@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestOverview: administrators see what is under way, the slowest requests, the largest collections and the heaviest
-// users. Others have no right to.
+// TestOverview: administrators see the running requests, the slowest ones, the largest collections
+// and the heaviest users. Others have no right to.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	s := servertest.Start(t, &tidemark.Server{})
@@ -31,7 +31,7 @@ func TestOverview(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Body.Close()
-	// The watch has given its seat back when it sends what was written after its first events.
+	// The watch has given its seat back when it sends the events after its first ones.
 	events := json.NewDecoder(watch.Body)
 	for _, name := range []string{"large-29", "later", "latest"} {
 		if name != "large-29" {

@@ -62,7 +62,7 @@ func TestReplicaReads(t *testing.T) {
 			{"resourceVersionMatch=Exact&resourceVersion=" + number(middle), number(middle), "a b"},
 			{"resourceVersionMatch=Exact&resourceVersion=" + number(now), number(now), "a b c"},
 			{"resourceVersion=0", number(old), "a"},
-			// The replica moves to what a read names, and does not go back.
+			// The replica moves to the resource version of a read, and does not go back.
 			{"resourceVersionMatch=NotOlderThan&resourceVersion=" + number(middle), number(middle), "a b"},
 			{"resourceVersion=0", number(middle), "a b"},
 		} {

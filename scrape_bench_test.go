@@ -16,9 +16,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 )
 
-// BenchmarkScrape has what a scrape costs of a server that has started with 1,000 definitions and 100,000 objects, and has
-// 1,000 watches: of 10 definitions, or one of each, after a list. cpu-ms/op is the time of the processor, with that of garbage
-// collection and without that of the connection.
+// BenchmarkScrape measures the cost of a scrape of a server that has started with 1,000 definitions
+// and 100,000 objects, and has 1,000 watches: of 10 definitions, or one of each, after a list.
+// cpu-ms/op is the time of the processor, with that of garbage collection and without that of the
+// connection.
 func BenchmarkScrape(b *testing.B) {
 	const definitions, objects, watches = 1000, 100, 1000
 	state := manyObjects(b, definitions, objects)

@@ -73,8 +73,8 @@ func seedScenario(t *testing.T, c *rest.Config, namespace string) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		if answer, _ := io.ReadAll(resp.Body); resp.StatusCode/100 != 2 {
-			t.Fatalf("%s %s: %s %s", method, path, resp.Status, answer)
+		if response, _ := io.ReadAll(resp.Body); resp.StatusCode/100 != 2 {
+			t.Fatalf("%s %s: %s %s", method, path, resp.Status, response)
 		}
 		synctest.Wait()
 	}
@@ -109,12 +109,12 @@ func seedScenario(t *testing.T, c *rest.Config, namespace string) {
 // controlText returns a response of the control API.
 func controlText(t *testing.T, s *tidemark.Server, path string) []byte {
 	t.Helper()
-	status, answer, err := s.Host().Control(t.Context(), http.MethodGet, path, nil)
+	status, response, err := s.Host().Control(t.Context(), http.MethodGet, path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Close()
-	text, err := io.ReadAll(answer)
+	defer response.Close()
+	text, err := io.ReadAll(response)
 	if err != nil || status != http.StatusOK {
 		t.Fatalf("GET %s: %d %s %v", path, status, text, err)
 	}

@@ -49,7 +49,7 @@ type Server struct {
 	// Authentication has the credentials that the server accepts. Zero: those of its administrator, client certificates
 	// of its own certificate authority, and tokens of service accounts. Other clients are anonymous.
 	Authentication Authentication
-	// Authorization configures who may do what. Zero: RBAC, and nodes what concerns them.
+	// Authorization configures the authorizers. Zero: RBAC, and the Node authorizer for nodes.
 	Authorization Authorization
 	// Audit configures the audit log. Zero: nothing is recorded.
 	Audit Audit
@@ -79,7 +79,7 @@ type Server struct {
 	// Requests that failed or were slow have the level -2, all others Debug. Each part of the server has a value of
 	// the attribute "component", such as "requests" or "controllers".
 	Logger *slog.Logger
-	// Diagnostics shows what requests spend their time on. Zero: nothing but the log does.
+	// Diagnostics shows on which parts requests spend their time. Zero: only in the log.
 	Diagnostics Diagnostics
 	// Version is the server's own version, which /version shows after the version of
 	// Kubernetes: "0.1.0" makes "v1.36.3+tidemark.0.1.0". Empty: the version of this

@@ -67,21 +67,21 @@ func call(t *testing.T, s *tidemark.Server, method, path, body string) (int, str
 		return 0, ""
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
+	response, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Error(err)
 	}
-	return resp.StatusCode, string(answer)
+	return resp.StatusCode, string(response)
 }
 
 // want fails unless a request has a code.
 func want(t *testing.T, s *tidemark.Server, code int, method, path, body string) string {
 	t.Helper()
-	got, answer := call(t, s, method, path, body)
+	got, response := call(t, s, method, path, body)
 	if got != code {
-		t.Errorf("%s %s: got %d %s, want %d", method, path, got, answer, code)
+		t.Errorf("%s %s: got %d %s, want %d", method, path, got, response, code)
 	}
-	return answer
+	return response
 }
 
 // leaders returns the servers whose controllers work.
@@ -95,7 +95,7 @@ func leaders(t *testing.T, all []*tidemark.Server) (leading []*tidemark.Server) 
 	return leading
 }
 
-// TestSeveralServers: what one server has acknowledged, the others know at once.
+// TestSeveralServers: a write that one server has acknowledged is visible at the others at once.
 func TestSeveralServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := several(t, 3)
@@ -282,14 +282,14 @@ func TestSeveralAllocate(t *testing.T) {
 		var mu sync.Mutex
 		post := func(what int, s *tidemark.Server, path, body string) {
 			wg.Go(func() {
-				code, answer := call(t, s, "POST", path, body)
+				code, response := call(t, s, "POST", path, body)
 				mu.Lock()
 				defer mu.Unlock()
 				if codes[what] == nil {
 					codes[what] = map[int]int{}
 				}
 				if codes[what][code]++; code != 201 && code != 403 && code != 422 {
-					t.Errorf("POST %s: %d %s", path, code, answer)
+					t.Errorf("POST %s: %d %s", path, code, response)
 				}
 			})
 		}
@@ -479,8 +479,8 @@ func TestSharedHealth(t *testing.T) {
 	})
 }
 
-// behind sends a request to a server that has not got yet what write makes at another one. The server decides the request
-// by its old state, and gets the new one two seconds later.
+// behind sends a request to a server that has not yet received a write of another one. The server
+// decides the request by its old state, and gets the new one two seconds later.
 func behind(t *testing.T, s *tidemark.Server, write func(), requests ...func()) {
 	t.Helper()
 	member := s.Storage.(*onLog).member
@@ -551,8 +551,8 @@ func TestChargedStale(t *testing.T) {
 				var requests []func()
 				for _, r := range c.requests {
 					requests = append(requests, func() {
-						if answer := want(t, other, r.code, "POST", in+"/"+r.resource, r.body); !strings.Contains(answer, r.in) {
-							t.Errorf("%s: %s, want %q", r.body, answer, r.in)
+						if response := want(t, other, r.code, "POST", in+"/"+r.resource, r.body); !strings.Contains(response, r.in) {
+							t.Errorf("%s: %s, want %q", r.body, response, r.in)
 						}
 					})
 				}
@@ -590,7 +590,8 @@ func leaderIsNotNamed(t *testing.T, all []*tidemark.Server) {
 	}
 }
 
-// TestVirtualStale: a create at a virtual resource is decided by what another server has acknowledged before.
+// TestVirtualStale: a create at a virtual resource is decided by all writes that another server has
+// acknowledged before.
 func TestVirtualStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := several(t, 2)

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// inMemory is a program that links what every program with a server links.
+// inMemory is a program with a server in memory and nothing else.
 const inMemory = `package main
 
 import (

@@ -59,7 +59,7 @@ func TestScheduledBackup(t *testing.T) {
 	if _, err := restored.Restore(t.Context(), bytes.NewReader(archive), datadir.RestoreOptions{}); err != nil {
 		t.Error(err)
 	}
-	// What a process that is killed leaves: no part of a backup restores.
+	// A killed process leaves a part of a backup: none restores.
 	for _, n := range []int{0, 1, len(archive) / 2, len(archive) / 10 * 9} {
 		cut := &datadir.Dir{Path: filepath.Join(t.TempDir(), "cut")}
 		if _, err := cut.Restore(t.Context(), bytes.NewReader(archive[:n]), datadir.RestoreOptions{}); err == nil {

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// A clockUse is what a function of the tests may do with the wall clock, or with what other work on the machine changes.
+// A clockUse is a use of the wall clock, or of another measure that depends on other work on the
+// machine, that a function of the tests may have.
 type clockUse struct {
 	in  string // file:function
 	use string // such as time.Sleep
@@ -45,10 +46,10 @@ var clockUses = []clockUse{
 // longEnough is the least limit of a wait that a busy machine does not reach.
 const longEnough = 30 * time.Second
 
-// TestWallClock finds tests of the quick and change tiers that depend on the speed of the machine: those that sleep,
-// measure time, wait with a limit under 30 seconds, or count goroutines or memory of the process. What stands in a
-// testing/synctest bubble, in a benchmark, or behind tier.Full is free to do so. Others use package await, a bubble, an
-// injected clock or counts of calls.
+// TestWallClock finds tests of the quick and change tiers that depend on the speed of the machine:
+// those that sleep, measure time, wait with a limit under 30 seconds, or count goroutines or memory
+// of the process. Code in a testing/synctest bubble, in a benchmark, or behind tier.Full is free to
+// do so. Others use package await, a bubble, an injected clock or counts of calls.
 func TestWallClock(t *testing.T) {
 	found := map[clockUse][]string{} // positions, by use without a reason
 	for _, files := range testFiles(t) {
@@ -221,7 +222,7 @@ func (f *testFunction) read(set *token.FileSet, body ast.Node, inBubble map[stri
 	walk(body, false)
 }
 
-// callee names what a call calls: a.b, a.b().c, or "" for something else.
+// callee returns the called function: a.b, a.b().c, or "" for something else.
 func callee(c *ast.CallExpr) string {
 	s, ok := c.Fun.(*ast.SelectorExpr)
 	if !ok {

@@ -60,9 +60,10 @@ func (w *World) InProcessConfigFor(user string, groups ...string) (*rest.Config,
 // Kubeconfig returns a kubeconfig file with the administrator's credentials.
 func (w *World) Kubeconfig() []byte { return w.world.Kubeconfig() }
 
-// Clock is the clock of the world, which Advance moves: that of the server if Server.Clock is set, otherwise one of
-// the fork alone. What follows it is what follows Server.Clock, but certificates, which follow the clock of the server.
-// Nil: the root world of a server without a Clock, and a kept fork, follow the clock of package time.
+// Clock is the clock of the world, which Advance moves: that of the server if Server.Clock is set,
+// otherwise one of the fork alone. The same parts follow it as follow Server.Clock, but
+// certificates, which follow the clock of the server. Nil: the root world of a server without a
+// Clock, and a kept fork, follow the clock of package time.
 func (w *World) Clock() *Clock { return clockOf(w.world.Clock()) }
 
 // Settle waits until the world has nothing left to do: no request is under way, no controller of the
@@ -72,7 +73,7 @@ func (w *World) Clock() *Clock { return clockOf(w.world.Clock()) }
 // The controllers of a fork, which otherwise start with its first write, start when Settle begins.
 //
 // Clients in the process have taken what they have read. Over a network, they have taken what their connection
-// accepted. What a client does with it is not known to the server: a client with a delay in a queue of
+// accepted. The server does not know whether a client has processed it: a client with a delay in a queue of
 // its own, or between two requests, counts as settled, and may write later. Reads of one goroutine after Settle see
 // everything that was written before.
 //

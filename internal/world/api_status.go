@@ -15,7 +15,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// statusReads is how long the status waits for what is not in memory: an old change, and members of etcd.
+// statusReads is how long the status waits for facts that are not in memory: an old change, and
+// members of etcd.
 const statusReads = 2 * time.Second
 
 // serveStatus serves a description of the server. The user may get it.
@@ -59,7 +60,7 @@ func (s *Server) status(ctx context.Context) statusapi.Status {
 	return out
 }
 
-// role is what the server is among others.
+// role is the role of the server among others.
 func (s *Server) role() string {
 	switch {
 	case s.process.follows():

@@ -46,7 +46,7 @@ func (s *Server) writeBackup(ctx context.Context, to io.Writer) (err error) {
 	return b.Write(ctx, to)
 }
 
-// backupMetrics returns what became of the backups of the schedule.
+// backupMetrics returns the metrics of the scheduled backups.
 func (s *Server) backupMetrics() []httpapi.Metric {
 	if s.backups == nil {
 		return nil

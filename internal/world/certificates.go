@@ -98,7 +98,7 @@ func suiteOf(all []*tls.CipherSuite, id uint16) bool {
 	return slices.ContainsFunc(all, func(c *tls.CipherSuite) bool { return c.ID == id })
 }
 
-// warn logs a warning for what is valid and unwise.
+// warn logs a warning for valid settings that are insecure or exclude clients.
 func (t *TLS) warn(log *slog.Logger) {
 	for _, id := range t.CipherSuites {
 		if suiteOf(tls.InsecureCipherSuites(), id) {

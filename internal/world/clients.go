@@ -77,7 +77,8 @@ func (w *World) InProcessConfigFor(user string, groups ...string) (*rest.Config,
 	if err != nil {
 		return nil, err
 	}
-	// What a listener would know after the handshake. The authenticator verifies the certificate.
+	// The connection state that a listener would have after the handshake. The authenticator
+	// verifies the certificate.
 	return w.inProcess(&tls.ConnectionState{
 		Version: tls.VersionTLS13, HandshakeComplete: true, NegotiatedProtocol: "h2", ServerName: inProcessHost,
 		PeerCertificates: []*x509.Certificate{leaf},

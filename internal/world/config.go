@@ -23,8 +23,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/storage"
 )
 
-// Config is what a server is made of: tidemark.Server, checked and in the terms of the parts. What it does not say is said
-// there.
+// Config is the configuration of a server: tidemark.Server, validated and in the types of the
+// parts. tidemark.Server documents the fields without a comment.
 type Config struct {
 	Storage Storage // nil: the objects are in memory
 	At      uint64
@@ -163,7 +163,7 @@ type Shutdown struct {
 	SendRetryAfter bool
 }
 
-// Version is what /version shows.
+// Version is the versions for /version.
 type Version struct {
 	Own, Git, Kubernetes string // "0.1.0", "v1.36.3+tidemark.0.1.0", "v1.36.3"
 	Commit, BuildDate    string // empty: not known

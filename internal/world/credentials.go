@@ -32,7 +32,7 @@ func accounts(objects *store.Store, keys *satoken.Authority, now func() time.Tim
 	return keys.For(find, storedSecrets(objects), now)
 }
 
-// storedSecrets returns a function that finds what Secrets say of the tokens that they hold.
+// storedSecrets returns a function that finds the Secrets that hold tokens of service accounts.
 func storedSecrets(objects *store.Store) func(namespace, name string) (satoken.StoredSecret, bool) {
 	secrets := derived.NewMemo(1024, registry.Decode[corev1.Secret])
 	return func(namespace, name string) (satoken.StoredSecret, bool) {

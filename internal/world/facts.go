@@ -39,7 +39,8 @@ func newIdentity() string {
 	return strings.Trim(name[:min(len(name), 63)], "-") + "-" + hex.EncodeToString(random[:])
 }
 
-// facts are what the servers that share a storage must have in common, and a follower with the server that it follows.
+// facts are the settings that servers with one storage must have in common, and a follower with the
+// server that it follows.
 func (p *process) facts() ([]peers.Fact, error) {
 	signs, verify, err := p.keys.KeyIDs()
 	if err != nil {

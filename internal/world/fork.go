@@ -89,8 +89,8 @@ func forkError(err error) error {
 	return err
 }
 
-// beginning returns the state that a fork begins with, and the changes after a revision that led to it. They
-// take most bytes in history at most. What the fork has alone counts in the account.
+// beginning returns the initial state of a fork, and the changes after a revision that led to it.
+// They take most bytes in history at most. Bytes that the fork has alone count in the account.
 func (w *World) beginning(ctx context.Context, o *ForkOptions, most int64, of *store.Account) (state *store.State, since store.Revision, changes []store.Entry, err error) {
 	state = w.store.Any()
 	if o.At != 0 {
@@ -127,8 +127,8 @@ func (w *World) openOnce() error {
 	return w.fork.err
 }
 
-// openFork opens the parts of a fork that its first request needs. They share with those of the root world
-// what the server has once, such as seats, and hold nothing of the parent.
+// openFork opens the parts of a fork that its first request needs. They share the parts of the
+// server that exist once, such as seats, and hold nothing of the parent.
 func (w *World) openFork() error {
 	root := w.root
 	w.metrics, w.durations = root.metrics, root.durations
@@ -211,7 +211,7 @@ func (w *World) end() error {
 	return w.stop()
 }
 
-// describe returns what clients see of a fork.
+// describe returns the fork as the API shows it.
 func (w *World) describe() forkapi.Fork {
 	t := w.store.Stats()
 	return forkapi.Fork{

@@ -58,7 +58,7 @@ func (f *forks) Close(w *World) error {
 	return w.end()
 }
 
-// Delete closes a fork, and removes what is kept of it: World.Delete of package tidemark.
+// Delete closes a fork, and removes its files: World.Delete of package tidemark.
 func (f *forks) Delete(w *World) error {
 	if k := f.keptOf(w); k != nil {
 		return k.delete()

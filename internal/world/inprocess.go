@@ -13,7 +13,7 @@ const inProcessHost = "tidemark.local"
 // inProcessPort is the port that the Service `kubernetes` shows for a server without a listener.
 const inProcessPort = 6443
 
-// newDirect returns what serves clients in the process with a handler.
+// newDirect returns a server for clients in the process.
 func (p *process) newDirect(handle http.HandlerFunc, drain func()) *inprocess.Server {
 	return &inprocess.Server{
 		Handler: handle, Host: inProcessHost, Drain: drain, HeaderBytes: httpapi.DefaultLimits.HeaderBytes,

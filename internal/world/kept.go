@@ -133,7 +133,7 @@ func (k *kept) admits(q *http.Request) (bool, error) {
 
 // open opens the world, and remembers why it cannot be opened. The caller holds mu.
 func (k *kept) open() error {
-	// A request that goes away does not end what others wait for.
+	// A canceled request does not end an opening for which others wait.
 	w, err := k.openWorld(context.Background())
 	if errors.Is(err, ErrForkMemory) { // a deletion of another fork may help at once
 		return fmt.Errorf("the kept fork %s cannot be opened: %w", k.name, err)
@@ -236,7 +236,7 @@ func (k *kept) broken(w *World, err error) {
 	})
 }
 
-// delete closes the fork, and removes what is kept of it.
+// delete closes the fork, and removes its files.
 func (k *kept) delete() error {
 	k.mu.lock()
 	defer k.mu.unlock()
@@ -254,7 +254,7 @@ func (k *kept) delete() error {
 	return nil
 }
 
-// describe returns what clients see of the fork. It does not open it.
+// describe returns the fork as the API shows it. It does not open it.
 func (k *kept) describe() forkapi.Fork {
 	if w := k.world.Load(); w != nil {
 		return w.describe()

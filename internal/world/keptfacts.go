@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// keptFacts are what fork.json has: docs/formats/data-directory.md.
+// keptFacts are the contents of fork.json: docs/formats/data-directory.md.
 type keptFacts struct {
 	// Parent is the name of the parent; empty: a root world.
 	Parent string `json:"parent,omitempty"`

@@ -32,9 +32,10 @@ func (m *Memory) quota() int64 {
 	return max((processMemory(debug.SetMemoryLimit(-1), os.ReadFile)-history)/2, leastQuota)
 }
 
-// definitionsQuota returns the limit of what all definitions of custom resources add to a document of OpenAPI: an eighth
-// of the memory of the process, because there are four documents, which are kept compressed. 512 MiB have 10,000
-// versions; a client of /openapi/v2 gets all of them in one document.
+// definitionsQuota returns the limit of the bytes that all definitions of custom resources add to a
+// document of OpenAPI: an eighth of the memory of the process, because there are four documents,
+// which are kept compressed. 512 MiB have 10,000 versions; a client of /openapi/v2 gets all of them
+// in one document.
 func definitionsQuota(limit int64, read func(string) ([]byte, error)) int64 {
 	return min(max(processMemory(limit, read)/8, 128<<20), 512<<20)
 }

@@ -148,7 +148,7 @@ func (s *Server) logMetrics(stats *store.Stats) []httpapi.Metric {
 	}
 }
 
-// memoryMetrics returns the estimated memory of the server, by what holds it.
+// memoryMetrics returns the estimated memory of the server, by holder.
 func (s *Server) memoryMetrics(stats *store.Stats) (all []httpapi.Metric) {
 	for holder, bytes := range map[string]int64{
 		"objects": stats.ObjectBytes, "history": stats.HistoryBytes - stats.CacheBytes, "caches": stats.CacheBytes,

@@ -98,7 +98,7 @@ func (p *process) openStorage(ctx context.Context) error {
 	return nil
 }
 
-// checkStorage checks that a storage can do what the configuration wants of it.
+// checkStorage checks that a storage supports the configuration.
 func (p *process) checkStorage(o *storage.Opened) error {
 	switch {
 	case p.At != 0 && o.Shared != nil:

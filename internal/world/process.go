@@ -21,8 +21,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// process is what all worlds of a server share: the configuration, the keys, the ways to authenticate, the audit log. It knows
-// no world.
+// process is the part that all worlds of a server share: the configuration, the keys, the
+// authenticators, the audit log. It knows no world.
 type process struct {
 	Config
 	started time.Time
@@ -49,12 +49,11 @@ type process struct {
 type endpoint struct {
 	listeners []net.Listener // the first one is that of a TCP port; nil: InProcess
 	url       string
-	// serverName is what clients check the certificate against; empty: the host of
-	// url.
+	// serverName is the name against which clients check the certificate; empty: the host of url.
 	serverName string
 }
 
-// authentication is what all worlds of a server share of authentication.
+// authentication is the part of authentication that all worlds of a server share.
 type authentication struct {
 	base authn.Credentials // without tokens
 	// first and last are the kinds of tokens before and after those that a world's objects determine.

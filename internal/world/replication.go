@@ -41,8 +41,9 @@ func (w *World) replication() []httpapi.Mount {
 // factsPause is the pause between two attempts to reach the server for its facts.
 const factsPause = 5 * time.Second
 
-// checkFollowed returns an error if the server that this one follows differs in what servers must have in common. If it
-// cannot be reached, checkFollowed compares them later, in the background; a difference then ends this server.
+// checkFollowed returns an error if the server that this one follows differs in a setting that
+// servers must have in common. If it cannot be reached, checkFollowed compares them later, in the
+// background; a difference then ends this server.
 func (s *Server) checkFollowed(ctx context.Context, own []peers.Fact) error {
 	p, followed := s.process, s.process.storage.Followed
 	differs, asked := followedDiffers(ctx, followed, own)

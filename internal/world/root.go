@@ -49,7 +49,7 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.store.SetQuota(p.Memory.quota()) // what every server has is there, whatever the quota
+	w.store.SetQuota(p.Memory.quota()) // the default objects exist, whatever the quota
 	if w.loops, err = w.startLoops(); err != nil {
 		return err
 	}
@@ -68,7 +68,8 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 	return s.startBackups(ctx)
 }
 
-// rootAPI returns the configuration of the HTTP handler of the root world, which has what the process has once.
+// rootAPI returns the configuration of the HTTP handler of the root world, which has the parts that
+// exist once in a process.
 func (s *Server) rootAPI() httpapi.Config {
 	p, w := s.process, s.root
 	c := w.api()

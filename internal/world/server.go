@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/serving"
 )
 
-// Server is a server that runs: the root world, its forks, and what serves them.
+// Server is a server that runs: the root world, its forks, and the listeners.
 type Server struct {
 	process *process
 	root    *World

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// settleLook is the pause between two looks at what is under way.
+	// settleLook is the pause between two looks at the unfinished work.
 	settleLook = time.Millisecond
-	// quietLooks is how many parts a quiet has, and how many looks SettleFor takes at most in it. Many worlds may
+	// quietLooks is the number of parts of a quiet, and of the looks of SettleFor in it at most: many worlds may
 	// wait at once.
 	quietLooks = 16
 )
 
-// round is what Settle sees when nothing is left to do.
+// round is a look of Settle that found no unfinished work.
 type round struct {
 	revision store.Revision
 	begun    uint64 // requests
@@ -31,7 +31,7 @@ type round struct {
 // The controllers of a fork, which otherwise start with its first write, start when Settle begins.
 //
 // Clients in the process have taken what they have read. Over a network, they have taken what their connection
-// accepted. What a client does with it is not known to the server: a client with a delay in a queue of
+// accepted. The server does not know whether a client has processed it: a client with a delay in a queue of
 // its own, or between two requests, counts as settled, and may write later. Reads of one goroutine after Settle see
 // everything that was written before.
 //

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// StartServer starts a server, and returns when it serves requests. It checks first what is cheap to check: the
-// address, the lock of the data directory. If it fails, nothing of it remains.
+// StartServer starts a server, and returns when it serves requests. It begins with the cheap
+// checks: the address, the lock of the data directory. If it fails, nothing of it remains.
 func StartServer(ctx context.Context, c Config) (_ *Server, err error) {
 	p := &process{Config: c, started: time.Now().UTC(), forkBudget: store.NewBudget(c.Forks.MaxTotalBytes)}
 	s := &Server{process: p}

@@ -17,8 +17,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// checkTransaction returns an error if a transaction of a follower would store what the API cannot read. The follower has
-// decided, defaulted and validated the objects; the server makes sure that they are objects of their kinds.
+// checkTransaction returns an error if a transaction of a follower would store an object that the
+// API cannot read. The follower has decided, defaulted and validated the objects; the server makes
+// sure that they are objects of their kinds.
 func checkTransaction(t *store.Txn) error {
 	if err := replication.CheckObjects(t); err != nil {
 		return err

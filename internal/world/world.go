@@ -68,7 +68,7 @@ type World struct {
 	missing func(path string) error
 }
 
-// chance is what a world takes the time and random values from.
+// chance is the source of time and random values of a world.
 type chance struct {
 	seed   seed
 	source func([]byte)     // of random values; nil: there is no seed
@@ -76,20 +76,20 @@ type chance struct {
 	now    func() time.Time // of clock; nil: time.Now
 }
 
-// rights decide who may do what in a world.
+// rights are the permissions in a world.
 type rights struct {
 	issued     []*authn.Issued // the tokens of users that the control API added: first those of this world, then those of its parents
 	tokens     *satoken.Authority
 	rbac       *rbac.Authorizer
 	authorizer *config.Authorizer
-	// access authorizes the requests: authorizer, or what restrict makes of it.
+	// access authorizes the requests: authorizer, or the result of restrict.
 	access   authz.Authorizer
 	restrict func(authz.Authorizer) authz.Authorizer // nil: access is authorizer
 	// credentials authenticates the requests.
 	credentials *authn.Credentials
 }
 
-// plugins are what the admission plugins of a world work with.
+// plugins are the dependencies of the admission plugins of a world.
 type plugins struct {
 	naming    *crd.Naming
 	addresses *addresses.Allocator
@@ -99,7 +99,7 @@ type plugins struct {
 	webhooks  *webhook.Webhooks
 }
 
-// fork is what a World has in addition if it is a fork.
+// fork is the additional state of a World that is a fork.
 type fork struct {
 	name        string
 	parent      string              // the name of the parent; empty: a root world
@@ -108,7 +108,7 @@ type fork struct {
 	base        store.Revision // of the parent's state
 	baseTime    time.Time      // of the change with this revision; zero: unknown
 	created     time.Time
-	kept        *keptFacts  // what is kept of the fork; nil: it is in memory alone
+	kept        *keptFacts  // the fork's fork.json; nil: it is in memory alone
 	broken      func(error) // is called when the log of the fork has failed; nil: nothing is
 	// past: the fork, or one that it was forked from, began with an older state than the newest.
 	past bool
