@@ -32,11 +32,31 @@ func (o *Options) packs(collection string, size int) bool {
 // lengthBytes at the beginning of the packed bytes hold the length of the unpacked ones.
 const lengthBytes = 4
 
-// The packers are made on first use: many servers never need them.
-var (
-	packer   = sync.OnceValue(newPacker)
-	unpacker = sync.OnceValue(newUnpacker)
-)
+// packing compresses and decompresses. It is safe for concurrent use.
+type packing struct {
+	packer   *zstd.Encoder
+	unpacker *zstd.Decoder
+}
+
+// packers returns the packing of the process. It is made on first use: many servers never need it.
+var packers = makePackers()
+
+// makePackers starts the goroutine that makes the packing. A packing has channels. Channels that are made in a bubble of
+// testing/synctest end the process when another bubble uses them, so this goroutine starts with the program, outside of all
+// bubbles.
+func makePackers() func() packing {
+	wanted, made := make(chan struct{}), make(chan packing)
+	go func() {
+		<-wanted
+		p := packing{newPacker(), newUnpacker()}
+		p.packer.EncodeAll(nil, nil) // the first call makes the channels
+		made <- p
+	}()
+	return sync.OnceValue(func() packing {
+		close(wanted)
+		return <-made
+	})
+}
 
 func newPacker() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(packWindow), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
@@ -60,7 +80,7 @@ const packWindow = 128 << 10
 // pack compresses bytes that do not contain the digits.
 func pack(value []byte) []byte {
 	room := binary.BigEndian.AppendUint32(make([]byte, 0, len(value)/4), uint32(len(value)))
-	room = packer().EncodeAll(value, room)
+	room = packers().packer.EncodeAll(value, room)
 	return append(make([]byte, 0, len(room)), room...)
 }
 
@@ -83,7 +103,7 @@ func (o *Object) unpack() []byte {
 	}
 	n, at := digits(o.Modified), int(o.RevisionAt)
 	out := make([]byte, o.unpackedLen())
-	value, err := unpacker().DecodeAll(o.Held[lengthBytes:], out[n:n])
+	value, err := packers().unpacker.DecodeAll(o.Held[lengthBytes:], out[n:n])
 	if err != nil || len(value) != len(out)-n {
 		panic(fmt.Sprintf("store: a packed object is damaged: %d bytes of %d: %v", len(value), len(out)-n, err))
 	}

@@ -3,9 +3,12 @@ package store_test
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
@@ -60,4 +63,35 @@ func TestPacked(t *testing.T) {
 	}
 	s = storetest.Open(t, options)
 	check()
+}
+
+// TestPackedBubbles: stores of several bubbles in one process pack and unpack, whichever of them is the first to do so. A
+// failure ends the process, and other tests may have packed before, so the bubbles are in a process of their own.
+func TestPackedBubbles(t *testing.T) {
+	const inChild = "TIDEMARK_TEST_PACKED_BUBBLES"
+	if os.Getenv(inChild) == "" {
+		child := exec.Command(os.Args[0], "-test.run=^TestPackedBubbles$")
+		child.Env = append(os.Environ(), inChild+"=1")
+		if out, err := child.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%.4000s", err, out)
+		}
+		return
+	}
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			s := storetest.Open(t, store.Options{Log: &memlog.Log{}, Packed: map[string]bool{"definitions": true}})
+			value := strings.Repeat("some words that repeat ", 400)
+			for i := range 20 { // more than are held uncompressed
+				w := store.Write{Collection: "definitions", Key: fmt.Sprint(i), Value: []byte(value)}
+				if _, err := s.Apply(t.Context(), &store.Txn{Writes: []store.Write{w}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range 20 {
+				if o := s.Any().Get("definitions", fmt.Sprint(i)); !strings.Contains(string(o.Bytes()), value) {
+					t.Errorf("object %d is %.60s", i, o.Bytes())
+				}
+			}
+		})
+	}
 }
