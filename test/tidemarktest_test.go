@@ -512,6 +512,24 @@ func TestEveryLagResource(t *testing.T) {
 	})
 }
 
+// TestEveryLagSlow: a controller that begins late, as on a busy machine, meets the lag, too.
+func TestEveryLagSlow(t *testing.T) {
+	searchIn(t, func(t *testing.T, env *tidemarktest.Env) {
+		env.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: parent}}")
+		r := &recording{TB: t}
+		tidemarktest.EveryLag(r, env, func(ctx context.Context, e *tidemarktest.Env) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(2500 * time.Millisecond):
+				staleCache(ctx, e)
+			}
+		})
+		if all := strings.Join(r.errors, "\n"); !strings.Contains(all, "a server whose configmaps stays 2 changes behind") {
+			t.Errorf("the failures are\n%s\nand the log\n%s", all, &r.log)
+		}
+	})
+}
+
 // finalizing is a controller with a finalizer: it marks the owner, creates a child that belongs to it, and takes the
 // finalizer off when the owner is deleted.
 func finalizing(ctx context.Context, e *tidemarktest.Env) {

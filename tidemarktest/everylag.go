@@ -32,7 +32,8 @@ func EveryLag(t TB, env *Env, run func(ctx context.Context, env *Env), checks ..
 //     behind, back to the beginning. The replica stands still until the cluster has settled, for two seconds at most,
 //     and then catches up.
 //
-// The server decides which change a controller sees when, so a busy machine makes runs longer and not different.
+// A lag ends at the earliest when a client has read an old state or waited for an event, or after four seconds. The
+// server decides which change a controller sees when, so a busy machine makes runs longer and not different.
 //
 // An informer that lists begins with the old state. One with a streaming list, the default of client-go since
 // v0.35, begins with the newest state, and only its events are late: set KUBE_FEATURE_WatchListClient=false

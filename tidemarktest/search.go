@@ -161,7 +161,7 @@ type effect struct {
 	// end ends the disturbance when the world has settled, or after lagLimit. The run then goes on until the world
 	// has settled again. Nil: the disturbance does not end.
 	end func(ctx context.Context) error
-	// happened reports whether the disturbance happened at all; nil: it did.
+	// happened reports whether the disturbance happened at all; nil: it did, and end is nil.
 	happened func(ctx context.Context) (bool, error)
 }
 
@@ -480,10 +480,9 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 	}
 	r.start(s.run, e.env)
 	if e.end != nil {
-		lag, cancel := context.WithTimeout(ctx, lagLimit)
-		// A slow controller must have begun. An error is the limit, or comes again below.
-		_, _ = r.env.settle(lag, firstQuiet)
-		cancel()
+		if err := r.meet(ctx, e.happened); err != nil {
+			return false, err
+		}
 		if err := e.end(ctx); err != nil {
 			return false, err
 		}
@@ -510,6 +509,20 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 		return true, nil
 	}
 	return missed && err == nil, err
+}
+
+// meet waits until the world has settled, for lagLimit at most. A controller that has not met the disturbance by then may
+// be slow to begin: it has as much time as in the first run.
+func (r *controllerRun) meet(ctx context.Context, happened func(ctx context.Context) (bool, error)) error {
+	for waited := time.Duration(0); waited < firstQuiet+wrongQuiet; waited += firstQuiet {
+		lag, cancel := context.WithTimeout(ctx, lagLimit)
+		_, _ = r.env.settle(lag, firstQuiet) // an error is the limit, or comes again
+		cancel()
+		if met, err := happened(ctx); met || err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *search) check(r *Run) error {
