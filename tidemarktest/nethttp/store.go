@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"unicode/utf8"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 )
@@ -37,6 +38,9 @@ const (
 // An entry is a ConfigMap in the namespace kube-system with the label tidemarktest-store. A Store does not lag behind, also
 // for an Env of a Replica. It has all rights, also for an Env of As. The methods are safe for concurrent use; no method
 // spans two requests, so a fake that reads before it writes needs a lock.
+//
+// A fake may have its state in memory and save all of it as one value. It must then load that value before each change: after
+// an error of Put, the memory and the Store differ, and a fake that goes on with the memory has what its cluster lacks.
 //
 // A fake that makes up names should derive them from its state, for example from the number of entries: SameEnd takes
 // random ones for a difference.
@@ -82,8 +86,12 @@ func (s *Store) Get(ctx context.Context, key string) (value string, ok bool, err
 	return e.Data.Value, true, nil
 }
 
-// Put sets the value of a key. Both are UTF-8. A value has at most one megabyte. An error does not say that nothing was written.
+// Put sets the value of a key. Both must be UTF-8: encode other bytes, for example with base64. A value has at most one megabyte.
+// An error of the server does not say that nothing was written.
 func (s *Store) Put(ctx context.Context, key, value string) error {
+	if !utf8.ValidString(key) || !utf8.ValidString(value) {
+		return fmt.Errorf("store %s: Put(%.100q): the key and the value must be UTF-8", s.name, key)
+	}
 	e := storeEntry{"v1", "ConfigMap", storeMeta{s.object(key), map[string]string{storeLabel: s.name}}, storeKeyValue{key, value}}
 	return s.do(ctx, "PATCH", "/"+e.Metadata.Name+"?force=true&fieldManager="+url.QueryEscape(s.name), e, nil)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,12 @@ func TestStore(t *testing.T) {
 	if err := s.Put(t.Context(), "large", strings.Repeat("x", 2<<20)); err == nil {
 		t.Error("Put of two megabytes succeeds")
 	}
+	if err := s.Put(t.Context(), "bytes", "\xff"); err == nil {
+		t.Error("Put of a value that is not UTF-8 succeeds, and Get would return another one")
+	}
+	if err := s.Put(t.Context(), "\xff", "bytes"); err == nil {
+		t.Error("Put of a key that is not UTF-8 succeeds")
+	}
 }
 
 // volumes is a fake of a cloud. A controller creates a volume in it and notes its number in the ConfigMap claim.
@@ -79,10 +86,49 @@ func (v volumes) find(ctx context.Context, label string) (string, error) {
 	return "", err
 }
 
+// saved is volumes in memory, which it saves as one value. It loads that value before it uses the memory.
+type saved struct {
+	*nethttp.Store
+	labels []string // vol-1, vol-2, ...
+}
+
+func (s *saved) load(ctx context.Context) error {
+	text, ok, err := s.Get(ctx, "labels")
+	if s.labels = nil; ok {
+		s.labels = strings.Split(text, ",")
+	}
+	return err
+}
+
+func (s *saved) create(ctx context.Context, label string) (string, error) {
+	if err := s.load(ctx); err != nil {
+		return "", err
+	}
+	s.labels = append(s.labels, label)
+	return fmt.Sprintf("vol-%d", len(s.labels)), s.Put(ctx, "labels", strings.Join(s.labels, ","))
+}
+
+func (s *saved) find(ctx context.Context, label string) (string, error) {
+	err := s.load(ctx)
+	if i := slices.Index(s.labels, label); i >= 0 {
+		return fmt.Sprintf("vol-%d", i+1), err
+	}
+	return "", err
+}
+
+// cloud is a fake: volumes or saved.
+type cloud interface {
+	create(ctx context.Context, label string) (string, error)
+	find(ctx context.Context, label string) (string, error)
+}
+
+func inEntries(s *nethttp.Store) cloud  { return volumes{s} }
+func inOneValue(s *nethttp.Store) cloud { return &saved{Store: s} }
+
 // provision returns a controller. One that adopts looks for a volume that it has created before it creates one.
-func provision(adopts bool) func(ctx context.Context, env *tidemarktest.Env) {
+func provision(fake func(*nethttp.Store) cloud, adopts bool) func(ctx context.Context, env *tidemarktest.Env) {
 	return func(ctx context.Context, env *tidemarktest.Env) {
-		cloud, claims := volumes{nethttp.NewStore(env, "cloud")}, nethttp.NewStore(env, "claims")
+		cloud, claims := fake(nethttp.NewStore(env, "cloud")), nethttp.NewStore(env, "claims")
 		for ctx.Err() == nil {
 			id, done, err := claims.Get(ctx, "claim")
 			if done {
@@ -126,9 +172,10 @@ func TestStoreSearch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test.search(t, env, provision(true))
+			test.search(t, env, provision(inEntries, true))
+			test.search(t, env, provision(inOneValue, true))
 			f := &failures{TB: t}
-			test.search(f, env, provision(false))
+			test.search(f, env, provision(inEntries, false))
 			if all := strings.Join(f.texts, "\n"); !strings.Contains(all, test.want) || !strings.Contains(all, "cloud.vol-2") {
 				t.Errorf("the failures lack %q and the second volume:\n%s", test.want, all)
 			}
