@@ -512,6 +512,22 @@ func TestEveryLagResource(t *testing.T) {
 	})
 }
 
+// TestSearchLeader: the failure of a controller that elects a leader names the Lease that the next controller waits for.
+func TestSearchLeader(t *testing.T) {
+	searchIn(t, func(t *testing.T, env *tidemarktest.Env) {
+		r := &recording{TB: t}
+		tidemarktest.EveryPrefix(r, env, func(ctx context.Context, e *tidemarktest.Env) {
+			lease := `{"metadata":{"name":"leader"},"spec":{"holderIdentity":"a"}}`
+			if send(ctx, e, "POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", lease) == 201 {
+				levelTriggered(ctx, e)
+			}
+		})
+		if want := "leases.coordination.k8s.io default/leader"; len(r.errors) == 0 || !strings.Contains(r.errors[0], want) || !strings.Contains(r.errors[0], "leader election must be off") {
+			t.Errorf("the failures do not name %s:\n%s", want, strings.Join(r.errors, "\n"))
+		}
+	})
+}
+
 // TestEveryLagSlow: a controller that begins late, as on a busy machine, meets the lag, too.
 func TestEveryLagSlow(t *testing.T) {
 	searchIn(t, func(t *testing.T, env *tidemarktest.Env) {

@@ -3,6 +3,7 @@ package tidemarktest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -552,7 +553,7 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 			missed = append(missed, d.name)
 		case o.err == nil:
 		case d.name == "":
-			s.t.Errorf("tidemarktest: %s: a second run without a disturbance fails, so disturbances cannot be judged: %v%s", s.name, o.err, o.hint)
+			s.t.Errorf("tidemarktest: %s: a second run without a disturbance fails, so disturbances cannot be judged: %v%s%s", s.name, o.err, o.hint, s.leader())
 			return
 		default:
 			failed++
@@ -563,8 +564,11 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 			same[text] = append(same[text], i)
 		}
 	}
-	for _, w := range smallestFirst(ways) {
+	for i, w := range smallestFirst(ways) {
 		text := describeSame(all, outcomes, same[w.text])
+		if i == 0 {
+			text += s.leader()
+		}
 		if w.of != "" {
 			text = fmt.Sprintf("%s: the error with %s, and %s more", all[same[w.text][0]].name, all[same[w.of][0]].name, count(w.more, "line"))
 			if n := len(same[w.text]) - 1; n > 0 {
@@ -594,6 +598,23 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 	} else if left > 0 {
 		s.t.Logf("tidemarktest: %s: the budget of %v ended before %d of %d runs began; Search.Budget sets a larger one", s.name, s.Budget, left, len(all))
 	}
+}
+
+// leader returns the line of a failure that names a Lease which the first run has held; empty: there is none.
+func (s *search) leader() string {
+	for i := range s.first.Changes {
+		c := &s.first.Changes[i]
+		if c.Collection != "leases.coordination.k8s.io" || c.After == nil || c.Actor != nil && c.Actor.Loop != "" {
+			continue
+		}
+		var lease struct {
+			Spec struct{ HolderIdentity string }
+		}
+		if json.Unmarshal(c.After, &lease) == nil && lease.Spec.HolderIdentity != "" {
+			return fmt.Sprintf("\n  the first run held %s, and each other controller waits until that expires: leader election must be off", c.id())
+		}
+	}
+	return ""
 }
 
 // way is an error of runs. If it has all lines of an error that is reported before, of is that one, and more is how many
