@@ -528,15 +528,15 @@ func TestForkQuota(t *testing.T) {
 }
 
 // fill creates ConfigMaps in a fork until one is refused, and returns the code and the response.
-func fill(t *testing.T, f *tidemark.World, name string) (code int, answer string) {
+func fill(t *testing.T, f *tidemark.World, name string) (code int, body string) {
 	t.Helper()
 	text := strings.Repeat("x", 100_000)
 	for i := range 100 {
-		if code, response = send(t, f.RESTConfig(), "POST", configMaps, configMap(fmt.Sprint(name, i), text)); code != http.StatusCreated {
+		if code, body = send(t, f.RESTConfig(), "POST", configMaps, configMap(fmt.Sprint(name, i), text)); code != http.StatusCreated {
 			break
 		}
 	}
-	return code, response
+	return code, body
 }
 
 // TestForkTotal: all forks together take as much memory as they may. Deleting forks makes room at once.
