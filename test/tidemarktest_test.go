@@ -411,6 +411,38 @@ func TestSearchWithoutTime(t *testing.T) {
 	}
 }
 
+// ended is a test whose process go test ends at a time.
+type ended struct {
+	*recording
+	end time.Time
+}
+
+func (e *ended) Deadline() (time.Time, bool) { return e.end, true }
+
+// TestSearchDeadline: a search ends before go test ends the process, and reports what it has found until then.
+func TestSearchDeadline(t *testing.T) {
+	searchIn(t, func(t *testing.T, env *tidemarktest.Env) {
+		r := &ended{&recording{TB: t}, time.Now().Add(10 * time.Second)}
+		var runs atomic.Int64
+		tidemarktest.Search{Parallel: -1}.EveryPrefix(r, env, func(ctx context.Context, e *tidemarktest.Env) {
+			wrong := runs.Add(1) > 2
+			levelTriggered(ctx, e)
+			if wrong {
+				send(ctx, e, "DELETE", configMaps+"/"+steps[0], "")
+			}
+		})
+		if left := time.Until(r.end); left <= 0 {
+			t.Errorf("the search ends %v too late", -left)
+		}
+		if len(r.errors) != 1 || !strings.Contains(r.errors[0], "the ends differ") {
+			t.Errorf("the errors are %q", r.errors)
+		}
+		if want := "the time of go test -timeout ended before 1 of 4 runs began"; !strings.Contains(r.log.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, &r.log)
+		}
+	})
+}
+
 // TestSearchHotLoop checks that if the first run does not settle because of a hot loop, the error
 // names the writers and their objects.
 func TestSearchHotLoop(t *testing.T) {

@@ -35,7 +35,8 @@ import (
 // that go test gives the test does not suffice for that, the test is skipped and says so, unless other runs fail.
 type Search struct {
 	// Budget limits the time in which runs begin; repetitions begin within twice that time, or later if go test's time limit
-	// allows it. If it is too short for all of them, the runs that are made are spread evenly, and the test log has the number of those that were left out. The
+	// allows it. None begins so late that go test would end the process before its end. If the time is too short for all of
+	// them, the runs that are made are spread evenly, and the test log has the number of those that were left out. The
 	// test fails if there is time for none. Zero: one minute.
 	Budget time.Duration
 	// Parallel is how many runs happen at a time; zero: twenty for each CPU, as most of the time of a run is the
@@ -327,6 +328,7 @@ func (s *search) requests(ctx context.Context) ([]request, error) {
 func (s *search) runAll(all []disturbance) []outcome {
 	s.t.Helper()
 	outcomes := make([]outcome, len(all))
+	until, _ := s.until()
 	pending := make(chan int)
 	done := make(chan outcome)
 	ended := make(chan struct{})
@@ -337,7 +339,10 @@ func (s *search) runAll(all []disturbance) []outcome {
 			defer workers.Done()
 			for i := range pending {
 				runSlots <- struct{}{}
-				o := s.runWith(&all[i], false)
+				var o outcome
+				if time.Now().Before(until) { // the wait for the others may have been long
+					o = s.runWith(&all[i], false)
+				}
 				<-runSlots
 				o.index = i
 				done <- o
@@ -347,7 +352,7 @@ func (s *search) runAll(all []disturbance) []outcome {
 	go func() {
 	feed:
 		for _, i := range spread(len(all)) {
-			if time.Since(s.begin) > s.Budget {
+			if time.Now().After(until) {
 				break
 			}
 			select {
@@ -362,6 +367,9 @@ func (s *search) runAll(all []disturbance) []outcome {
 	}()
 	tried, failed := 0, 0
 	for o := range done {
+		if !o.tried {
+			continue
+		}
 		outcomes[o.index] = o
 		if tried++; o.err != nil {
 			failed++
@@ -412,13 +420,36 @@ func (s *search) repeat(all []disturbance, outcomes []outcome) {
 	}
 }
 
-// repeatUntil returns until when repetitions begin: twice the budget, or half of the time until the test must end.
+// lastBegin returns until when a run may begin that has to end before go test ends the process: a run takes settleLimit at
+// most. It is false if the test has no time limit.
+func (s *search) lastBegin() (time.Time, bool) {
+	end, ok := deadline(s.t)
+	return end.Add(-min(settleLimit+deadlineMargin, end.Sub(s.begin)/4)), ok
+}
+
+// until returns until when runs begin, and what ends then.
+func (s *search) until() (time.Time, string) {
+	budget := s.begin.Add(s.Budget)
+	if last, ok := s.lastBegin(); ok && last.Before(budget) {
+		return last, "the time of go test -timeout"
+	}
+	return budget, fmt.Sprintf("the budget of %v", s.Budget)
+}
+
+// repeatUntil returns until when repetitions begin: twice the budget, or half of the time until the test must end if that is
+// later.
 func (s *search) repeatUntil() time.Time {
 	until := s.begin.Add(2 * s.Budget)
-	if end, ok := deadline(s.t); ok {
-		if half := s.begin.Add(end.Sub(s.begin) / 2); half.After(until) {
-			return half
-		}
+	last, ok := s.lastBegin()
+	if !ok {
+		return until
+	}
+	end, _ := deadline(s.t)
+	if half := s.begin.Add(end.Sub(s.begin) / 2); half.After(until) {
+		until = half
+	}
+	if last.Before(until) {
+		return last
 	}
 	return until
 }
@@ -593,10 +624,10 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 			s.t.Errorf("%s", text)
 		}
 	}
-	if left >= len(all)-1 && len(all) > 1 {
-		s.t.Errorf("tidemarktest: %s: the budget of %v ended before a run with a disturbance began: set a larger Search.Budget", s.name, s.Budget)
+	if _, time := s.until(); left >= len(all)-1 && len(all) > 1 {
+		s.t.Errorf("tidemarktest: %s: %s ended before a run with a disturbance began: set a larger Search.Budget or -timeout", s.name, time)
 	} else if left > 0 {
-		s.t.Logf("tidemarktest: %s: the budget of %v ended before %d of %d runs began; Search.Budget sets a larger one", s.name, s.Budget, left, len(all))
+		s.t.Logf("tidemarktest: %s: %s ended before %d of %d runs began; Search.Budget and -timeout set more", s.name, time, left, len(all))
 	}
 }
 
