@@ -45,7 +45,6 @@ var wordRules = []struct{ word, use string }{
 var wordUses = []struct{ in, word, why string }{
 	{"docs/operations.md", "answer", "the name of a part of a request in the log"},
 	{"internal/store/", "", "not reworded yet"},
-	{"internal/httpapi/", "", "not reworded yet"},
 	{"tidemarktest/", "", "not reworded yet"},
 }
 

@@ -46,9 +46,9 @@ type audited struct {
 
 const (
 	userAgentBytes = 1024 // of a user agent; the rest is cut off
-	// strangerBytes bounds the URI and each part of it in the event of a request without a user or of an anonymous one.
-	// A blocking log writes one event after the other: otherwise requests of 1 MB that nobody authenticated delay those
-	// of all users.
+	// strangerBytes bounds the URI and each part of it in the event of a request without a user or
+	// of an anonymous one. A blocking log writes one event after the other: otherwise
+	// unauthenticated requests of 1 MB delay those of all users.
 	strangerBytes = 1024
 	cutOff        = "...TRUNCATED"
 	// maxSourceIPs bounds the addresses that a client can write into an event.
@@ -130,7 +130,7 @@ func (q *request) uri() string { return q.prefix() + q.r.URL.RequestURI() }
 // path returns the path as the client sent it.
 func (q *request) path() string { return q.prefix() + q.r.URL.EscapedPath() }
 
-// prefix returns what was cut off the path.
+// prefix returns the prefix that was cut off the path.
 func (q *request) prefix() string {
 	if q.replica == nil {
 		return q.h.c.Prefix

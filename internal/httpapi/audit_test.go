@@ -42,8 +42,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.events = append(r.events, l.Items...)
 }
 
-// startAudited starts a server whose audit log has all objects. events closes the log, and
-// returns what is in the file and what the webhook has received, by audit ID.
+// startAudited starts a server whose audit log has all objects. events closes the log, and returns
+// the events of the file and of the webhook, by audit ID.
 func startAudited(t *testing.T, w wiring) (s *server, events func() [2]map[string][]auditv1.Event) {
 	t.Helper()
 	dir, hook := t.TempDir(), &receiver{}
@@ -206,8 +206,8 @@ func panics(c *httpapi.Config) {
 	})
 }
 
-// TestAuditConcurrent: each event has what belongs to its own request, and none is lost or
-// doubled, while requests of all sorts share the memory of earlier ones.
+// TestAuditConcurrent: each event has the fields of its own request, and none is lost or doubled,
+// while requests of all sorts share the memory of earlier ones.
 func TestAuditConcurrent(t *testing.T) {
 	for _, http1 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("HTTP1=%t", http1), func(t *testing.T) { testAuditConcurrent(t, http1) })

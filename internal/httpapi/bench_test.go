@@ -66,8 +66,8 @@ func getRequest(path string) *http.Request {
 	return r
 }
 
-// TestAllocations holds the budgets of the read paths. What net/http itself
-// allocates for a request (about 20 over HTTP/2) comes on top.
+// TestAllocations holds the budgets of the read paths. The allocations of net/http itself (about 20
+// for a request over HTTP/2) come on top.
 func TestAllocations(t *testing.T) {
 	if tier.Detector {
 		return // sync.Pool forgets at random

@@ -86,8 +86,8 @@ func (q *request) refused() error {
 // refusedSeconds is the Retry-After of requests that come while the server stops.
 const refusedSeconds = 5
 
-// end ends every request: it recovers from a panic, counts the request, and gives back what
-// the request held.
+// end ends every request: it recovers from a panic, counts the request, and releases everything
+// that the request held.
 func (q *request) end() {
 	v := recover()
 	if v != nil {
@@ -149,7 +149,7 @@ func (q *request) checkQuery() error {
 	return nil
 }
 
-// readInfo reads what the request asks for from its path, and the verb.
+// readInfo reads the attributes of the request from its path, and the verb.
 func (q *request) readInfo() {
 	q.info = newRequestInfo(q.r)
 	if q.info.IsResource {
@@ -195,11 +195,11 @@ func (q *request) authenticate() error {
 	return nil
 }
 
-// authorize returns an error unless the user may do what the request asks for.
+// authorize returns an error unless the user has the right to the request.
 func (q *request) authorize() error { return q.may(&q.info.Attributes) }
 
-// may returns an error unless the user may do what the attributes say. If the authorizers could
-// not decide, the error is 500: a client that is refused for good would not try again.
+// may returns an error unless the user has the right with these attributes. If the authorizers
+// could not decide, the error is 500: a client that gets 403 would not try again.
 func (q *request) may(a *authz.Attributes) error {
 	began := time.Now()
 	var decision authz.Decision
@@ -236,7 +236,7 @@ func (q *request) decide(decide func() (final bool)) error {
 	return q.store().Decide(q.arriving(), decide)
 }
 
-// arriving returns the context of what the request does before it has a seat.
+// arriving returns the context of the steps before the request has a seat.
 func (q *request) arriving() context.Context {
 	if q.arrival == nil {
 		return q.r.Context()
@@ -277,9 +277,10 @@ func (q *request) isKnown() bool {
 	return user != nil && !user.IsAnonymous()
 }
 
-// catchUpFirst waits, on a server whose objects are a copy of another one's, until the copy has what was acknowledged before
-// the request arrived. So authentication, authorization, admission and reads use a state that is as new as the request. If
-// that fails, caughtUp returns the error after authorization, and other errors come first.
+// catchUpFirst waits, on a server whose objects are a copy of another one's, until the copy has all
+// writes acknowledged before the request arrived. So authentication, authorization, admission and
+// reads use a state that is as new as the request. If that fails, caughtUp returns the error after
+// authorization, and other errors come first.
 func (q *request) catchUpFirst() error {
 	if q.h.c.Behind != nil && q.needsCurrent() {
 		_, _ = q.store().MostRecent(q.arriving()) // the arrival keeps the error

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// connect answers a request for a connection to a pod, a node or a service (exec, proxy,
-// log). It refuses what kube-apiserver refuses; the connection itself is not implemented.
+// connect responds to a request for a connection to a pod, a node or a service (exec, proxy, log).
+// It refuses the same requests as kube-apiserver; the connection itself is not implemented.
 func (q *request) connect(s *resource.Subresource) error {
 	if err := q.checkNames(); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// TestAdmitConnection checks what admission sees of connections: their options, before it is known
-// whether the object exists.
+// TestAdmitConnection checks the attributes of connections that admission gets: their options,
+// before it is known whether the object exists.
 func TestAdmitConnection(t *testing.T) {
 	var seen []string
 	see := func(phase string) func(ctx context.Context, a *registry.Attributes) error {

@@ -28,7 +28,7 @@ type families struct {
 	terminated family[*atomic.Uint64]
 }
 
-// seriesKey is what series are forgotten by.
+// seriesKey is the key by which series are forgotten.
 type seriesKey struct{ group, version, resource string }
 
 // family is a metric with its series.

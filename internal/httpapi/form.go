@@ -26,7 +26,7 @@ var (
 	converted = derivation{converted: true}
 )
 
-// form is what a derivation results in. It is immutable.
+// form is the result of a derivation. It is immutable.
 type form struct {
 	raw    []byte
 	stored bool          // raw is the stored value itself, so it takes no memory

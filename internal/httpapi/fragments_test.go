@@ -123,8 +123,7 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// TestFragmentsOfVersions: the same objects in two versions do not share what is
-// compressed.
+// TestFragmentsOfVersions: the same objects in two versions do not share their compressed runs.
 func TestFragmentsOfVersions(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.CompressAbove = smallList }})
 	for i := range 100 {
@@ -208,7 +207,7 @@ func manyMaps(t *testing.T, size int, rng *rand.Rand) (plain, zipped string) {
 	return s.both(t, maps)
 }
 
-// fastest compresses as the server does what it does not put together.
+// fastest compresses as the server does without fragments.
 func fastest(t *testing.T, text string) []byte {
 	var b bytes.Buffer
 	z, err := fastgzip.NewWriterLevel(&b, fastgzip.BestSpeed)

@@ -47,7 +47,7 @@ type Handler struct {
 	// waiting is how many requests wait in mostRecent. That of root counts.
 	waiting atomic.Int64
 
-	// exhausted limits what is logged about addresses and ports. That of root counts.
+	// exhausted limits the log lines about addresses and ports. That of root counts.
 	exhausted exhaustion
 
 	// failing are the health checks whose last probe failed, each a healthcheck.
@@ -131,7 +131,7 @@ func (h *Handler) Fork(c Config) *Handler {
 	return f
 }
 
-// prepare makes what each handler has of its own.
+// prepare makes the parts that each handler has of its own.
 func (h *Handler) prepare() {
 	c := &h.c
 	if c.Log == nil {

@@ -24,8 +24,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Config configures a Handler. A field is required unless its comment says what its zero
-// value means.
+// Config configures a Handler. A field is required unless its comment describes its zero value.
 type Config struct {
 	Registry *registry.Registry
 	// Catalog returns the types that are served now.
@@ -86,7 +85,7 @@ type Config struct {
 	// Writes and reads of the most recent state wait until the copy is as new as their arrival; all other requests do so
 	// while Behind returns true. It is safe for concurrent use. Nil: the objects are no copy.
 	Behind func() bool
-	// Faults are what happens to some requests on purpose; nil: nothing.
+	// Faults are the injected faults; nil: none.
 	Faults *fault.Set
 	// NoFairness: requests beyond Limits.InFlight and Limits.MutatingInFlight are refused. Otherwise
 	// stored FlowSchemas and PriorityLevelConfigurations decide how requests share these seats.

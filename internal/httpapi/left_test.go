@@ -79,8 +79,8 @@ func TestLeftSelection(t *testing.T) {
 	}
 }
 
-// TestLeftSelectionPut: what was read as protobuf, after a watch told that the object left
-// its selection, puts nothing old back.
+// TestLeftSelectionPut: an object that was read as protobuf, after a watch sent DELETED because the
+// object left its selection, puts nothing old back.
 func TestLeftSelectionPut(t *testing.T) {
 	const proto = "application/vnd.kubernetes.protobuf"
 	s := start(t, wiring{})

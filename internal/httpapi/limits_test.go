@@ -114,8 +114,8 @@ func TestEndlessBody(t *testing.T) {
 	}
 }
 
-// TestStalledReader has clients that ask for much and read nothing: their
-// requests end, and what they held is free again.
+// TestStalledReader has clients that ask for much and read nothing: their requests end, and the
+// memory that they held is free again.
 func TestStalledReader(t *testing.T) {
 	const path = "/api/v1/namespaces/default/configmaps"
 	for _, http1 := range []bool{false, true} {

@@ -36,7 +36,7 @@ func (w *weigher) Write(b []byte) (int, error) {
 // heap returns the bytes of the heap in use.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // what pools have kept goes with the second run
+	runtime.GC() // the contents of pools are freed by the second run
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

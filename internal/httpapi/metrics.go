@@ -368,7 +368,7 @@ func (m *metrics) newRoute(k routeKey) *routeMetrics {
 // component is the label of resources. Other paths have an empty one.
 const component = "apiserver"
 
-// series returns what the series of the route are forgotten by.
+// series returns the key by which the series of the route are forgotten.
 func (k *routeKey) series() seriesKey { return seriesKey{k.group, k.version, k.resource} }
 
 // labels returns the labels of the route after that of its component.

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// BenchmarkCreate has what a create costs apart from the log: the store is in memory.
+// BenchmarkCreate measures a create without the log: the store is in memory.
 func BenchmarkCreate(b *testing.B) {
 	h := filled(b, 1, 100)
 	w := &discard{header: http.Header{}}
@@ -31,7 +31,7 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-// BenchmarkScrape has what the metrics of a handler cost after a request of one kind.
+// BenchmarkScrape measures the metrics of a handler after a request of one kind.
 func BenchmarkScrape(b *testing.B) {
 	h := filled(b, 100, 100)
 	h.ServeHTTP(httptest.NewRecorder(), getRequest(maps))

@@ -278,8 +278,8 @@ func (q *request) isApply() bool {
 	return ok && wire.AppliedMedium(p) != ""
 }
 
-// patchMedium returns the media type of a patch. As in kube-apiserver, it ends at the first semicolon that is not its first byte. What
-// follows is not parsed, and spaces are not cut off.
+// patchMedium returns the media type of a patch. As in kube-apiserver, it ends at the first
+// semicolon that is not its first byte. The rest is not parsed, and spaces are not cut off.
 func (q *request) patchMedium() string {
 	name := q.contentType()
 	if i := strings.IndexByte(name, ';'); i > 0 {
@@ -297,7 +297,8 @@ func (q *request) patchType() (types.PatchType, error) {
 	if ok && !(custom && p == types.StrategicMergePatchType) {
 		return p, nil
 	}
-	// The routes of built-in kinds cut spaces off, and refuse what is still unknown on their own.
+	// The routes of built-in kinds cut spaces off, and refuse types that are still unknown on their
+	// own.
 	if _, routed := q.h.c.Media.Patch(strings.TrimSpace(name)); !routed && !custom {
 		return "", errUnsupportedMediaType(patchText, &metav1.StatusDetails{})
 	}

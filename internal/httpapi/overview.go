@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// overviewPath is the path of the page about what the server does at the moment.
+	// overviewPath is the path of the page about the current work of the server.
 	overviewPath = "/debug/tidemark"
 	// overviewRows is how many rows a table of the page has.
 	overviewRows = 20
@@ -69,7 +69,7 @@ type underWayRow struct {
 	user, what, level, state string
 }
 
-// userRow is what a user has under way.
+// userRow is the running requests and watches of a user.
 type userRow struct {
 	name                        string
 	executing, waiting, watches int
@@ -116,7 +116,7 @@ func (t *traffic) watchers() map[string]int {
 	return all
 }
 
-// asked returns what a request asks for, in a few words.
+// asked returns the verb and the object of a request, in a few words.
 func asked(a *authz.Attributes) string {
 	text := a.Verb + " " + a.Path
 	if a.IsResource {

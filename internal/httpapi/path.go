@@ -8,12 +8,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 )
 
-// requestInfo says what a request asks for. Authorization, seats, metrics and the verbs
-// share it. Its strings are parts of the path, but for the verb.
+// requestInfo is the parsed path of a request. Authorization, seats, metrics and the verbs share
+// it. Its strings are parts of the path, but for the verb.
 type requestInfo struct {
-	// Attributes are what authorization decides by. The fields of a resource are empty for
-	// the path of another document. User is set by authentication. Name is the object's, or
-	// the one that a field selector selects of a collection.
+	// Attributes are the input of authorization. The fields of a resource are empty for the path of
+	// another document. User is set by authentication. Name is the object's, or the one that a
+	// field selector selects of a collection.
 	authz.Attributes
 	// sender is the user that sent the request and impersonates User; nil: User sent it.
 	sender *authn.User
@@ -40,7 +40,7 @@ const (
 	resourcePath                 // below a version
 )
 
-// newRequestInfo reads what a request asks for.
+// newRequestInfo parses the path of a request.
 func newRequestInfo(r *http.Request) requestInfo {
 	i := parsePath(r.URL.Path)
 	i.Path = r.URL.Path
@@ -71,7 +71,7 @@ func parsePath(path string) requestInfo {
 	return p.inVersion(rest[1:])
 }
 
-// inGroups reads what follows /apis.
+// inGroups parses the path after /apis.
 func (p requestInfo) inGroups(rest string) requestInfo {
 	if rest == "" || rest == "/" {
 		p.kind = rootAPIs

@@ -64,8 +64,8 @@ func TestParsePathAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzParsePath checks that what a path says is made of its own segments: a name
-// with a slash in it could leave its namespace.
+// FuzzParsePath checks that the parts of a path are its own segments: a name with a slash in it
+// could leave its namespace.
 func FuzzParsePath(f *testing.F) {
 	for _, s := range []string{"/api/v1/namespaces/a/pods/b/log", "/apis/x/v1/y", "/api/v1/watch/namespaces//", "/apis////", "/api/v1/namespaces/../pods/..", "/api/\x00/%2f"} {
 		f.Add(s)

@@ -146,7 +146,7 @@ func (q *request) download(name string, b *bounded) error {
 	return q.send(http.StatusOK, octetStream, b.Bytes())
 }
 
-// bounded is a buffer that drops what exceeds maxProfileBytes.
+// bounded is a buffer that drops bytes beyond maxProfileBytes.
 type bounded struct {
 	bytes.Buffer
 	full bool

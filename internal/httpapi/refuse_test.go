@@ -21,7 +21,7 @@ const (
 	noFormat   = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf"
 )
 
-// TestRefusals sends what a client may get wrong before any verb is reached.
+// TestRefusals sends requests that are refused before any verb is reached.
 func TestRefusals(t *testing.T) {
 	s := start(t, wiring{})
 	const ns = "/api/v1/namespaces/default"

@@ -24,12 +24,12 @@ type request struct {
 	exchange
 }
 
-// exchange is the part of a request that is new with each one: what was sent, who sent it, and what was sent back. Its zero
-// value is that of a request that has not begun.
+// exchange is the part of a request that is new with each one: the request, the user, and the
+// response. Its zero value is that of a request that has not begun.
 type exchange struct {
 	w http.ResponseWriter
 	r *http.Request
-	// replica is what the request was sent to; nil: to the handler itself.
+	// replica is the replica that the request was sent to; nil: the handler itself.
 	replica *Replica
 	// arrival determines which states are new enough for the request; nil: all are, since no other server writes.
 	arrival *store.Arrival

@@ -28,11 +28,11 @@ const (
 	logURIBytes = 1024
 )
 
-// latency is how long the parts of a request took. What remains is the work of the verb: decoding,
+// latency is how long the parts of a request took. The rest is the work of the verb: decoding,
 // reading, encoding.
 type latency struct {
 	authentication, impersonation, authorization, queue time.Duration
-	body, answer                                        time.Duration // the client sent it, or took it
+	body, response                                      time.Duration // the client sent it, or took it
 	admission, commit                                   time.Duration
 }
 

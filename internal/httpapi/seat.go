@@ -157,8 +157,8 @@ func (q *request) assign(r *fairness.Request) bool {
 	return true
 }
 
-// seated returns a context with the request's seat, if it has one, and with what the changes of a
-// write remember of it.
+// seated returns a context with the request's seat, if it has one, and with the origin that the
+// changes of a write keep.
 func (q *request) seated(ctx context.Context) context.Context {
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
 		made := &registry.Request{UserAgent: q.r.UserAgent(), AuditID: store.NewAuditID(q.auditID[0]), Times: q.timing()}
@@ -203,9 +203,9 @@ func (q *request) holdAnswer(bytes int) error {
 }
 
 const (
-	// patience is how long a request keeps its seats while its client takes a part of the answer.
-	// Sending is work, too: if requests gave up their seats at once, clients that read fast would share
-	// the processor without any limit. It is several times what sending takes.
+	// patience is how long a request keeps its seats while its client takes a part of the response.
+	// Sending is work, too: if requests gave up their seats at once, clients that read fast would
+	// share the processor without any limit. It is several times the duration of a send.
 	patience = 2 * time.Millisecond
 	// bodyPatience is the same for the body of a request.
 	bodyPatience = 100 * time.Millisecond
@@ -270,9 +270,8 @@ type late struct {
 	suspended bool           // it has to resume
 }
 
-// watch calls f, and gives the seats back while it takes longer than patience, or bodyPatience if full
-// is not nil. f must not use the seat beyond what q.hold does. It reports whether the request has to
-// resume.
+// watch calls f, and gives the seats back while it takes longer than patience, or bodyPatience if
+// full is not nil. f may use the seat only by q.hold. It reports whether the request has to resume.
 func (l *late) watch(s *fairness.Seat, last bool, full func(), f func() error) (suspended bool, err error) {
 	l.mu.Lock()
 	l.seat, l.last, l.full, l.suspended = s, last, full, false

@@ -331,8 +331,8 @@ func TestRefusedConnections(t *testing.T) {
 	}
 }
 
-// TestManyParameters: a query with more parameters than can be read is refused. What it
-// asks for is not done without them.
+// TestManyParameters: a query with more parameters than can be read is refused. It is not executed
+// without them.
 func TestManyParameters(t *testing.T) {
 	s := start(t, wiring{})
 	s.create(t, "default", "a", 10)

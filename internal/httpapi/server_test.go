@@ -100,7 +100,7 @@ func newConfig(s *store.Store) httpapi.Config {
 	}
 }
 
-// public allows all users what the bootstrap roles allow them: the health endpoints and /version.
+// public allows all users the same as the bootstrap roles: the health endpoints and /version.
 type public struct{}
 
 func (public) Authorize(_ context.Context, a *authz.Attributes) (authz.Decision, string, error) {

@@ -68,7 +68,7 @@ func parse[T any](t testing.TB, body string) (v T) {
 	return v
 }
 
-// TestTable: a list and an object as tables, with what a row may carry.
+// TestTable: a list and an object as tables, with the objects, the metadata or nothing in the rows.
 func TestTable(t *testing.T) {
 	s := start(t, wiring{})
 	s.secret(t, "a", 1)
@@ -376,7 +376,7 @@ func TestTableOfFlowSchemas(t *testing.T) {
 	}
 }
 
-// TestTableOfScale: a subresource has the table of what it shows.
+// TestTableOfScale: a subresource has the table of the kind that it returns.
 func TestTableOfScale(t *testing.T) {
 	s := start(t, wiring{})
 	s.do(t, "POST", "/apis/apps/v1/namespaces/default/deployments",

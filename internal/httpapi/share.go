@@ -10,13 +10,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Watches of one HTTP/2 connection share a store.Group: the goroutine of one of them
-// delivers events for all that wait, and flushes once. What it cannot deliver (the client
-// takes no more, the events are large, the type of the watch has changed) it leaves
-// to the watch's own goroutine.
+// Watches of one HTTP/2 connection share a store.Group: the goroutine of one of them delivers
+// events for all that wait, and flushes once. Events that it cannot deliver (the client takes no
+// more, the events are large, the type of the watch has changed) it leaves to the watch's own
+// goroutine.
 
-// deliverBytes bounds what one watch delivers for another: the connection takes no more at
-// a time, and the others wait meanwhile.
+// deliverBytes bounds the events that one watch delivers for another: the connection takes no more
+// at a time, and the others wait meanwhile.
 const deliverBytes = 64 << 10
 
 // connections has the groups of the connections that watches share. The zero value is ready.
@@ -67,7 +67,7 @@ func (s *httpStream) share() {
 	q.watch.Share(q.h.connections.join(s.answer.Connection()), s)
 }
 
-// leave ends what share began. The watch is closed.
+// leave ends the sharing that share began. The watch is closed.
 func (s *httpStream) leave() {
 	if s.joined {
 		s.joined = false

@@ -163,7 +163,7 @@ func (r *formReader) until(t *testing.T, text []byte) {
 	}
 }
 
-// ages are what Tables tell.
+// ages are the ages in Tables.
 var ages = regexp.MustCompile(`"\d+s"`)
 
 // TestWatchesOfOneConnection: watches whose events leave together get all of them, in

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// traffic is what a handler has under way.
+// traffic is the running requests and watches of a handler.
 type traffic struct {
 	begun atomic.Uint64 // requests so far
 	ended atomic.Uint64 // requests that have ended, and open watches
@@ -42,7 +42,7 @@ func (t *traffic) open(q *request) {
 	t.ended.Add(1)
 }
 
-// close takes back what open did. The watch must not have been closed.
+// close undoes open. The watch must not have been closed.
 func (t *traffic) close(q *request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +68,7 @@ func (h *Handler) Watches() []fault.Request {
 
 // Busy returns what the handler still has to do for a state with the revision; empty: nothing. It has nothing to
 // do if no request is under way, each open watch has read the log up to the revision, and the
-// clients have taken what was sent to them, as far as the connection knows. Busy wakes the watches
+// clients have taken the events that were sent to them, as far as the connection knows. Busy wakes the watches
 // that have not read so far. It does not wait.
 func (h *Handler) Busy(r store.Revision) (why string) {
 	t := &h.traffic

@@ -38,7 +38,7 @@ type turnUser struct {
 	waiting []*turn // in order
 }
 
-// turn is what a watch waits for.
+// turn is the turn for which a watch waits.
 type turn struct {
 	begun chan struct{} // closed when the watch has the turn
 	left  bool          // the watch does not wait any more

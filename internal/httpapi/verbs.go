@@ -394,7 +394,7 @@ func (q *request) bodyUpTo(limit int64) ([]byte, error) {
 	case errors.As(err, &tooLarge), errors.As(err, &known):
 		return nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		// What follows of the body must not be taken for another request.
+		// The rest of the body must not be taken for another request.
 		q.header()["Connection"] = []string{"close"}
 		q.h.metrics.terminated(q)
 		return nil, errTimeout()

@@ -22,7 +22,7 @@ const watchBatch = 256
 // spareEvents is that few.
 const spareEvents = 4
 
-// eventBytes is about what an event has around its object, or a bookmark.
+// eventBytes is about the size of an event without its object, or of a bookmark.
 const eventBytes = 200
 
 // openWatch starts a watch and returns. pull then sends the events. It is called from as
@@ -74,8 +74,8 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	return nil
 }
 
-// letGo drops what only the start of a watch needed of the request: many wait at
-// once, with a kilobyte each.
+// letGo drops the parts of the request that only the start of a watch needed: many wait at once,
+// with a kilobyte each.
 func (q *request) letGo() {
 	r := q.r
 	q.r = (&http.Request{Method: r.Method, URL: &url.URL{Path: r.URL.Path}}).WithContext(r.Context())
@@ -92,13 +92,13 @@ func (q *request) watchContext() (context.Context, context.CancelFunc) {
 type stream interface {
 	// send writes whole events. ends are the offsets of their ends.
 	send(events []byte, ends []int) error
-	// flush has what was sent leave at once.
+	// flush sends the written bytes at once.
 	flush() error
 }
 
-// pull writes events until the watch ends. The request's own goroutine pulls them,
-// and writes what it gets in one write. While it waits it holds no buffer, and another
-// watch of its connection may deliver for it: see share.go.
+// pull writes events until the watch ends. The request's own goroutine pulls them, and writes each
+// batch in one write. While it waits it holds no buffer, and another watch of its connection may
+// deliver for it: see share.go.
 func (q *request) pull() error {
 	if err := q.to.flush(); err != nil {
 		return err
@@ -195,8 +195,8 @@ func (q *request) standing() standing {
 	return another
 }
 
-// shows reports whether events can be shown by the type of the watch. What led to its end
-// is still told.
+// shows reports whether events can be shown by the type of the watch. The events that led to its
+// end are still sent.
 func (q *request) shows(events []registry.Event) bool {
 	switch q.standing() {
 	case gone:
@@ -207,8 +207,8 @@ func (q *request) shows(events []registry.Event) bool {
 	return true
 }
 
-// watchOver ends a watch that has nothing to tell, as kube-apiserver does: cleanly. The
-// client comes again, for the type of now, if there is one.
+// watchOver ends a watch that has no more events, as kube-apiserver does: cleanly. The client
+// reconnects and watches the current type, if there is one.
 func (q *request) watchOver() bool { return q.standing() != served }
 
 // endStream ends a watch: cleanly, unless the registry failed.
@@ -342,9 +342,9 @@ var errNoRoom = errors.New("no memory left for requests that wait for their clie
 // is given up by the answer itself if it can (HTTP/2), otherwise by a deadline of the
 // connection.
 type httpStream struct {
-	q      *request
-	c      *http.ResponseController
-	answer sharedResponse // nil: the answer knows of no others
+	q        *request
+	c        *http.ResponseController
+	response sharedResponse // nil: the response knows of no others
 
 	// Of a watch that shares its connection, see share.go.
 	joined bool

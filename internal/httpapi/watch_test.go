@@ -294,8 +294,9 @@ func TestManyWatches(t *testing.T) {
 	}
 }
 
-// TestWatchSelectors: the selectors of open watches count as memory of their user, who gets half of it. Others may
-// still open such watches, and all may open watches with short selectors. What was charged is given back at the end.
+// TestWatchSelectors: the selectors of open watches count as memory of their user, who gets half of
+// it. Others may still open such watches, and all may open watches with short selectors. The memory
+// is free again at the end.
 func TestWatchSelectors(t *testing.T) {
 	const limit, many = 8 << 20, 4000
 	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.WaitingBytes = limit }})

@@ -36,7 +36,7 @@ func (q *request) watchWebSocket() error {
 }
 
 // acceptWebSocket opens the WebSocket that the client requests. The context ends when the client
-// closes it. What the client sends is discarded. The connection is nil if the handshake failed; the response has
+// closes it. The client's messages are discarded. The connection is nil if the handshake failed; the response has
 // been sent then, unless there is an error.
 //
 // As in kube-apiserver, a page of any origin may connect: "kubectl proxy" forwards the origin of

@@ -124,7 +124,7 @@ func streams(match, version string, continues, limited bool) bool {
 	return false
 }
 
-// interest counts the open watches by what they watch, so that the work of a write includes the
+// interest counts the open watches by their objects, so that the work of a write includes the
 // events that it causes. The zero value is ready.
 type interest struct {
 	mu     sync.RWMutex
