@@ -11,11 +11,11 @@ import (
 
 // A list of custom resources that a webhook converts looks ahead, so that one call converts
 // many objects. Objects whose conversion is in the cache are not sent. Nor are objects that
-// the answer does not need: objects of a compressed run in the cache, and objects in the
+// the response does not need: objects of a compressed run in the cache, and objects in the
 // pass that only measures a list in a binary medium.
 
 const (
-	// aheadObjects and aheadBytes bound how far a list looks ahead. The answer of a webhook
+	// aheadObjects and aheadBytes bound how far a list looks ahead. The response of a webhook
 	// takes several times as much memory.
 	aheadObjects = 500
 	aheadBytes   = 512 << 10

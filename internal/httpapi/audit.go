@@ -36,10 +36,10 @@ type audited struct {
 	status  metav1.Status
 	sources [4]string // room for Event.SourceIPs
 
-	long     bool // the headers of the answer have an event of their own
+	long     bool // the headers of the response have an event of their own
 	refused  bool // the request was not authenticated: the headers have the only event
 	complete bool // the last event was processed
-	hidden   bool // the event has nothing of the answer but its code
+	hidden   bool // the event has nothing of the response but its code
 	// deprecated: the request reached a deprecated resource.
 	deprecated bool
 }
@@ -138,7 +138,7 @@ func (q *request) prefix() string {
 	return q.h.c.Prefix + q.replica.prefix
 }
 
-// longRunning reports whether the headers of an answer have an event of their own.
+// longRunning reports whether the headers of a response have an event of their own.
 func (q *request) longRunning() bool {
 	if q.info.Verb == verbWatch {
 		return true
@@ -178,7 +178,7 @@ func sourceIPs(to []string, r *http.Request) []string {
 	return to
 }
 
-// auditHeaders is called when the headers of the answer are sent.
+// auditHeaders is called when the headers of the response are sent.
 func (q *request) auditHeaders(code int) {
 	a := q.audited
 	if a == nil || a.complete {
@@ -191,8 +191,8 @@ func (q *request) auditHeaders(code int) {
 	}
 }
 
-// auditComplete is called when the answer is complete, and before the last part of a short one is
-// sent: a client of a server with a blocking log has no answer whose event is not written.
+// auditComplete is called when the response is complete, and before the last part of a short one is
+// sent: a client of a server with a blocking log has no response whose event is not written.
 func (q *request) auditComplete() {
 	a := q.audited
 	if a == nil || a.complete {
@@ -300,15 +300,15 @@ func (a *audited) annotate(all map[string]string) {
 	}
 }
 
-// answers notes a Status that is the answer.
-func (a *audited) answers(s *metav1.Status) {
+// responds notes a Status that is the response.
+func (a *audited) responds(s *metav1.Status) {
 	if a != nil && !a.complete && !a.hidden {
 		a.status = metav1.Status{Status: s.Status, Message: s.Message, Reason: s.Reason, Details: s.Details, Code: s.Code}
 		a.Status = &a.status
 	}
 }
 
-// hides leaves the answer out of the event, but for its code: kube-apiserver does so with errors
+// hides leaves the response out of the event, but for its code: kube-apiserver does so with errors
 // that no medium of the client can express.
 func (a *audited) hides() {
 	if a != nil {
@@ -319,7 +319,7 @@ func (a *audited) hides() {
 // wants reports whether the event contains objects of a level.
 func (a *audited) wants(l audit.Level) bool { return a != nil && a.Level >= l && !a.complete }
 
-// sends notes the object that is the answer, as JSON.
+// sends notes the object that is the response, as JSON.
 func (a *audited) sends(value []byte) {
 	if a.wants(audit.RequestResponse) && !a.hidden {
 		a.ResponseObject = a.shown(value)
@@ -413,7 +413,7 @@ func (q *request) auditBinary(t *resource.Type, o *store.Object, out wire.Output
 	return err
 }
 
-// auditList notes the list that is the answer.
+// auditList notes the list that is the response.
 func (q *request) auditList(l *registry.List, out wire.Output) error {
 	if !q.audited.wants(audit.RequestResponse) {
 		return nil

@@ -167,14 +167,14 @@ func TestAuditOfStrangers(t *testing.T) {
 }
 
 // TestAuditPanic: a request that panics has the stage Panic instead of ResponseComplete, also if
-// its answer has begun.
+// its response has begun.
 func TestAuditPanic(t *testing.T) {
 	for _, http1 := range []bool{false, true} {
 		s, events := startAudited(t, wiring{http1: http1, config: panics})
 		s.do(t, "GET", "/openapi/v2", "", "Audit-Id: early")
 		resp := s.open(t, t.Context(), "GET", "/openapi/v2?late", nil, "Audit-Id: late")
 		if _, err := io.ReadAll(resp.Body); err == nil {
-			t.Error("an answer that is broken off looks complete")
+			t.Error("a response that is broken off looks complete")
 		}
 		resp.Body.Close()
 		s.waitEnded(t, "GET /openapi/v2")
@@ -195,7 +195,7 @@ func TestAuditPanic(t *testing.T) {
 	}
 }
 
-// panics configures a page that panics; with ?late after a part of its answer.
+// panics configures a page that panics; with ?late after a part of its response.
 func panics(c *httpapi.Config) {
 	c.OpenAPI = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery == "late" {

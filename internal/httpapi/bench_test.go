@@ -16,14 +16,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// discard discards its answer. Its header is a map for each request, as in net/http.
+// discard discards its response. Its header is a map for each request, as in net/http.
 type discard struct {
 	header http.Header
 	code   int
 	bytes  int
 }
 
-// SetWriteTimeout is a method of HTTP/2 answers.
+// SetWriteTimeout is a method of responses of HTTP/2.
 func (d *discard) SetWriteTimeout(time.Duration) {}
 
 func (d *discard) Header() http.Header  { return d.header }
@@ -89,7 +89,7 @@ func TestAllocations(t *testing.T) {
 		w.reset()
 		small.ServeHTTP(w, getRequest(maps+"/m-00003"))
 	}
-	// The audit ID and the length of the answer are strings: 2. The tests'
+	// The audit ID and the length of the response are strings: 2. The tests'
 	// authenticator makes a user for each request: 2. The registry: 2 at most.
 	if n := measure(small, maps+"/m-00003"); n > 6 {
 		t.Errorf("get allocates %v times", n)

@@ -26,7 +26,7 @@ const (
 
 func withCBOR(c *httpapi.Config) { c.Media = wire.Served{CBOR: true} }
 
-// unpack reads an answer in CBOR.
+// unpack reads a response in CBOR.
 func unpack(t testing.TB, body string, into any) {
 	t.Helper()
 	if !strings.HasPrefix(body, "\xd9\xd9\xf7") {
@@ -112,7 +112,7 @@ func TestCBORFieldValidation(t *testing.T) {
 	}
 }
 
-// TestCBORNegotiation: answers are JSON if CBOR is off or not accepted. Errors list CBOR
+// TestCBORNegotiation: responses are JSON if CBOR is off or not accepted. Errors list CBOR
 // among the supported media types only if it is on.
 func TestCBORNegotiation(t *testing.T) {
 	const (

@@ -18,13 +18,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// This file has the steps that every request passes before a verb or a document answers it.
-// The first step that fails decides the answer.
+// This file has the steps that every request passes before a verb or a document serves it.
+// The first step that fails decides the response.
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handle(w, r, nil) }
 
-// handle answers a request. at is the replica that it was sent to; nil: none.
+// handle responds to a request. at is the replica that it was sent to; nil: none.
 func (h *Handler) handle(w http.ResponseWriter, r *http.Request, at *Replica) {
 	h.traffic.begin()
 	q := h.requests.Get().(*request)
@@ -40,7 +40,7 @@ func (h *Handler) handle(w http.ResponseWriter, r *http.Request, at *Replica) {
 	}
 }
 
-// serve answers a request, or opens a watch. Audit events begin after authentication, which
+// serve responds to a request, or opens a watch. Audit events begin after authentication, which
 // gives them their user. A request that is not authenticated has one, too.
 func (q *request) serve() error {
 	q.identify()
@@ -59,7 +59,7 @@ func (q *request) serve() error {
 		(*request).authorize,
 		(*request).caughtUp,
 		(*request).limitTime,
-		(*request).disturb,
+		(*request).injectFault,
 		(*request).takeSeat,
 	} {
 		if err := step(q); err != nil {
@@ -69,7 +69,7 @@ func (q *request) serve() error {
 	if q.info.IsResource {
 		return q.resource()
 	}
-	q.paged = true
+	q.isPage = true
 	return q.page()
 }
 
@@ -95,7 +95,7 @@ func (q *request) end() {
 	}
 	q.free()
 	q.auditComplete()
-	if q.r.ProtoMajor == 1 { // net/http sends the rest of the answer
+	if q.r.ProtoMajor == 1 { // net/http sends the rest of the response
 		q.setWriteTimeout(q.h.c.Limits.WriteTimeout)
 	}
 	q.h.root.slowest.note(q, q.h.metrics.done(q))
@@ -121,7 +121,7 @@ func (q *request) end() {
 	}
 }
 
-// recovered answers a panic with 500. An answer that has begun is broken off.
+// recovered responds to a panic with 500. A response that has begun is broken off.
 func (q *request) recovered(v any) {
 	if v == http.ErrAbortHandler {
 		return

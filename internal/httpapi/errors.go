@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// The answers to these errors are text.
+// The responses to these errors are text.
 var (
 	errNoPage     = errors.New("404 page not found") // a path outside the API that is not served
 	errOverloaded = errors.New("no seat is free")    // for a request of the user
@@ -48,7 +48,7 @@ func errUnauthorized() error {
 	return refusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized", nil)
 }
 
-// errUndecided is the answer if the authorizers or the audit log failed. kube-apiserver sends its message as text,
+// errUndecided is the response if the authorizers or the audit log failed. kube-apiserver sends its message as text,
 // with the characters of HTML escaped.
 func errUndecided(r *http.Request, err error) error {
 	return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
@@ -99,11 +99,11 @@ func statusOf(err error) *metav1.Status {
 	}
 }
 
-// refusedStatusBytes bounds the text of an error for a request without a seat, whose answer
+// refusedStatusBytes bounds the text of an error for a request without a seat, whose response
 // is not counted in any budget.
 const refusedStatusBytes = 2 << 10
 
-// statusBytes bounds the text of an error that answers the request.
+// statusBytes bounds the text of an error that is the response to a request.
 func (q *request) statusBytes() int {
 	if q.seat == nil {
 		return refusedStatusBytes
@@ -157,12 +157,12 @@ func (e *exhaustion) note(log *slog.Logger, now time.Time, err error) {
 	e.last, e.requests = now, 0
 }
 
-// fail answers with an error: a Status in a form that the client accepts, or else indented
+// fail responds with an error: a Status in a form that the client accepts, or else indented
 // JSON.
 func (q *request) fail(err error) {
 	q.failing = true
 	if q.wrote || err == errDropped {
-		// Break the stream, so that the client does not take a part for the whole answer.
+		// Break the stream, so that the client does not take a part for the whole response.
 		panic(http.ErrAbortHandler)
 	}
 	q.endRefused()

@@ -95,7 +95,7 @@ func newZipped(s *sink, h *shape) *zipped {
 	return &zipped{s: s, shape: h, run: run{typ: h.typ, look: h.look()}}
 }
 
-// zip begins a compressed answer with the head of the list and its first items.
+// zip begins a compressed response with the head of the list and its first items.
 func (s *sink) zip(h *shape, head []byte, items []*store.Object) (*zipped, error) {
 	s.beginZip()
 	z := newZipped(s, h)

@@ -31,8 +31,8 @@ func (h *Handler) checks(path string) []Check {
 	return all
 }
 
-// health answers /healthz, /livez and /readyz, or one of their checks. The reason of a
-// failure goes to the log only, because the answer is public.
+// health serves /healthz, /livez and /readyz, or one of their checks. The reason of a
+// failure goes to the log only, because the response is public.
 func (q *request) health(path string) error {
 	kind, name, single := strings.Cut(path[1:], "/")
 	checks := q.h.checks("/" + kind)

@@ -126,10 +126,10 @@ type Mount struct {
 	// BodyBytes limits the body of a request: 413 above. The handler gets a request when its whole body was
 	// read. Zero: requests have no body.
 	BodyBytes int64
-	// Timeout limits the time of a request, with that in which the client reads the answer. Zero: that of all
+	// Timeout limits the time of a request, with that in which the client reads the response. Zero: that of all
 	// other requests.
 	Timeout time.Duration
-	// Stream: the answer ends with the request or when watches end, and takes no seat.
+	// Stream: the response ends with the request or when watches end, and takes no seat.
 	Stream  bool
 	Handler http.Handler
 }

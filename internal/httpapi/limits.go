@@ -11,13 +11,13 @@ type Limits struct {
 	InFlight           int           // reads at once: 429 above; with MutatingInFlight, the seats of all priority levels
 	MutatingInFlight   int           // writes at once; negative, as InFlight: none, or no limit with Config.NoFairness
 	Watches            int           // watches at once: 429 above
-	WaitingBytes       int64         // held by requests that wait for their clients: bodies, answers; 429 above
+	WaitingBytes       int64         // held by requests that wait for their clients: bodies, responses; 429 above
 	ReadHeaderTimeout  time.Duration // from the first byte of a request to the end of its headers
 	IdleTimeout        time.Duration // of a connection without a request
 	WriteTimeout       time.Duration // of one write to a client that does not read
 	StreamsPerConn     int           // HTTP/2
 	UploadBytesPerConn int           // HTTP/2 flow control window for uploads
-	CompressAbove      int           // answers of more bytes are gzipped where the client accepts it
+	CompressAbove      int           // responses of more bytes are gzipped where the client accepts it
 	WriteBatchBytes    int           // lists are written in pieces of about this size
 }
 

@@ -86,7 +86,7 @@ func TestBodyTooLarge(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			a := answer{resp.StatusCode, resp.Header, string(b)}
+			a := response{resp.StatusCode, resp.Header, string(b)}
 			code, reason, message := a.status(t)
 			if code != 413 || reason != "RequestEntityTooLarge" || message != "Request entity too large: limit is 1000" {
 				t.Errorf("HTTP/1 %v, %s: %s", http1, name, a.body)
@@ -104,7 +104,7 @@ func TestEndlessBody(t *testing.T) {
 		b, _ := io.ReadAll(resp.Body)
 		close(body.done)
 		resp.Body.Close()
-		code, reason, _ := (answer{resp.StatusCode, resp.Header, string(b)}).status(t)
+		code, reason, _ := (response{resp.StatusCode, resp.Header, string(b)}).status(t)
 		if code != 504 || reason != "Timeout" {
 			t.Errorf("HTTP/1 %v: %d %s", http1, code, reason)
 		}
@@ -153,7 +153,7 @@ func TestStalledReader(t *testing.T) {
 	}
 }
 
-// TestMissingBody: a client that announces a body and does not send it gets an answer, and holds
+// TestMissingBody: a client that announces a body and does not send it gets a response, and holds
 // nothing.
 func TestMissingBody(t *testing.T) {
 	t.Parallel()
@@ -212,6 +212,6 @@ func TestSlowVerbTimesOut(t *testing.T) {
 	cancel()
 	r, _ := http.NewRequestWithContext(ctx, "GET", s.URL+"/api", nil)
 	if _, err := s.client.Do(r); err == nil {
-		t.Error("a canceled request was answered")
+		t.Error("a canceled request got a response")
 	}
 }

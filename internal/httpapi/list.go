@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// list answers with a collection. It writes the stored bytes of the objects without a
+// list responds with a collection. It writes the stored bytes of the objects without a
 // memory allocation per object.
 func (q *request) list(t registry.Target, out wire.Output) error {
 	o, err := q.listOptions()
@@ -28,7 +28,7 @@ func (q *request) list(t registry.Target, out wire.Output) error {
 func (q *request) writeList(l *registry.List, out wire.Output) error {
 	defer l.Close()
 	// Two buffers: one of items, one of compressed bytes.
-	if err := q.holdAnswer(int(l.BufferedBytes) + 2*q.h.c.Limits.WriteBatchBytes); err != nil {
+	if err := q.holdResponse(int(l.BufferedBytes) + 2*q.h.c.Limits.WriteBatchBytes); err != nil {
 		return err
 	}
 	if out.Form == wire.Partial {

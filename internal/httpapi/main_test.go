@@ -10,6 +10,6 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(tier.Race(m,
 		"TestAllocations", "TestCacheRuns", "TestErrorsAreSmall", "TestFragments", "TestFragmentsCompressWell",
-		"TestLargeAnswers", "TestListForms", "TestManyForms", "TestMetricsForget", "TestMetricsOfKindsThatGo",
+		"TestLargeResponses", "TestListForms", "TestManyForms", "TestMetricsForget", "TestMetricsOfKindsThatGo",
 	))
 }

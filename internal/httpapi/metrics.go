@@ -119,7 +119,7 @@ func newMetrics(h *Handler, more []prometheus.Collector) *metrics {
 	}
 	r.MustRegister(h.c.Collectors...)
 	if h.c.Metrics != nil {
-		r.MustRegister(further(h.c.Metrics))
+		r.MustRegister(extraMetrics(h.c.Metrics))
 	}
 	m.gathered = r
 	return m
@@ -149,15 +149,15 @@ func buildInfo(c *Config) prometheus.Collector {
 	return g
 }
 
-// further collects the metrics of Config.Metrics.
-type further func() []Metric
+// extraMetrics collects the metrics of Config.Metrics.
+type extraMetrics func() []Metric
 
 // Describe implements prometheus.Collector. It describes nothing: the metrics are those of
 // the scrape.
-func (further) Describe(chan<- *prometheus.Desc) {}
+func (extraMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (f further) Collect(to chan<- prometheus.Metric) {
+func (f extraMetrics) Collect(to chan<- prometheus.Metric) {
 	for _, m := range f() {
 		kind := prometheus.GaugeValue
 		if m.Counter {
@@ -170,7 +170,7 @@ func (f further) Collect(to chan<- prometheus.Metric) {
 // scrapeBytes estimates the memory for the metrics while they are sent. Those of routes are sent in pieces.
 const scrapeBytes = 512 << 10
 
-// ServeHTTP answers with all metrics, in Prometheus' text format.
+// ServeHTTP responds with all metrics, in Prometheus' text format.
 func (m *metrics) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	gathered, err := m.gathered.Gather()
 	if err != nil {
@@ -521,7 +521,7 @@ func (m *metrics) terminate(q *request, code int) {
 	m.families.terminations.of(k.series(), k.withCode(code)).Add(1)
 }
 
-// abort counts a request whose answer was broken off.
+// abort counts a request whose response was broken off.
 func (m *metrics) abort(q *request) {
 	k := m.route(q).key
 	m.mu.Lock()

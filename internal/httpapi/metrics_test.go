@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// serve answers a request, and returns when it has been counted.
+// serve responds to a request, and returns when it has been counted.
 func serve(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer admin")
@@ -135,7 +135,7 @@ func TestMetricsForget(t *testing.T) {
 	}
 }
 
-// TestRefuse checks what a server that stops answers.
+// TestRefuse checks the responses of a server that stops.
 func TestRefuse(t *testing.T) {
 	h := filled(t, 1, 10)
 	h.Leave()
@@ -157,7 +157,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestSources checks that the metrics of other parts are in the answer.
+// TestSources checks that the metrics of other parts are in the response.
 func TestSources(t *testing.T) {
 	c := newConfig(newStore(t))
 	c.Exposed = []exposition.Source{source{}}

@@ -15,7 +15,7 @@ func TestSlowest(t *testing.T) {
 	begin := time.Now()
 	h := &Handler{}
 	note := func(at, took time.Duration) {
-		q := &request{h: h, exchange: exchange{r: httptest.NewRequest("GET", "/version", nil), timing: timing{start: begin.Add(at)}, sent: sent{code: 200, paged: true}}}
+		q := &request{h: h, exchange: exchange{r: httptest.NewRequest("GET", "/version", nil), timing: timing{start: begin.Add(at)}, sent: sent{code: 200, isPage: true}}}
 		q.info = newRequestInfo(q.r)
 		q.info.User = &authn.User{Name: "ann"}
 		s.note(q, took)

@@ -48,7 +48,7 @@ func (q *request) page() error {
 	}
 	for i := range q.h.c.Pages {
 		if p := &q.h.c.Pages[i]; strings.TrimSuffix(path, "/") == p.Path {
-			return q.further(p)
+			return q.extraPage(p)
 		}
 	}
 	for i := range q.h.c.Mounts {
@@ -197,8 +197,8 @@ func (q *request) paths() []string {
 	return others
 }
 
-// further serves one of Config.Pages.
-func (q *request) further(p *Page) error {
+// extraPage serves one of Config.Pages.
+func (q *request) extraPage(p *Page) error {
 	if q.r.Method != http.MethodGet {
 		return errNoMethod()
 	}

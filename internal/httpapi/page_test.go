@@ -276,7 +276,7 @@ func TestPanics(t *testing.T) {
 	for _, v = range []any{"a bug", http.ErrAbortHandler} {
 		resp := s.open(t, t.Context(), "GET", "/openapi/v2?late", nil)
 		if _, err := io.ReadAll(resp.Body); err == nil {
-			t.Errorf("panic(%v) in the middle of an answer looks like its end", v)
+			t.Errorf("panic(%v) in the middle of a response looks like its end", v)
 		}
 		resp.Body.Close()
 	}
@@ -370,7 +370,7 @@ func TestMetrics(t *testing.T) {
 		`go_goroutines`,
 	}
 	var body string
-	await.Nil(t, "the metrics", func() error { // a request is counted after its answer is sent
+	await.Nil(t, "the metrics", func() error { // a request is counted after its response is sent
 		body = s.do(t, "GET", "/metrics", "").body
 		for _, want := range wanted {
 			if !strings.Contains(body, want) {

@@ -226,7 +226,7 @@ func TestWhoMay(t *testing.T) {
 	}
 }
 
-// TestRefusedImpersonation: the answer has no headers of priority and fairness, as in
+// TestRefusedImpersonation: the response has no headers of priority and fairness, as in
 // kube-apiserver, and no browser guesses its type.
 func TestRefusedImpersonation(t *testing.T) {
 	s := start(t, wiring{})

@@ -108,7 +108,7 @@ type watching struct {
 type sent struct {
 	// errors are the representations that an error can have.
 	errors  wire.Offer
-	paged   bool // page responds to the request, or has refused its path
+	isPage  bool // page responds to the request, or has refused its path
 	wrote   bool
 	aborted bool
 	failing bool // the response is an error
@@ -125,7 +125,7 @@ func (q *request) begin(w http.ResponseWriter, r *http.Request) {
 	if q.store().Shared() {
 		q.arrival = new(store.Arrival)
 	}
-	if r.ProtoMajor == 1 { // the connection has the deadline of the answer before
+	if r.ProtoMajor == 1 { // the connection has the deadline of the response before
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	}
 }
@@ -199,7 +199,7 @@ func (q *request) query() url.Values {
 	return q.values
 }
 
-// header returns the headers of the answer.
+// header returns the headers of the response.
 func (q *request) header() http.Header { return q.w.Header() }
 
 // accept returns the Accept header. Several lines are joined.

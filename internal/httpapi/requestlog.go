@@ -103,7 +103,7 @@ func (q *request) log() {
 		d    time.Duration
 	}{
 		{"authentication", p.authentication}, {"impersonation", p.impersonation}, {"authorization", p.authorization}, {"queue", p.queue},
-		{"body", p.body}, {"admission", p.admission}, {"commit", p.commit}, {"answer", p.answer},
+		{"body", p.body}, {"admission", p.admission}, {"commit", p.commit}, {"answer", p.response},
 	} {
 		if part.d > 0 {
 			all = append(all, slog.Duration(part.name, part.d))
@@ -122,7 +122,7 @@ var loggedParameters = []string{
 // loggedURI returns the path of a known resource or document, with known parameters of the query.
 func (q *request) loggedURI() string {
 	served := q.code < http.StatusBadRequest || q.code >= http.StatusInternalServerError
-	if q.typ == nil && !(q.paged && served) {
+	if q.typ == nil && !(q.isPage && served) {
 		return "unknown"
 	}
 	uri, separator := q.path(), "?"
@@ -143,7 +143,7 @@ func (q *request) loggedURI() string {
 
 // loggedPath returns the path of a known resource, or of a document that cannot be served. Other paths may be secret.
 func (q *request) loggedPath() string {
-	if q.typ == nil && !q.paged {
+	if q.typ == nil && !q.isPage {
 		return "unknown"
 	}
 	if path := q.path(); len(path) <= logURIBytes {

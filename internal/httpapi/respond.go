@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Values of headers that are the same for all answers. They are never changed.
+// Values of headers that are the same for all responses. They are never changed.
 var (
 	noCache         = []string{"no-cache, private"}
 	noSniff         = []string{"nosniff"}
@@ -38,7 +38,7 @@ var (
 // length, but in its log alone.
 const auditIDBytes = 64
 
-// identify sets the headers that every answer has. The audit ID is the client's or a new
+// identify sets the headers that every response has. The audit ID is the client's or a new
 // one.
 func (q *request) identify() {
 	h := q.header()
@@ -81,7 +81,7 @@ func (q *request) pretty(o wire.Output) bool {
 	return strings.HasPrefix(agent[0], "curl") || strings.HasPrefix(agent[0], "Wget") || strings.HasPrefix(agent[0], "Mozilla/5.0")
 }
 
-// json answers with one JSON value in the negotiated medium. In binary media, it writes
+// json responds with one JSON value in the negotiated medium. In binary media, it writes
 // Status and discovery documents; show writes objects.
 func (q *request) json(code int, value []byte, o wire.Output) error {
 	value = bytes.TrimSuffix(value, []byte("\n"))
@@ -127,15 +127,15 @@ func (q *request) encode(value []byte, o wire.Output) ([]byte, error) {
 	return value, nil
 }
 
-// status answers with a Status.
+// status responds with a Status.
 func (q *request) status(code int, s *metav1.Status, o wire.Output) {
-	q.audited.answers(s)
+	q.audited.responds(s)
 	if err := q.json(code, encodeStatus(s), o); err != nil {
 		panic(http.ErrAbortHandler) // the client is gone
 	}
 }
 
-// text answers with plain text.
+// text responds with plain text.
 func (q *request) text(code int, body string) {
 	q.header()["X-Content-Type-Options"] = noSniff
 	if err := q.send(code, plainText, []byte(body)); err != nil {
@@ -145,13 +145,13 @@ func (q *request) text(code int, body string) {
 
 var newline = []byte("\n")
 
-// send writes a whole answer, in one part or several.
+// send writes a whole response, in one part or several.
 func (q *request) send(code int, contentType []string, body ...[]byte) error {
 	size := 0
 	for _, part := range body {
 		size += len(part)
 	}
-	if err := q.holdAnswer(size); err != nil {
+	if err := q.holdResponse(size); err != nil {
 		return err
 	}
 	h := q.header()
@@ -166,7 +166,7 @@ func (q *request) send(code int, contentType []string, body ...[]byte) error {
 	return q.writeLast(body...)
 }
 
-// sendCompressed writes a whole answer in gzip.
+// sendCompressed writes a whole response in gzip.
 func (q *request) sendCompressed(code int, body []byte) error {
 	q.compressed()
 	q.writeHeader(code)
@@ -193,19 +193,19 @@ func (q *request) acceptsGzip() bool {
 // leftoverTimeout bounds how long net/http reads a body that the handler has not read.
 const leftoverTimeout = time.Second
 
-// writeHeader starts the answer.
+// writeHeader starts the response.
 func (q *request) writeHeader(code int) {
 	q.wrote, q.code = true, code
 	q.auditHeaders(code)
 	if q.r.ProtoMajor == 1 && q.r.ContentLength != 0 && !q.bodyRead {
-		// net/http reads the rest of the body before it answers.
+		// net/http reads the rest of the body before it responds.
 		_ = http.NewResponseController(q.w).SetReadDeadline(time.Now().Add(leftoverTimeout))
 	}
 	q.w.WriteHeader(code)
 	q.sendHeaders(code)
 }
 
-// sendHeaders sends the headers of an answer without a body. The request is reused after it, and
+// sendHeaders sends the headers of a response without a body. The request is reused after it, and
 // the headers share its memory.
 func (q *request) sendHeaders(code int) {
 	if code == http.StatusNoContent || code == http.StatusNotModified {
@@ -213,13 +213,13 @@ func (q *request) sendHeaders(code int) {
 	}
 }
 
-// write writes a part of the answer. If the client does not read it in time, the answer is
+// write writes a part of the response. If the client does not read it in time, the response is
 // broken off.
 func (q *request) write(b []byte) error {
 	return q.outside(false, len(b), func() error { return q.writeOut(b) })
 }
 
-// writeLast writes the end of the answer. The request takes no seat again.
+// writeLast writes the end of the response. The request takes no seat again.
 func (q *request) writeLast(parts ...[]byte) error {
 	bytes := 0
 	for _, b := range parts {
@@ -235,7 +235,7 @@ func (q *request) writeLast(parts ...[]byte) error {
 	})
 }
 
-// writeOut writes a part of the answer, whether or not the request has its seat.
+// writeOut writes a part of the response, whether or not the request has its seat.
 func (q *request) writeOut(b []byte) error {
 	q.limitWrite()
 	n, err := q.w.Write(b)
@@ -264,18 +264,18 @@ func (q *request) setWriteTimeout(d time.Duration) {
 	_ = http.NewResponseController(q.w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// counter is the answer of another handler. It counts bytes and notes the status.
-type counter struct {
+// countingWriter is the response of another handler. It counts bytes and notes the status.
+type countingWriter struct {
 	http.ResponseWriter
 	q *request
 }
 
-// delegate calls another handler for the answer. bytes estimates the memory that it holds.
+// delegate calls another handler for the response. bytes estimates the memory that it holds.
 func (q *request) delegate(h http.Handler, bytes int) error {
-	if err := q.holdAnswer(bytes); err != nil {
+	if err := q.holdResponse(bytes); err != nil {
 		return err
 	}
-	h.ServeHTTP(&counter{q.w, q}, q.r)
+	h.ServeHTTP(&countingWriter{q.w, q}, q.r)
 	if q.code == 0 {
 		q.code = http.StatusOK
 	}
@@ -283,7 +283,7 @@ func (q *request) delegate(h http.Handler, bytes int) error {
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (c *counter) WriteHeader(code int) {
+func (c *countingWriter) WriteHeader(code int) {
 	if !c.q.wrote {
 		c.q.wrote, c.q.code = true, code
 		c.q.auditHeaders(code)
@@ -293,7 +293,7 @@ func (c *counter) WriteHeader(code int) {
 }
 
 // Write implements http.ResponseWriter.
-func (c *counter) Write(b []byte) (int, error) {
+func (c *countingWriter) Write(b []byte) (int, error) {
 	if !c.q.wrote {
 		c.q.wrote, c.q.code = true, http.StatusOK
 		c.q.auditHeaders(http.StatusOK)
@@ -309,4 +309,4 @@ func (c *counter) Write(b []byte) (int, error) {
 }
 
 // Unwrap is for http.ResponseController.
-func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+func (c *countingWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

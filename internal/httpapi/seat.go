@@ -20,7 +20,7 @@ import (
 )
 
 // A request takes its seats after authentication and authorization. It gives them back while it
-// waits for its client to send the body or to read the answer, and while it waits for a webhook.
+// waits for its client to send the body or to read the response, and while it waits for a webhook.
 // So clients without rights take no seats, and clients that do not read keep none.
 //
 // Without priority and fairness, requests that find no seat are refused. There are seats for reads
@@ -173,7 +173,7 @@ func (q *request) seated(ctx context.Context) context.Context {
 	return fairness.WithSeat(ctx, q.seat)
 }
 
-// errFull is the answer (429) if the budget for waiting requests is spent.
+// errFull is the response (429) if the budget for waiting requests is spent.
 func errFull() error {
 	return apierrors.NewTooManyRequests(fairness.ErrFull.Error(), 1)
 }
@@ -188,11 +188,11 @@ func (q *request) hold(bytes int64) error {
 	return errFull()
 }
 
-// holdAnswer counts the bytes of an answer that is about to begin. A read is refused if
-// there is no room for them. The answer to a write, and an error, are sent in any case;
+// holdResponse counts the bytes of a response that is about to begin. A read is refused if
+// there is no room for them. The response to a write, and an error, are sent in any case;
 // the request keeps its seat if it cannot be counted otherwise.
-func (q *request) holdAnswer(bytes int) error {
-	if bytes <= smallBytes || q.seat == nil || q.seat.Hold(int64(bytes)) { // small answers are part of the estimate of a request that waits
+func (q *request) holdResponse(bytes int) error {
+	if bytes <= smallBytes || q.seat == nil || q.seat.Hold(int64(bytes)) { // small responses are part of the estimate of a request that waits
 		return nil
 	}
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead || q.failing {
@@ -209,16 +209,16 @@ const (
 	patience = 2 * time.Millisecond
 	// bodyPatience is the same for the body of a request.
 	bodyPatience = 100 * time.Millisecond
-	// slowness is how long a slow client takes for a part of the answer.
+	// slowness is how long a slow client takes for a part of the response.
 	slowness = 100 * time.Millisecond
 )
 
-// outside calls f, which sends a part of the answer, and gives the seats back if the client is slow.
+// outside calls f, which sends a part of the response, and gives the seats back if the client is slow.
 // A client that was slow before gets no such time. After the last part the request
-// does not take its seats again: it only waits until the client has read the answer.
+// does not take its seats again: it only waits until the client has read the response.
 func (q *request) outside(last bool, bytes int, f func() error) error {
 	if q.timed {
-		defer q.took(&q.parts.answer, time.Now())
+		defer q.took(&q.parts.response, time.Now())
 	}
 	if q.seat == nil || q.stays {
 		return f()

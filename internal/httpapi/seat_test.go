@@ -27,7 +27,7 @@ import (
 // editor is the header of a user who may do everything and is not exempt from limits.
 const editor = "Authorization: Bearer editor"
 
-// closed is an HTTP/2 connection whose client takes no byte of any answer's body.
+// closed is an HTTP/2 connection whose client takes no byte of any response's body.
 type closed struct {
 	t      *testing.T
 	conn   *tls.Conn
@@ -86,7 +86,7 @@ func (c *closed) send(method, path, token, body string) {
 	c.next += 2
 }
 
-// statuses reads the heads of the answers to n requests.
+// statuses reads the heads of the responses to n requests.
 func (c *closed) statuses(n int) (all []string) {
 	c.t.Helper()
 	d := hpack.NewDecoder(4096, func(f hpack.HeaderField) {
@@ -106,7 +106,7 @@ func (c *closed) statuses(n int) (all []string) {
 	return all
 }
 
-// TestClosedWindows: clients that read no byte of their answers do not block other clients,
+// TestClosedWindows: clients that read no byte of their responses do not block other clients,
 // whether they are authorized or not.
 func TestClosedWindows(t *testing.T) {
 	for _, row := range []struct{ what, method, path, token, want string }{
@@ -203,7 +203,7 @@ func TestUnfinishedBodyOfMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code := c.statuses(1)[0]; code != "200" {
-		t.Errorf("the answer is %s", code)
+		t.Errorf("the response is %s", code)
 	}
 	if text := <-got; text != "one two<nil>" {
 		t.Errorf("the handler got %q", text)
@@ -216,8 +216,8 @@ func TestUnfinishedBodyOfMount(t *testing.T) {
 	}
 }
 
-// TestWaitingBytes: what clients have the server hold while it waits for them is bounded,
-// and answered with 429 that says when to come again.
+// TestWaitingBytes: the bytes that the server holds while it waits for clients are bounded. Requests beyond the bound
+// get 429 with Retry-After.
 func TestWaitingBytes(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.WaitingBytes = 1 << 20 }})
 	s.create(t, "default", "a", 200<<10)
@@ -233,7 +233,7 @@ func TestWaitingBytes(t *testing.T) {
 			ok++
 		case "429":
 		default:
-			t.Errorf("an answer of %s", code)
+			t.Errorf("a response of %s", code)
 		}
 	}
 	if ok == 0 || ok > 4 {
@@ -271,8 +271,8 @@ func TestAnonymousConnections(t *testing.T) {
 	for token, ends := range map[string]bool{"": true, "wrong": true, "bob": false, "admin": false} {
 		c := s.dialClosed(t)
 		c.send("GET", maps, token, "")
-		away, answered := false, false
-		for !answered || ends && !away {
+		away, responded := false, false
+		for !responded || ends && !away {
 			f, err := c.framer.ReadFrame()
 			if err != nil {
 				t.Fatalf("with token %q: %v", token, err)
@@ -281,11 +281,11 @@ func TestAnonymousConnections(t *testing.T) {
 			case *h2.GoAwayFrame:
 				away = true
 			case *h2.HeadersFrame:
-				if answered = ends; !ends { // a GOAWAY would stand before the answer to a ping
+				if responded = ends; !ends { // a GOAWAY would stand before the response to a ping
 					c.framer.WritePing(false, [8]byte{1})
 				}
 			case *h2.PingFrame:
-				answered = true
+				responded = true
 			}
 		}
 		if away != ends {
@@ -373,9 +373,9 @@ func TestErrorsAreSmall(t *testing.T) {
 	}
 }
 
-// TestAnswersKeepTheirSeats: the answer of a write that does not fit into the memory for
+// TestResponsesKeepTheirSeats: the response of a write that does not fit into the memory for
 // waiting requests keeps its seat instead.
-func TestAnswersKeepTheirSeats(t *testing.T) {
+func TestResponsesKeepTheirSeats(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) {
 		c.Limits.WaitingBytes, c.Limits.MutatingInFlight, c.NoFairness = 200<<10, 2, true
 	}})
@@ -386,7 +386,7 @@ func TestAnswersKeepTheirSeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.dialClosed(t)
-	for range 2 { // each is answered with the objects
+	for range 2 { // each gets the objects
 		c.send("DELETE", maps+"?dryRun=All", "editor", "")
 		if got := c.statuses(1); got[0] != "200" {
 			t.Fatalf("a deletion: %s", got)

@@ -147,15 +147,15 @@ func start(t testing.TB, w wiring) *server {
 	return srv
 }
 
-// answer is a response that was read.
-type answer struct {
+// response is a response that was read.
+type response struct {
 	code   int
 	header http.Header
 	body   string
 }
 
 // do sends a request as the administrator, with further headers "Name: value".
-func (s *server) do(t testing.TB, method, path, body string, headers ...string) answer {
+func (s *server) do(t testing.TB, method, path, body string, headers ...string) response {
 	t.Helper()
 	resp := s.open(t, context.Background(), method, path, strings.NewReader(body), headers...)
 	defer resp.Body.Close()
@@ -163,7 +163,7 @@ func (s *server) do(t testing.TB, method, path, body string, headers ...string) 
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
-	return answer{resp.StatusCode, resp.Header, string(b)}
+	return response{resp.StatusCode, resp.Header, string(b)}
 }
 
 func (s *server) open(t testing.TB, ctx context.Context, method, path string, body io.Reader, headers ...string) *http.Response {
@@ -190,7 +190,7 @@ func (s *server) open(t testing.TB, ctx context.Context, method, path string, bo
 }
 
 // status reads a Status from a body.
-func (a answer) status(t testing.TB) (code int, reason, message string) {
+func (a response) status(t testing.TB) (code int, reason, message string) {
 	t.Helper()
 	var s struct {
 		Kind, APIVersion, Status, Reason, Message string

@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// shape encodes the objects of one answer in the negotiated representation: JSON, a binary
+// shape encodes the objects of one response in the negotiated representation: JSON, a binary
 // medium, a Table or PartialObjectMetadata. It belongs to one request, also when the
 // goroutine of another one delivers its events.
 type shape struct {
@@ -28,7 +28,7 @@ type shape struct {
 	cache  *cache
 	typ    *resource.Type
 	out    wire.Output
-	binary *wire.Binary // nil: the answer is text
+	binary *wire.Binary // nil: the response is text
 	head   string       // of a stored object, before its metadata
 
 	wanted func() error // an error once the client is gone or the deadline over; nil: always wanted
@@ -66,7 +66,7 @@ func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
 	return s, nil
 }
 
-// notShown is the answer (406) if the object or list has no such form.
+// notShown is the response (406) if the object or list has no such form.
 func notShown(message string) error {
 	return refusal(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message, nil)
 }

@@ -254,7 +254,7 @@ func TestListForms(t *testing.T) {
 	}
 }
 
-func unzip(t testing.TB, a answer) string {
+func unzip(t testing.TB, a response) string {
 	t.Helper()
 	if a.header.Get("Content-Encoding") == "" {
 		return a.body

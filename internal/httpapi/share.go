@@ -60,18 +60,18 @@ func (c *connections) leave(key any) {
 // watch's events may wait for a webhook.
 func (s *httpStream) share() {
 	q := s.q
-	if s.answer == nil || q.typ.ConvertsByWebhook() || q.shape != nil && q.shape.out.Form == wire.PartialList {
+	if s.response == nil || q.typ.ConvertsByWebhook() || q.shape != nil && q.shape.out.Form == wire.PartialList {
 		return
 	}
 	s.joined = true
-	q.watch.Share(q.h.connections.join(s.answer.Connection()), s)
+	q.watch.Share(q.h.connections.join(s.response.Connection()), s)
 }
 
 // leave ends the sharing that share began. The watch is closed.
 func (s *httpStream) leave() {
 	if s.joined {
 		s.joined = false
-		s.q.h.connections.leave(s.answer.Connection())
+		s.q.h.connections.leave(s.response.Connection())
 	}
 }
 
@@ -136,7 +136,7 @@ func (s *httpStream) try(events []registry.Event) (ok, full bool) {
 		ends[i] = len(buf)
 	}
 	if err == nil {
-		ok, full = s.answer.TryWrite(buf)
+		ok, full = s.response.TryWrite(buf)
 	}
 	q.h.giveBack(room, buf)
 	if !ok {

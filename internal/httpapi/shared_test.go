@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
-// shared is an answer of our own HTTP/2.
+// shared is a response of our own HTTP/2.
 type shared interface {
 	http.ResponseWriter
 	SetWriteTimeout(d time.Duration)
@@ -46,7 +46,7 @@ func (s spy) TryWrite(p []byte) (ok, full bool) {
 }
 
 // startShared starts a server with HTTP/2 of our own, and a client with one connection,
-// which takes so many bytes of each answer ahead. It returns how often something was
+// which takes so many bytes of each response ahead. It returns how often something was
 // delivered, and declined.
 func startShared(t *testing.T, ahead int) (s *server, delivered, declined *atomic.Int64) {
 	delivered, declined = new(atomic.Int64), new(atomic.Int64)
@@ -54,7 +54,7 @@ func startShared(t *testing.T, ahead int) (s *server, delivered, declined *atomi
 	return s, delivered, declined
 }
 
-// startHTTP2 is startShared with answers that are wrapped.
+// startHTTP2 is startShared with responses that are wrapped.
 func startHTTP2(t *testing.T, ahead int, wrap func(shared) http.ResponseWriter) *server {
 	s := start(t, wiring{
 		http2: &http2.Server{
@@ -92,7 +92,7 @@ func TestFirstOfATable(t *testing.T) {
 	}
 }
 
-// panicky is an answer whose TryWrite panics while panics is set.
+// panicky is a response whose TryWrite panics while panics is set.
 type panicky struct {
 	shared
 	panics *atomic.Bool
@@ -109,10 +109,10 @@ func (p panicky) TryWrite(b []byte) (ok, full bool) {
 // TestPanicOfOneWatch: a panic while events of a watch are delivered ends that watch, and no
 // other one of its connection.
 func TestPanicOfOneWatch(t *testing.T) {
-	var answers atomic.Int32
+	var responses atomic.Int32
 	var panics [4]atomic.Bool
 	s := startHTTP2(t, 64<<10, func(w shared) http.ResponseWriter {
-		return panicky{w, &panics[min(answers.Add(1), int32(len(panics)))-1]}
+		return panicky{w, &panics[min(responses.Add(1), int32(len(panics)))-1]}
 	})
 	var watches [3]*http.Response
 	for i := range watches {

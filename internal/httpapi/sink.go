@@ -6,8 +6,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/deflate"
 )
 
-// sink gathers an answer of unknown length and writes it in pieces of WriteBatchBytes or
-// more. An answer that fits into one piece is sent with its length. A longer one is
+// sink gathers a response of unknown length and writes it in pieces of WriteBatchBytes or
+// more. A response that fits into one piece is sent with its length. A longer one is
 // compressed if the client accepts gzip.
 type sink struct {
 	q           *request
@@ -86,7 +86,7 @@ func (s *sink) flush() error {
 	return err
 }
 
-// beginZip begins a compressed answer.
+// beginZip begins a compressed response.
 func (s *sink) beginZip() {
 	s.begun = true
 	s.outRoom = s.q.h.buffer(s.q.h.c.Limits.WriteBatchBytes)

@@ -48,7 +48,7 @@ func (h *healthchecks) done(c healthcheck, healthy bool) {
 	}
 }
 
-// ServeHTTP answers with the metrics.
+// ServeHTTP responds with the metrics.
 func (h *healthchecks) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header()["Content-Type"] = []string{exposition.ContentType}
 	out := exposition.NewWriter(w)

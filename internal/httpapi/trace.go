@@ -27,8 +27,8 @@ const monitoring = "system:monitoring"
 type requestSpan struct {
 	trace.Span
 	recording bool
-	// The answer may be sent in parts. It has one span, from the first to the last.
-	answerBegan, answerEnded time.Time
+	// The response may be sent in parts. It has one span, from the first to the last.
+	responseBegan, responseEnded time.Time
 }
 
 // beginSpan starts the span, unless it has begun. It is called when the user is known.
@@ -109,11 +109,11 @@ func (q *request) station(part *time.Duration, began, ended time.Time) {
 		name = "priorityandfairness"
 	case &q.parts.body:
 		name = "read body"
-	case &q.parts.answer:
-		if q.span.answerBegan.IsZero() {
-			q.span.answerBegan = began
+	case &q.parts.response:
+		if q.span.responseBegan.IsZero() {
+			q.span.responseBegan = began
 		}
-		q.span.answerEnded = ended
+		q.span.responseEnded = ended
 		return
 	}
 	tracing.Record(q.r.Context(), name, began, ended)
@@ -126,8 +126,8 @@ func (q *request) endSpan() {
 	}
 	q.beginSpan()
 	if q.span.recording {
-		if !q.span.answerBegan.IsZero() {
-			tracing.Record(q.r.Context(), "write response", q.span.answerBegan, q.span.answerEnded)
+		if !q.span.responseBegan.IsZero() {
+			tracing.Record(q.r.Context(), "write response", q.span.responseBegan, q.span.responseEnded)
 		}
 		q.span.SetAttributes(q.spanAttributes()...)
 		if q.code >= http.StatusInternalServerError {

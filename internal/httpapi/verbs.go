@@ -80,7 +80,7 @@ func (q *request) unrouted(why routeError) error {
 	return errNoPage
 }
 
-// offer returns the representations that the answer can have.
+// offer returns the representations that the response can have.
 func (q *request) offer() wire.Offer {
 	target := q.target()
 	switch {
@@ -189,7 +189,7 @@ func (q *request) get(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	return q.answer(&o, t, out)
+	return q.respond(&o, t, out)
 }
 
 func (q *request) put(t registry.Target, out wire.Output) error {
@@ -230,17 +230,17 @@ func (q *request) warn(t registry.Target, warnings []string) {
 	}
 }
 
-// written answers a write. Its warnings are sent with an error, too.
+// written responds to a write. Its warnings are sent with an error, too.
 func (q *request) written(o *registry.Object, err error, t registry.Target, out wire.Output) error {
 	q.warn(t, o.Warnings)
 	q.audited.annotate(o.Annotations)
 	if err != nil {
 		return err
 	}
-	return q.answer(o, t, out)
+	return q.respond(o, t, out)
 }
 
-// act answers a POST of an object that is never stored: a review, a token, a binding, an
+// act responds to a POST of an object that is never stored: a review, a token, a binding, an
 // eviction.
 func (q *request) act(t registry.Target, out wire.Output) error {
 	media, err := q.inputType()
@@ -260,7 +260,7 @@ func (q *request) act(t registry.Target, out wire.Output) error {
 		return err
 	}
 	if a.Status != nil {
-		q.audited.answers(a.Status)
+		q.audited.responds(a.Status)
 		return q.json(http.StatusCreated, encodeStatus(a.Status), out)
 	}
 	return q.show(http.StatusCreated, t.Exchanged(), &store.Object{Held: a.Value}, out)
@@ -287,7 +287,7 @@ func (q *request) mayDeleteUnsafely(o *metav1.DeleteOptions) error {
 	return q.alsoAllowed("unsafe-delete-ignore-read-errors")
 }
 
-// deleteCollection answers with the objects that it deleted.
+// deleteCollection responds with the objects that it deleted.
 func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 	options, err := q.deleteOptions()
 	if err != nil {
@@ -305,14 +305,14 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 		return err
 	}
 	q.warn(t, l.Warnings)
-	q.extend(q.h.c.Limits.RequestTimeout) // to write the answer
+	q.extend(q.h.c.Limits.RequestTimeout) // to write the response
 	return q.writeList(l, out)
 }
 
-// answer writes the result of a verb.
-func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output) error {
+// respond writes the result of a verb.
+func (q *request) respond(o *registry.Object, t registry.Target, out wire.Output) error {
 	if o.Status != nil {
-		q.audited.answers(o.Status)
+		q.audited.responds(o.Status)
 		return q.json(http.StatusOK, encodeStatus(o.Status), out)
 	}
 	code := http.StatusOK
@@ -336,7 +336,7 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 	return q.show(code, t.Type, o.Stored, out)
 }
 
-// show answers with one object.
+// show responds with one object.
 func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Output) error {
 	if out.Form == wire.Whole && out.Binary() == nil { // nearly always
 		if t.Conversion == nil {

@@ -113,8 +113,8 @@ func TestPretty(t *testing.T) {
 	}
 }
 
-// TestLargeAnswers compares a list of some MiB and an object in all their forms.
-func TestLargeAnswers(t *testing.T) {
+// TestLargeResponses compares a list of some MiB and an object in all their forms.
+func TestLargeResponses(t *testing.T) {
 	s := start(t, wiring{})
 	for i := range 30 {
 		s.create(t, "default", fmt.Sprintf("m-%02d", i), 1000+i*i*300)
@@ -133,10 +133,10 @@ func TestLargeAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if unpacked, err := io.ReadAll(z); err != nil || string(unpacked) != plain.body {
-			t.Errorf("GET %s: compressed it is another answer (%v)", path, err)
+			t.Errorf("GET %s: compressed it is another response (%v)", path, err)
 		}
 		if other := s.do(t, "GET", path, "", "Accept-Encoding: br, deflate"); other.body != plain.body {
-			t.Errorf("GET %s: another answer for another encoding", path)
+			t.Errorf("GET %s: another response for another encoding", path)
 		}
 		asYAML := s.do(t, "GET", path, "", "Accept: application/yaml", "Accept-Encoding: identity")
 		asJSON, err := yaml.YAMLToJSON([]byte(asYAML.body))
@@ -148,15 +148,15 @@ func TestLargeAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(asJSON) != string(want) {
-			t.Errorf("GET %s: as YAML it is another answer", path)
+			t.Errorf("GET %s: as YAML it is another response", path)
 		}
 		if pretty := s.do(t, "GET", path+"?pretty=1", "", "Accept-Encoding: identity"); compact(t, pretty.body)+"\n" != plain.body {
-			t.Errorf("GET %s: indented it is another answer", path)
+			t.Errorf("GET %s: indented it is another response", path)
 		}
 	}
 	small := s.do(t, "GET", maps+"/m-00", "", "Accept-Encoding: gzip")
 	if small.header.Get("Content-Encoding") != "" || small.header.Get("Vary") != "" {
-		t.Errorf("a small answer: %v", small.header)
+		t.Errorf("a small response: %v", small.header)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// warningBytes bounds all warnings of an answer together. Above it, each is cut to
+	// warningBytes bounds all warnings of a response together. Above it, each is cut to
 	// warningRunes, and those that still do not fit are left out.
 	warningBytes = 4096
 	warningRunes = 256

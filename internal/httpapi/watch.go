@@ -338,8 +338,8 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 // up. The watch ends cleanly, so the client continues from the last event.
 var errNoRoom = errors.New("no memory left for requests that wait for their clients")
 
-// httpStream writes events as lines of the answer's body. A client that does not read
-// is given up by the answer itself if it can (HTTP/2), otherwise by a deadline of the
+// httpStream writes events as lines of the response's body. A client that does not read
+// is given up by the response itself if it can (HTTP/2), otherwise by a deadline of the
 // connection.
 type httpStream struct {
 	q        *request
@@ -352,7 +352,7 @@ type httpStream struct {
 	broken error            // Deliver panicked with it
 }
 
-// sharedResponse is an answer that knows of the others of its connection.
+// sharedResponse is a response that knows of the others of its connection.
 type sharedResponse interface {
 	SetWriteTimeout(d time.Duration)
 	Connection() any
@@ -361,16 +361,16 @@ type sharedResponse interface {
 
 func (s *httpStream) open(q *request) {
 	s.q, s.c = q, http.NewResponseController(q.w)
-	if s.answer, _ = q.w.(sharedResponse); s.answer != nil {
-		s.answer.SetWriteTimeout(q.h.c.Limits.WriteTimeout)
+	if s.response, _ = q.w.(sharedResponse); s.response != nil {
+		s.response.SetWriteTimeout(q.h.c.Limits.WriteTimeout)
 	}
 }
 
 func (s *httpStream) send(events []byte, _ []int) error {
-	if s.answer == nil {
+	if s.response == nil {
 		return s.q.write(events)
 	}
-	if ok, _ := s.answer.TryWrite(events); ok { // as mostly: a flush follows
+	if ok, _ := s.response.TryWrite(events); ok { // as mostly: a flush follows
 		s.q.bytes += int64(len(events))
 		return nil
 	}
@@ -386,7 +386,7 @@ func (s *httpStream) send(events []byte, _ []int) error {
 }
 
 func (s *httpStream) flush() error {
-	if s.answer == nil {
+	if s.response == nil {
 		s.q.limitWrite()
 	}
 	err := s.c.Flush()

@@ -176,7 +176,7 @@ func TestWatchWebSocket(t *testing.T) {
 		_, data, err := conn.Read(t.Context())
 		next <- fmt.Sprint(string(data), err)
 	}()
-	if err := conn.Ping(t.Context()); err != nil { // answered while the next message is waited for
+	if err := conn.Ping(t.Context()); err != nil { // responded while the next message is waited for
 		t.Error(err)
 	}
 	s.create(t, "default", "d", 10)
@@ -262,7 +262,7 @@ func TestWatchLimit(t *testing.T) {
 }
 
 // TestManyWatches has 401 watches through one client, and 99 on one
-// connection. Each sees its event, and other requests are answered.
+// connection. Each sees its event, and other requests get a response.
 func TestManyWatches(t *testing.T) {
 	for name, n := range map[string]int{"client": 401, "connection": 99} {
 		t.Run(name, func(t *testing.T) {
@@ -307,13 +307,13 @@ func TestWatchSelectors(t *testing.T) {
 	} {
 		terms := 1 + strings.Count(long, ",")
 		var open []*watchReader
-		var last answer
+		var last response
 		for len(open) < 100 {
 			resp := s.open(t, t.Context(), "GET", maps+"?watch=1&"+long, nil, "Authorization: Bearer editor")
 			if resp.StatusCode != 200 {
 				body, _ := io.ReadAll(resp.Body)
 				resp.Body.Close()
-				last = answer{resp.StatusCode, resp.Header, string(body)}
+				last = response{resp.StatusCode, resp.Header, string(body)}
 				break
 			}
 			open = append(open, &watchReader{resp, bufio.NewReader(resp.Body)})

@@ -47,13 +47,13 @@ func (q *request) acceptWebSocket() (*websocket.Conn, context.Context, error) {
 			return nil, nil, apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("the Origin %.100q of the WebSocket is not a URL", origin))
 		}
 	}
-	conn, err := websocket.Accept(&counter{q.w, q}, q.r, &websocket.AcceptOptions{
+	conn, err := websocket.Accept(&countingWriter{q.w, q}, q.r, &websocket.AcceptOptions{
 		CompressionMode:    websocket.CompressionDisabled,
 		Subprotocols:       authn.Subprotocols(q.r), // a browser wants one of those that it offers
 		InsecureSkipVerify: true,                    // any origin
 	})
 	if err != nil {
-		return nil, nil, nil //nolint:nilerr // Accept has answered
+		return nil, nil, nil //nolint:nilerr // Accept has responded
 	}
 	q.wrote, q.code = true, http.StatusSwitchingProtocols
 	// The reader must outlive the watch: cancelling a read drops the connection without a close

@@ -57,7 +57,7 @@ func (c *controlled) adminToken() (token string, err error) {
 }
 
 // Handler implements control.World.
-func (c *controlled) Handler() http.Handler { return httpapi.Undisturbed(c.World.Handler()) }
+func (c *controlled) Handler() http.Handler { return httpapi.WithoutFaults(c.World.Handler()) }
 
 // AddUser implements control.World.
 func (c *controlled) AddUser(u control.User) (control.Credentials, error) {

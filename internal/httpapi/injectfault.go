@@ -17,21 +17,21 @@ import (
 // errDropped breaks the connection of a request.
 var errDropped = errors.New("the request was dropped on purpose")
 
-// undisturbed is the key of a context whose requests have no faults.
-type undisturbed struct{}
+// withoutFaults is the key of a context whose requests have no faults.
+type withoutFaults struct{}
 
-// Undisturbed returns a handler that passes requests to h, a handler of this package or one in front of it.
+// WithoutFaults returns a handler that passes requests to h, a handler of this package or one in front of it.
 // The requests have no faults.
-func Undisturbed(h http.Handler) http.Handler {
+func WithoutFaults(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), undisturbed{}, true)))
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), withoutFaults{}, true)))
 	})
 }
 
-// disturb makes the fault of a request, if it has one. The request has no seat while it is delayed.
-func (q *request) disturb() error {
+// injectFault injects the fault of a request, if it has one. The request has no seat while it is delayed.
+func (q *request) injectFault() error {
 	faults := q.h.c.Faults
-	if !faults.Active() || !q.info.IsResource || q.r.Context().Value(undisturbed{}) != nil {
+	if !faults.Active() || !q.info.IsResource || q.r.Context().Value(withoutFaults{}) != nil {
 		return nil
 	}
 	about := q.faultRequest(q.r.UserAgent())
@@ -115,7 +115,7 @@ func (h *Handler) DropWatches(id string) {
 	}
 }
 
-// lostAnswer is the ResponseWriter of a request whose client does not get the answer.
+// lostAnswer is the ResponseWriter of a request whose client does not get the response.
 type lostAnswer struct{ http.ResponseWriter }
 
 func (*lostAnswer) WriteHeader(int)                  {}
