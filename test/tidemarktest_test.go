@@ -560,6 +560,38 @@ func TestSearchLeader(t *testing.T) {
 	})
 }
 
+// TestSearchWithoutWrites: the error of a search whose controller writes nothing has the requests that it has sent.
+func TestSearchWithoutWrites(t *testing.T) {
+	searchIn(t, func(t *testing.T, env *tidemarktest.Env) {
+		env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: taken}}")
+		for name, row := range map[string]struct {
+			run  func(ctx context.Context, e *tidemarktest.Env)
+			want string
+		}{
+			"refused": {func(ctx context.Context, e *tidemarktest.Env) {
+				for range 2 {
+					send(ctx, e, "PUT", configMaps+"/absent", `{"metadata":{"name":"absent"}}`)
+				}
+				<-ctx.Done()
+			}, "its writes failed, or changed nothing: 2 times update configmaps default/absent"},
+			"reads": {func(ctx context.Context, e *tidemarktest.Env) {
+				send(ctx, e, "GET", configMaps+"/taken", "")
+				<-ctx.Done()
+			}, "it has sent 1 request, and no write"},
+			"elsewhere": {func(ctx context.Context, _ *tidemarktest.Env) {
+				levelTriggered(ctx, env)
+				<-ctx.Done()
+			}, "it has sent no request: the function must use the Env that it is given"},
+		} {
+			r := &fatal{&recording{TB: t}}
+			tidemarktest.EveryPrefix(r, env, row.run)
+			if len(r.errors) != 1 || !strings.Contains(r.errors[0], row.want) {
+				t.Errorf("%s: the errors are %q, want one with %q", name, r.errors, row.want)
+			}
+		}
+	})
+}
+
 // TestEveryLagSlow: a controller that begins late, as on a busy machine, meets the lag, too.
 func TestEveryLagSlow(t *testing.T) {
 	searchIn(t, func(t *testing.T, env *tidemarktest.Env) {

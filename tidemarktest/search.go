@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -264,10 +265,8 @@ func (s *search) runFirst(env *Env) (err error) {
 		}
 	}()
 	s.doubt = false
-	if s.records {
-		if err := s.origin.record(ctx); err != nil {
-			return err
-		}
+	if err := s.origin.record(ctx); err != nil {
+		return err
 	}
 	r := controllerRun{env: s.origin, kept: &s.kept}
 	r.start(s.run, s.origin)
@@ -279,7 +278,7 @@ func (s *search) runFirst(env *Env) (err error) {
 			break
 		}
 	}
-	if err == nil && s.records {
+	if err == nil && (s.records || len(s.writes) == 0) {
 		s.recorded, err = s.requests(ctx)
 	}
 	if s.origin.webhook.refuses() { // all runs would lack the same writes, and pass
@@ -296,9 +295,30 @@ func (s *search) runFirst(env *Env) (err error) {
 		return errors.New("the function has returned before its context ended, and the controller has not written anything: does its manager return an error?")
 	}
 	if len(s.writes) == 0 {
-		return fmt.Errorf("the controller has not written anything within %v", firstQuiet+wrongQuiet)
+		return fmt.Errorf("the controller has not written anything within %v: %s", firstQuiet+wrongQuiet, describeRequests(s.recorded))
 	}
 	return nil
+}
+
+// describeRequests describes the requests of a controller that has not changed any object.
+func describeRequests(all []request) string {
+	writes := map[string]int{}
+	for i := range all {
+		if q := &all[i]; !slices.Contains([]string{"get", "list", "watch"}, q.Verb) {
+			writes[q.String()]++
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return "it has sent no request: the function must use the Env that it is given"
+	case len(writes) == 0:
+		return fmt.Sprintf("it has sent %s, and no write", count(len(all), "request"))
+	}
+	var lines []string
+	for _, what := range slices.Sorted(maps.Keys(writes)) {
+		lines = append(lines, fmt.Sprintf("%s %s", count(writes[what], "time"), what))
+	}
+	return "its writes failed, or changed nothing: " + strings.Join(lines[:min(len(lines), maxListed)], ", ")
 }
 
 // clientWrites returns the indexes of the writes of clients, without Events, Leases, and the IPAddresses that the

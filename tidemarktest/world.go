@@ -54,6 +54,7 @@ type World struct {
 	self     *World // that was prepared
 	prepared worldInfo
 	missing  []string // of CRDDirectoryPaths
+	empty    []string // directories without manifests
 	host     *session
 	err      error
 }
@@ -83,6 +84,9 @@ func (w *World) Fork(t TB) *Env {
 	}
 	if len(w.missing) > 0 {
 		t.Logf("tidemarktest: CRDDirectoryPaths: skipped, because they do not exist: %s", strings.Join(w.missing, ", "))
+	}
+	for _, dir := range w.empty {
+		t.Logf("tidemarktest: CRDDirectoryPaths: %s has no file whose name ends in .yaml, .yml or .json; directories in it are skipped", dir)
 	}
 	env.watchDeadline(t, func(text string) { os.Stderr.WriteString(text) })
 	t.Cleanup(func() {
@@ -170,6 +174,11 @@ func (w *World) prepare(ctx context.Context) error {
 		return fmt.Errorf("CRDDirectoryPaths: %w", err)
 	}
 	w.missing = missing
+	for _, p := range w.CRDDirectoryPaths {
+		if lacksManifests(p) {
+			w.empty = append(w.empty, p)
+		}
+	}
 	fixtures, err := readFixtures(w.Fixtures)
 	if err != nil {
 		return err
@@ -205,6 +214,12 @@ func (w *World) settle(ctx context.Context) error {
 // isManifest reports whether a file has objects, by its name.
 func isManifest(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+}
+
+// lacksManifests reports whether a directory has no manifest.
+func lacksManifests(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !e.IsDir() && isManifest(e.Name()) })
 }
 
 // readPaths reads files, and the manifests of directories. It returns the paths that do not exist; if strict, that is

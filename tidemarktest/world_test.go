@@ -20,6 +20,12 @@ func TestWorldMistakes(t *testing.T) {
 	if log := r.log.String(); !strings.Contains(log, "do not exist: testdata/nothere") {
 		t.Errorf("a path that was skipped: the log is %q", log)
 	}
+	above := &tidemarktest.World{CRDDirectoryPaths: []string{"testdata"}} // the definitions are in testdata/crd
+	r = &recording{TB: t}
+	above.Fork(r)
+	if log := r.log.String(); !strings.Contains(log, "testdata has no file whose name ends in .yaml") {
+		t.Errorf("a directory above that of the definitions: the log is %q", log)
+	}
 	copied := new(tidemarktest.World)
 	reflect.ValueOf(copied).Elem().Set(reflect.ValueOf(used).Elem())
 	if _, err := copied.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "is a copy") {
