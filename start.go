@@ -76,6 +76,17 @@ func (s *Server) Root() *World {
 	return s.root
 }
 
+// Fork returns the fork with the name. It opens a kept one that is not in use; the error may be that of its log.
+// If there is none, the error is ErrNoFork. It panics before Start has succeeded.
+func (s *Server) Fork(name string) (*World, error) {
+	r := s.must()
+	w, err := r.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	return &World{r, w}, nil
+}
+
 // RESTConfig returns a configuration for client-go as administrator, a copy that the caller may
 // change. With InProcess, it is World.InProcessConfig. It panics before Start has succeeded.
 func (s *Server) RESTConfig() *rest.Config { return s.Root().RESTConfig() }
