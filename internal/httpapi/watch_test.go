@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
@@ -352,14 +353,17 @@ func TestSelectorsOfLists(t *testing.T) {
 	s.create(t, "default", "a", 100<<10)
 	c := s.dialClosed(t)
 	var held [2]int64
+	last := s.waiting(t)
 	for i, query := range []string{"", "?labelSelector=" + strings.Repeat("!a,", terms-1) + "!a"} {
 		for range n {
 			c.send("GET", maps+query, "editor", "")
 			if got := c.statuses(1); got[0] != "200" {
 				t.Fatalf("the status is %s, want 200", got[0])
 			}
+			before := last
+			await.True(t, "a list that waits for its client", func() bool { last = s.waiting(t); return last > before })
 		}
-		held[i] = s.waiting(t)
+		held[i] = last
 	}
 	if without, with := held[0], held[1]-held[0]; with < without+n*terms*100 {
 		t.Errorf("%d lists hold %d bytes, and %d with %d terms each", n, without, with, terms)
