@@ -16,7 +16,7 @@ import (
 //	C          ....[same.....]
 //
 // A call costs many times what a read does. Of clients that read again as soon as they have their
-// answers, the first one would begin a call, and all others would have to wait for the next one.
+// responds, the first one would begin a call, and all others would have to wait for the next one.
 // So after a call for several readers the next one begins when all but a few of them have come together
 // again, at the latest after a pause. Readers who do not come again cost the others the pause, which saves calls
 // then, too: it has more readers. A reader that is alone waits for it only right after such a call.
@@ -177,7 +177,7 @@ func (f *follower) head() (Revision, error) {
 	case s.ctx.Err() != nil:
 		return 0, ErrClosed
 	case err != nil && ctx.Err() != nil:
-		return 0, &UnavailableError{Err: fmt.Errorf("the storage did not answer within %v: %w", longestHead, err)}
+		return 0, &UnavailableError{Err: fmt.Errorf("the storage did not respond within %v: %w", longestHead, err)}
 	case err == nil && r < published:
 		err = fmt.Errorf("%w: its revision is %d, and was %d before", ErrReset, r, published)
 	}

@@ -62,18 +62,18 @@ func remove(key string, condition store.Revision) store.Write {
 	return store.Write{Collection: "pods", Key: key, If: condition}
 }
 
-// answer is what a commit under way will say.
-type answer struct {
+// response is the response to a commit under way.
+type response struct {
 	object *store.Object
 	err    error
 }
 
 // begin commits on a goroutine of its own, and waits until it is stuck.
-func begin(s *store.Store, w store.Write) chan answer {
-	got := make(chan answer, 1)
+func begin(s *store.Store, w store.Write) chan response {
+	got := make(chan response, 1)
 	go func() {
 		o, err := s.Commit(context.Background(), w)
-		got <- answer{o, err}
+		got <- response{o, err}
 	}()
 	synctest.Wait()
 	return got
@@ -100,19 +100,19 @@ func pendingStore(t *testing.T, test func(t *testing.T, s *store.Store, log *gat
 	})
 }
 
-// silent fails the test when the answer is there already.
-func silent(t *testing.T, what string, c chan answer) {
+// silent fails the test when the response is there already.
+func silent(t *testing.T, what string, c chan response) {
 	t.Helper()
 	synctest.Wait()
 	select {
 	case a := <-c:
-		t.Errorf("%s was answered early: %v", what, a.err)
+		t.Errorf("%s got a response early: %v", what, a.err)
 		c <- a
 	default:
 	}
 }
 
-func expect(t *testing.T, what string, c chan answer, want error) *store.Object {
+func expect(t *testing.T, what string, c chan response, want error) *store.Object {
 	t.Helper()
 	a := <-c
 	if !errors.Is(a.err, want) || want == nil && a.err != nil {
@@ -148,7 +148,7 @@ func TestErrorsWaitForWhatTheyRestOn(t *testing.T) {
 		if group := log.next(); group != "put ns/a, delete ns/b" {
 			t.Fatalf("appended %q", group)
 		}
-		for what, c := range map[string]chan answer{"update": updated, "delete": deleted, "conflict": conflict, "missing": missing} {
+		for what, c := range map[string]chan response{"update": updated, "delete": deleted, "conflict": conflict, "missing": missing} {
 			silent(t, what, c)
 		}
 		log.verdict <- nil
@@ -340,8 +340,8 @@ func TestCloseWaitsForWrites(t *testing.T) {
 		first := begin(s, write("ns/a", 0))
 		log.next()
 		second := begin(s, write("ns/b", 0))
-		closed := make(chan answer, 1)
-		go func() { closed <- answer{nil, s.Close()} }()
+		closed := make(chan response, 1)
+		go func() { closed <- response{nil, s.Close()} }()
 		silent(t, "close", closed)
 		expect(t, "a write after close", begin(s, write("ns/c", 0)), store.ErrClosed)
 		log.verdict <- nil
@@ -470,11 +470,11 @@ func TestReadBackEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		read := func(ctx context.Context) chan answer {
-			done := make(chan answer, 1)
+		read := func(ctx context.Context) chan response {
+			done := make(chan response, 1)
 			go func() {
 				_, err := c.TryNext(ctx, make([]*store.Change, 4))
-				done <- answer{nil, err}
+				done <- response{nil, err}
 			}()
 			silent(t, "a read that is stuck", done)
 			return done

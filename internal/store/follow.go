@@ -21,7 +21,7 @@ import (
 //
 //	others and we        propose ---> the log decides
 //	follower             Follow: [build, swap the root, wake]  [build, swap, wake] ...
-//	writer               check, propose ........ wait for the revision: answer
+//	writer               check, propose ........ wait for the revision: response
 //	most recent          Head .................. wait for the revision: read
 //
 // What makes it right:
@@ -286,7 +286,7 @@ func (f *follower) close() {
 // longestClose is how long Close waits for writes under way.
 const longestClose = 5 * time.Second
 
-// flights are the transactions under way, from their begin to their answer.
+// flights are the transactions under way, from their begin to their response.
 type flights struct {
 	wait sync.WaitGroup
 

@@ -20,8 +20,8 @@ import (
 //     ancestor
 //
 // A fork can begin with a part of the history of its parent: the changes that led to the state. It then has
-// them in memory, like its own changes, and they count in its bound. What is older belongs to the parent: the
-// fork answers reads of it with an *ExpiredError. So the parent compacts as if there were no forks, and may
+// them in memory, like its own changes, and they count in its bound. What is older belongs to the parent:
+// reads of it return an *ExpiredError. So the parent compacts as if there were no forks, and may
 // close before them.
 
 // Fork starts a store at a state of this one, on a log in memory that has this state and the changes that led

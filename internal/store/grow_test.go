@@ -120,10 +120,10 @@ func TestFullGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newGated()
 		s := storetest.Open(t, store.Options{Log: log})
-		answers := []chan answer{begin(s, sized("ns/0", 1, 0))}
+		responses := []chan response{begin(s, sized("ns/0", 1, 0))}
 		log.next()
 		for i := 1; i < 40; i++ {
-			answers = append(answers, begin(s, sized(fmt.Sprint("ns/", i), 1<<20, 0)))
+			responses = append(responses, begin(s, sized(fmt.Sprint("ns/", i), 1<<20, 0)))
 		}
 		log.verdict <- nil
 		if group := log.groups; len(<-group) > 20 {
@@ -131,7 +131,7 @@ func TestFullGroup(t *testing.T) {
 		}
 		log.open.Store(true)
 		log.verdict <- nil
-		for _, a := range answers {
+		for _, a := range responses {
 			expect(t, "create", a, nil)
 		}
 		storetest.Close(t, s)

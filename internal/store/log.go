@@ -42,7 +42,7 @@ type Bounds struct {
 	Head Revision
 
 	// Floor is the oldest revision that can be read back: ObjectsAt(r) and
-	// Changes(after r) are answered for Floor <= r <= Head. It is at most Head.
+	// Changes(after r) succeed for Floor <= r <= Head. It is at most Head.
 	Floor Revision
 
 	// Time is the Origin.Time of the newest change that had one; zero: none had. It never

@@ -186,7 +186,7 @@ func (f *follower) made(a *flight, befores []*Object, d Decision) []*Object {
 	return all
 }
 
-// published returns the objects that the transaction made of an object, in order, as answers show them. None is
+// published returns the objects that the transaction made of an object, in order, as responses show them. None is
 // there if no change was seen.
 func published(seen []seenChange, w *Write, d Decision) (all []*Object) {
 	first := d.First

@@ -12,7 +12,7 @@ import (
 //
 // A replica reads the store like another server of a cluster, whose copy of the state is behind: it has
 // the state of an older revision, and its cursors deliver no change above that revision. It copies
-// nothing. It is a revision that only grows, and its reads are answered from the store's own history:
+// nothing. It is a revision that only grows, and its reads are served from the store's own history:
 //
 //	revision = the highest of: head - lag, the revisions that Reach and Advance have named, the floor
 //

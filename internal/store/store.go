@@ -420,7 +420,7 @@ func (s *Store) NotOlderThan(ctx context.Context, r Revision, wait time.Duration
 	return s.arrival.await(ctx, s, r, timer.C)
 }
 
-// Bounds returns the oldest revision that Exact and Changes still answer, and
+// Bounds returns the oldest revision that Exact and Changes still return, and
 // the newest.
 func (s *Store) Bounds() (floor, head Revision) {
 	// The floor first: it never passes the head.

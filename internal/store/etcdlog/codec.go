@@ -148,11 +148,11 @@ func (l *Log) Outdated(collection, key string) bool {
 	p := place{collection, key}
 	r := l.outdated.begin(p)
 	defer l.outdated.end(p, r)
-	answer, err := l.read(l.ctx, &pb.RangeRequest{Key: []byte(at)}, quickOfClient)
-	if err != nil || len(answer.Kvs) == 0 {
+	response, err := l.read(l.ctx, &pb.RangeRequest{Key: []byte(at)}, quickOfClient)
+	if err != nil || len(response.Kvs) == 0 {
 		return err != nil
 	}
-	_, is, err := l.decoded(l.ctx, versionOf(collection, key, answer.Kvs[0]))
+	_, is, err := l.decoded(l.ctx, versionOf(collection, key, response.Kvs[0]))
 	if err != nil {
 		return true
 	}
@@ -213,7 +213,7 @@ func (o *outdated) put(p place, f form) {
 	o.count.Store(int64(len(o.all)))
 }
 
-// get reports whether an object is outdated. The answer is not known if there is none for the generation.
+// get reports whether an object is outdated. The response is not known if there is none for the generation.
 func (o *outdated) get(collection, key string, generation uint64) (is, known bool) {
 	if o.count.Load() == 0 {
 		return false, false

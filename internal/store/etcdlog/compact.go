@@ -86,9 +86,9 @@ func (c *compactor) turn(ctx context.Context, l *Log) (int64, error) {
 		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: strconv.AppendInt(nil, c.revision, 10)}}}},
 		Failure: []*pb.RequestOp{rangeOp(key)},
 	}
-	answer, err := l.kv.Txn(ctx, r)
+	response, err := l.kv.Txn(ctx, r)
 	for tries := 0; outdatedAuth(err) && pause(ctx, tries); tries++ {
-		answer, err = l.kv.Txn(ctx, r)
+		response, err = l.kv.Txn(ctx, r)
 	}
 	if is(err, rpctypes.ErrGRPCPermissionDenied) {
 		return 0, errNoCompactKey
@@ -97,10 +97,10 @@ func (c *compactor) turn(ctx context.Context, l *Log) (int64, error) {
 		return 0, err
 	}
 	to := c.revision
-	c.revision = answer.Header.Revision
-	if !answer.Succeeded {
+	c.revision = response.Header.Revision
+	if !response.Succeeded {
 		c.time = 0
-		if kvs := answer.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
 			c.time = kvs[0].Version
 			raise(&l.oldest, compactedTo(kvs[0])) // the watch of the prefix alone does not have the key
 		}

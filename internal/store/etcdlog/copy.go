@@ -169,11 +169,11 @@ func (l *Log) keep(ctx context.Context, s *store.State) error {
 // countAt returns how many keys the cluster had below the prefix at a revision.
 func (l *Log) countAt(ctx context.Context, at store.Revision) (int64, error) {
 	prefix := l.o.Prefix + "/"
-	answer, err := l.read(ctx, &pb.RangeRequest{Key: []byte(prefix), RangeEnd: []byte(rangeEnd(prefix)), Revision: int64(at), CountOnly: true}, quick)
+	response, err := l.read(ctx, &pb.RangeRequest{Key: []byte(prefix), RangeEnd: []byte(rangeEnd(prefix)), Revision: int64(at), CountOnly: true}, quick)
 	if err != nil {
 		return 0, err
 	}
-	return answer.Count, nil
+	return response.Count, nil
 }
 
 // writeBlocks writes the objects of a state, on all processors.
@@ -358,12 +358,12 @@ func (l *Log) claim(ctx context.Context, h *copyHeader, newest []byte) error {
 	if err != nil {
 		return err
 	}
-	answer, err := l.read(ctx, &pb.RangeRequest{Key: []byte(key), Revision: int64(h.Revision)}, quick)
+	response, err := l.read(ctx, &pb.RangeRequest{Key: []byte(key), Revision: int64(h.Revision)}, quick)
 	if err != nil {
 		return err
 	}
-	if len(answer.Kvs) == 1 {
-		there, err := l.decode(ctx, versionOf(of, name, answer.Kvs[0]))
+	if len(response.Kvs) == 1 {
+		there, err := l.decode(ctx, versionOf(of, name, response.Kvs[0]))
 		if err != nil {
 			return err
 		}
@@ -433,11 +433,11 @@ func (l *Log) readCopy(ctx context.Context, f *os.File, load func(string, *store
 // loadFences takes the revisions of the fences, which the copy lacks.
 func (l *Log) loadFences(ctx context.Context) error {
 	prefix := l.fencePrefix()
-	answer, err := l.read(ctx, &pb.RangeRequest{Key: []byte(prefix), RangeEnd: []byte(rangeEnd(prefix))}, quick)
+	response, err := l.read(ctx, &pb.RangeRequest{Key: []byte(prefix), RangeEnd: []byte(rangeEnd(prefix))}, quick)
 	if err != nil {
 		return err
 	}
-	for _, kv := range answer.Kvs {
+	for _, kv := range response.Kvs {
 		l.loadFence(kv)
 	}
 	return nil

@@ -148,7 +148,7 @@ func Open(o Options) (*Log, error) {
 	}
 	l.conn, l.scans = conn, scans
 	l.kv, l.leases, l.care = pb.NewKVClient(conn), pb.NewLeaseClient(conn), pb.NewMaintenanceClient(conn)
-	l.reach.answered = time.Now()
+	l.reach.responded = time.Now()
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}

@@ -36,10 +36,10 @@ type Status struct {
 	Bytes, UsedBytes, QuotaBytes int64
 }
 
-// Status asks one of the members. The answer is zero if the client may not know it: etcd reports it to users with its
+// Status asks one of the members. The response is zero if the client may not know it: etcd reports it to users with its
 // role root alone.
 func (l *Log) Status(ctx context.Context) (Status, error) {
-	answer, err := try(ctx, quick.all, func(ctx context.Context) (*pb.StatusResponse, error) {
+	response, err := try(ctx, quick.all, func(ctx context.Context) (*pb.StatusResponse, error) {
 		return l.care.Status(ctx, &pb.StatusRequest{})
 	})
 	if is(err, rpctypes.ErrGRPCPermissionDenied) {
@@ -51,5 +51,5 @@ func (l *Log) Status(ctx context.Context) (Status, error) {
 		}
 		return Status{}, unavailable(err, 0)
 	}
-	return Status{Version: answer.Version, Bytes: answer.DbSize, UsedBytes: answer.DbSizeInUse, QuotaBytes: answer.DbSizeQuota}, nil
+	return Status{Version: response.Version, Bytes: response.DbSize, UsedBytes: response.DbSizeInUse, QuotaBytes: response.DbSizeQuota}, nil
 }

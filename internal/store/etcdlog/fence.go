@@ -19,8 +19,8 @@ import (
 // A transaction whose outcome is unknown may still be on its way: in a buffer of the network or of a
 // member. Its conditions alone do not make a repetition safe:
 //
-//	create x            no answer
-//	create x, repeated  made, the client gets the answer
+//	create x            no response
+//	create x, repeated  made, the client gets the response
 //	another client deletes x
 //	create x            the first try arrives, and makes x again
 //
@@ -118,7 +118,7 @@ func (l *Log) raiseFence(ctx context.Context, limit time.Duration, i int, was in
 	}
 	key := []byte(l.fenceKey(i))
 	before := l.seen.now()
-	answer, err := try(ctx, limit, func(ctx context.Context) (*pb.TxnResponse, error) {
+	response, err := try(ctx, limit, func(ctx context.Context) (*pb.TxnResponse, error) {
 		return l.kv.Txn(withLeader(ctx), &pb.TxnRequest{
 			Compare: []*pb.Compare{compare(key, pb.Compare_EQUAL, was)},
 			Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key}}}},
@@ -128,14 +128,14 @@ func (l *Log) raiseFence(ctx context.Context, limit time.Duration, i int, was in
 	if err != nil {
 		return err
 	}
-	if err := l.seen.check(before, answer.Header); err != nil {
+	if err := l.seen.check(before, response.Header); err != nil {
 		return err
 	}
-	if answer.Succeeded {
-		raise(&l.fences[i], answer.Header.Revision)
+	if response.Succeeded {
+		raise(&l.fences[i], response.Header.Revision)
 		return nil
 	}
-	l.learnFence(i, was, answer.Responses[0].GetResponseRange().Kvs)
+	l.learnFence(i, was, response.Responses[0].GetResponseRange().Kvs)
 	return nil
 }
 

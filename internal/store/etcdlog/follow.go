@@ -228,7 +228,7 @@ func (f *follower) checkHistory(ctx context.Context) error {
 	if p.revision == 0 {
 		return nil
 	}
-	answer, err := f.l.read(ctx, &pb.RangeRequest{Key: []byte(p.key), Revision: p.revision}, quick)
+	response, err := f.l.read(ctx, &pb.RangeRequest{Key: []byte(p.key), Revision: p.revision}, quick)
 	switch {
 	case errors.Is(err, errCompacted):
 		return nil
@@ -236,10 +236,10 @@ func (f *follower) checkHistory(ctx context.Context) error {
 		return err
 	}
 	var same bool
-	if len(answer.Kvs) == 0 {
+	if len(response.Kvs) == 0 {
 		same = p.deleted
 	} else {
-		kv := answer.Kvs[0]
+		kv := response.Kvs[0]
 		same = !p.deleted && kv.ModRevision == p.revision && sha256.Sum256(kv.Value) == p.value
 	}
 	if !same {

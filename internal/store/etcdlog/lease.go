@@ -78,7 +78,7 @@ func (k *leaseKind) take() (lease, bool) {
 	return k.lease, true
 }
 
-// grant makes a lease. A lease whose grant has no answer ends without a key.
+// grant makes a lease. A lease whose grant has no response ends without a key.
 func (l *Log) grant(ctx context.Context, ttl time.Duration) (id int64, until time.Time, err error) {
 	// Keys should not stay much longer than they have to.
 	reuse := min(l.o.LeaseReuse, max(ttl/20, time.Second))
@@ -86,12 +86,12 @@ func (l *Log) grant(ctx context.Context, ttl time.Duration) (id int64, until tim
 	began := time.Now()
 	for tries := 0; ; tries++ {
 		asked := time.Now()
-		answer, err := try(ctx, quick.each, func(ctx context.Context) (*pb.LeaseGrantResponse, error) {
+		response, err := try(ctx, quick.each, func(ctx context.Context) (*pb.LeaseGrantResponse, error) {
 			return l.leases.LeaseGrant(withLeader(ctx), &pb.LeaseGrantRequest{TTL: seconds})
 		})
 		switch {
 		case err == nil:
-			return answer.ID, asked.Add(time.Duration(answer.TTL)*time.Second - ttl), nil
+			return response.ID, asked.Add(time.Duration(response.TTL)*time.Second - ttl), nil
 		case ctx.Err() != nil:
 			return 0, until, ctx.Err()
 		case is(err, rpctypes.ErrGRPCNoSpace):

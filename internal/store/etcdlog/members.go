@@ -30,15 +30,15 @@ type members struct {
 
 const (
 	// pingAfter is the idle time after which a connection is checked, and pingTimeout how long the
-	// answer may take. etcd closes a connection with more than one ping in five seconds, and one with
+	// response may take. etcd closes a connection with more than one ping in five seconds, and one with
 	// pings while no request is under way.
 	pingAfter   = 6 * time.Second
 	pingTimeout = 4 * time.Second
 	// dialTimeout is how long one try of a connection may take.
 	dialTimeout = 3 * time.Second
-	// mostMessage limits an answer, in bytes. Pages are far smaller, unless single values are large.
+	// mostMessage limits a response, in bytes. Pages are far smaller, unless single values are large.
 	mostMessage = 1 << 30
-	// streamWindow is how much of one answer or watch a member sends before it is read, in bytes. connWindow limits
+	// streamWindow is how much of one response or watch a member sends before it is read, in bytes. connWindow limits
 	// what is under way on a connection. Both are above what a network between machines of one data center holds.
 	streamWindow, connWindow = 4 << 20, 16 << 20
 )
@@ -85,7 +85,7 @@ func newMembers(o *Options) (*members, error) {
 			MinConnectTimeout: dialTimeout,
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostMessage)),
-		// With windows of a given size, gRPC measures no bandwidth: it would send a PING with almost each answer.
+		// With windows of a given size, gRPC measures no bandwidth: it would send a PING with almost each response.
 		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(connWindow),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
 		grpc.WithDisableServiceConfig(),

@@ -34,7 +34,7 @@ import (
 //	    refused               -> refused
 //	    too many requests     -> overloaded
 //	    not sent              -> again
-//	    no answer             -> unknown, again
+//	    no response             -> unknown, again
 //
 // The transaction is not sent again before its last try is known not to be made: its conditions can hold
 // once more when it was made. That is so for a creation whose object another client has deleted.
@@ -46,8 +46,8 @@ type proposal struct {
 	since   int64 // a revision from before the first try
 	unknown bool  // the last try may have been made, or may still be on its way
 	last    error // of the last try that failed
-	late    int   // how many tries were not answered in time
-	// fencesLate is how many writes of the fence were not answered in time.
+	late    int   // how many tries got no response in time
+	// fencesLate is how many writes of the fence got no response in time.
 	fencesLate int
 }
 
@@ -106,7 +106,7 @@ func (p *proposal) giveUp(ctx context.Context) error {
 	return unavailable(p.last, time.Second)
 }
 
-// deletionTry is the limit of a try that only deletes: if it was made is never known without its answer.
+// deletionTry is the limit of a try that only deletes: if it was made is never known without its response.
 const deletionTry = 5 * time.Second
 
 // limit returns the limit of a try.
@@ -130,17 +130,17 @@ func (p *proposal) once(ctx context.Context) (d store.Decision, done bool, err e
 	p.fenced.TargetUnion = &pb.Compare_ModRevision{ModRevision: p.l.fences[p.fence].Load()}
 	before := p.l.seen.now()
 	var to peer.Peer
-	answer, err := try(ctx, p.limit(), func(ctx context.Context) (*pb.TxnResponse, error) {
+	response, err := try(ctx, p.limit(), func(ctx context.Context) (*pb.TxnResponse, error) {
 		return p.l.kv.Txn(withLeader(ctx), &p.pb, grpc.Peer(&to))
 	})
 	if err != nil {
 		return p.failed(ctx, err, to.Addr != nil)
 	}
-	if err := p.l.seen.check(before, answer.Header); err != nil {
+	if err := p.l.seen.check(before, response.Header); err != nil {
 		return d, false, uncertain(err)
 	}
-	d = store.Decision{Made: answer.Succeeded, Revision: store.Revision(answer.Header.Revision)}
-	if !d.Made && p.fenceMoved(answer) {
+	d = store.Decision{Made: response.Succeeded, Revision: store.Revision(response.Header.Revision)}
+	if !d.Made && p.fenceMoved(response) {
 		p.last = nil
 		return d, false, p.l.moved()
 	}
@@ -171,17 +171,17 @@ func (p *proposal) settle(ctx context.Context) (d store.Decision, done bool, err
 
 // outcome returns whether a try was made that has been decided.
 func (p *proposal) outcome(ctx context.Context) (store.Decision, error) {
-	answer, err := p.l.read(ctx, &pb.RangeRequest{Key: []byte(p.writes[p.telling()].etcdKey)}, quick)
+	response, err := p.l.read(ctx, &pb.RangeRequest{Key: []byte(p.writes[p.telling()].etcdKey)}, quick)
 	if err != nil {
 		return store.Decision{}, err
 	}
-	made, at, err := p.made(ctx, answer.Kvs, answer.Header.Revision)
+	made, at, err := p.made(ctx, response.Kvs, response.Header.Revision)
 	return store.Decision{Made: made, Revision: at}, err
 }
 
-// fenceMoved reports whether the fence is not where the try expected it. The answer is a refusal.
-func (p *proposal) fenceMoved(answer *pb.TxnResponse) bool {
-	kvs := answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs
+// fenceMoved reports whether the fence is not where the try expected it. The response is a refusal.
+func (p *proposal) fenceMoved(response *pb.TxnResponse) bool {
+	kvs := response.Responses[len(response.Responses)-1].GetResponseRange().Kvs
 	was, is := p.fenced.GetModRevision(), int64(0)
 	if len(kvs) > 0 {
 		is = kvs[0].ModRevision
@@ -228,8 +228,8 @@ func uncertain(err error) error { return fmt.Errorf("%w: %w", store.ErrUnknown, 
 // errFull is the error of writes while the alarm NOSPACE is raised.
 var errFull = fmt.Errorf("%w: the database of etcd has reached its quota: compact and defragment it, then disarm the alarm", store.ErrNoSpace)
 
-// noSpace decides a transaction that etcd answered with NOSPACE. The member that reaches the quota makes
-// the transaction and answers so nevertheless; later ones are not made.
+// noSpace decides a transaction to which etcd responded with NOSPACE. The member that reaches the quota makes
+// the transaction and sends this response nevertheless; later ones are not made.
 func (p *proposal) noSpace(ctx context.Context) (d store.Decision, done bool, err error) {
 	d, err = p.outcome(ctx)
 	switch {

@@ -21,14 +21,14 @@ import (
 // # Outages
 //
 // A leader election or a member that restarts takes a second or two, some more on a busy machine, and
-// requests wait for it. An outage is longer: then each request would wait for 10 s, and fail. So while etcd has not answered
+// requests wait for it. An outage is longer: then each request would wait for 10 s, and fail. So while etcd has not responded
 // for lostAfter, a request makes one try alone. Probes, one in a second, and all other requests
 // find out when etcd is back.
 
 const (
-	// lostAfter is how long etcd may fail to answer before it counts as lost.
+	// lostAfter is how long etcd may fail to respond before it counts as lost.
 	lostAfter = 10 * time.Second
-	// slowStart is how long etcd may fail to give the first answer until the log of the process has a line.
+	// slowStart is how long etcd may fail to give the first response until the log of the process has a line.
 	slowStart = 2 * time.Second
 	// probeEvery is the pause between two looks at the connection, and idleProbe how long nothing
 	// has to be asked until a look becomes a request.
@@ -36,15 +36,15 @@ const (
 	idleProbe  = 4 * time.Second
 )
 
-// reach is whether the cluster answers.
+// reach is whether the cluster responds.
 type reach struct {
 	lost atomic.Bool
-	ever atomic.Bool // it has answered
+	ever atomic.Bool // it has responded
 
-	mu       sync.Mutex
-	answered time.Time // when the last answer came
-	failing  time.Time // when the first request failed since then; zero: none has
-	last     error     // of the last request that failed
+	mu        sync.Mutex
+	responded time.Time // when the last response came
+	failing   time.Time // when the first request failed since then; zero: none has
+	last      error     // of the last request that failed
 }
 
 // note records the outcome of a request.
@@ -60,7 +60,7 @@ func (r *reach) note(err error) {
 	defer r.mu.Unlock()
 	if !failed {
 		r.ever.Store(true)
-		r.answered, r.failing, r.last = time.Now(), time.Time{}, nil
+		r.responded, r.failing, r.last = time.Now(), time.Time{}, nil
 		return
 	}
 	if r.last = err; r.failing.IsZero() {
@@ -69,14 +69,14 @@ func (r *reach) note(err error) {
 }
 
 // state returns for how long requests have failed, zero if they do not, for how long there has been no
-// answer, and the error of the last request if it failed.
+// response, and the error of the last request if it failed.
 func (r *reach) state() (failing, silent time.Duration, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.failing.IsZero() {
 		failing = time.Since(r.failing)
 	}
-	return failing, time.Since(r.answered), r.last
+	return failing, time.Since(r.responded), r.last
 }
 
 // intercept records the outcomes of all requests that need a leader.
@@ -93,7 +93,7 @@ func (l *Log) reachLoop() {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	var since time.Time // when it was lost
-	waited := false     // for the first answer
+	waited := false     // for the first response
 	for {
 		select {
 		case <-ticker.C:
@@ -106,7 +106,7 @@ func (l *Log) reachLoop() {
 		failing, _, why := l.reach.state()
 		if !waited && failing >= slowStart && !l.reach.ever.Load() {
 			waited = true
-			l.log.Warn("etcd does not answer; waiting", "servers", l.servers(), "err", message(why)+l.hint(why))
+			l.log.Warn("etcd does not respond; waiting", "servers", l.servers(), "err", message(why)+l.hint(why))
 		}
 		switch lost := l.reach.lost.Load(); {
 		case l.ctx.Err() != nil:
@@ -136,7 +136,7 @@ func (l *Log) late(began time.Time, a attempts) bool {
 
 func (l *Log) servers() string { return strings.Join(l.o.Servers, ",") }
 
-// unavailable returns the error of a request that etcd did not answer, or refused. RetryAfter zero:
+// unavailable returns the error of a request to which etcd did not respond, or that it refused. RetryAfter zero:
 // not known.
 func unavailable(err error, retryAfter time.Duration) *store.UnavailableError {
 	return &store.UnavailableError{Err: &failure{err}, RetryAfter: retryAfter}
@@ -157,7 +157,7 @@ func message(err error) string {
 	s, ok := status.FromError(err)
 	switch {
 	case err == nil:
-		return "it did not answer in time"
+		return "it did not respond in time"
 	case ok && s.Message() == "":
 		return s.Code().String()
 	case is(err, rpctypes.ErrGRPCPermissionDenied):

@@ -21,13 +21,13 @@ import (
 var (
 	// errCompacted: the revision of a request is compacted.
 	errCompacted = errors.New("the revision is compacted")
-	// errAnswerTooLarge: the answer to a request is larger than this client takes.
-	errAnswerTooLarge = errors.New("the answer of etcd is too large")
+	// errResponseTooLarge: the response to a request is larger than this client takes.
+	errResponseTooLarge = errors.New("the response of etcd is too large")
 )
 
 // attempts bounds the tries of a request.
 type attempts struct {
-	each time.Duration // of a try; after one that was not answered in time, more: etcd may be slow
+	each time.Duration // of a try; after one that got no response in time, more: etcd may be slow
 	all  time.Duration
 	// refusable: the request fails at once with store.ErrOverloaded if etcd has too many requests. Otherwise it is
 	// tried again.
@@ -37,7 +37,7 @@ type attempts struct {
 // longestTry is the longest limit of one try.
 const longestTry = 4 * time.Second
 
-// limit returns the limit of a try, after some that were not answered in time.
+// limit returns the limit of a try, after some that got no response in time.
 func (a attempts) limit(late int) time.Duration {
 	if a.each >= longestTry {
 		return a.each
@@ -45,7 +45,7 @@ func (a attempts) limit(late int) time.Duration {
 	return min(a.each<<min(late, 8), longestTry)
 }
 
-// isLate reports whether a try was not answered in time.
+// isLate reports whether a try got no response in time.
 func isLate(err error) bool { return status.Code(err) == codes.DeadlineExceeded }
 
 var (
@@ -54,22 +54,22 @@ var (
 	// Those of clients, who can try again themselves.
 	quickOfClient = attempts{quick.each, quick.all, true}
 	pageOfClient  = attempts{page.each, page.all, true}
-	// fencing is shorter: members that have lost their leader, and do not know it yet, never answer.
+	// fencing is shorter: members that have lost their leader, and do not know it yet, never respond.
 	fencing = attempts{each: 250 * time.Millisecond, all: 10 * time.Second}
 )
 
-// read sends a linearizable read until it is answered. It returns errCompacted, a
+// read sends a linearizable read until it gets a response. It returns errCompacted, a
 // *store.TooLargeError, store.ErrReset, the context's error, a *store.UnavailableError, or what attempts says.
 func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts, options ...grpc.CallOption) (*pb.RangeResponse, error) {
 	began := time.Now()
 	for tries, late := 0, 0; ; tries++ {
 		before := l.seen.now()
-		answer, err := try(ctx, a.limit(late), func(ctx context.Context) (*pb.RangeResponse, error) {
+		response, err := try(ctx, a.limit(late), func(ctx context.Context) (*pb.RangeResponse, error) {
 			return l.kv.Range(withLeader(ctx), r, options...)
 		})
 		switch {
 		case err == nil:
-			return answer, l.seen.check(before, answer.Header)
+			return response, l.seen.check(before, response.Header)
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case is(err, rpctypes.ErrGRPCCompacted):
@@ -80,7 +80,7 @@ func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts, options 
 		case is(err, rpctypes.ErrGRPCRequestTooManyRequests) && a.refusable:
 			return nil, overloaded(err)
 		case status.Code(err) == codes.ResourceExhausted && !is(err, rpctypes.ErrGRPCRequestTooManyRequests):
-			return nil, fmt.Errorf("%w: %w", errAnswerTooLarge, unavailable(err, 0))
+			return nil, fmt.Errorf("%w: %w", errResponseTooLarge, unavailable(err, 0))
 		case !transient(err) || l.late(began, a):
 			return nil, unavailable(err, 0)
 		case isLate(err):
@@ -132,11 +132,11 @@ func outdatedAuth(err error) bool { return is(err, rpctypes.ErrGRPCAuthOldRevisi
 func (l *Log) Head(ctx context.Context) (store.Revision, error) { return l.head(ctx, quickOfClient) }
 
 func (l *Log) head(ctx context.Context, a attempts) (store.Revision, error) {
-	answer, err := l.read(ctx, &pb.RangeRequest{Key: []byte(l.o.Prefix + "/"), CountOnly: true}, a)
+	response, err := l.read(ctx, &pb.RangeRequest{Key: []byte(l.o.Prefix + "/"), CountOnly: true}, a)
 	if err != nil {
 		return 0, err
 	}
-	return store.Revision(answer.Header.Revision), nil
+	return store.Revision(response.Header.Revision), nil
 }
 
 // Pages have mostPage keys, or fewer if those have more than pageBytes. The first one, before the size
@@ -158,8 +158,8 @@ func (l *Log) pages(ctx context.Context, start, end string, at int64, a attempts
 			if r.Limit == 1 {
 				limit = mostMessage
 			}
-			answer, err := l.read(ctx, r, a, grpc.MaxCallRecvMsgSize(limit))
-			if errors.Is(err, errAnswerTooLarge) && r.Limit > 1 { // larger values follow
+			response, err := l.read(ctx, r, a, grpc.MaxCallRecvMsgSize(limit))
+			if errors.Is(err, errResponseTooLarge) && r.Limit > 1 { // larger values follow
 				r.Limit /= 2
 				continue
 			}
@@ -167,15 +167,15 @@ func (l *Log) pages(ctx context.Context, start, end string, at int64, a attempts
 				yield(nil, err)
 				return
 			}
-			if len(answer.Kvs) > 0 && !yield(answer.Kvs, nil) || !answer.More || len(answer.Kvs) == 0 {
+			if len(response.Kvs) > 0 && !yield(response.Kvs, nil) || !response.More || len(response.Kvs) == 0 {
 				return
 			}
 			size := 0
-			for _, kv := range answer.Kvs {
+			for _, kv := range response.Kvs {
 				size += len(kv.Value) + len(kv.Key)
 			}
-			r.Limit = min(max(pageBytes/int64(size/len(answer.Kvs)+1), 1), mostPage, growth*r.Limit)
-			r.Key = append(answer.Kvs[len(answer.Kvs)-1].Key, 0)
+			r.Limit = min(max(pageBytes/int64(size/len(response.Kvs)+1), 1), mostPage, growth*r.Limit)
+			r.Key = append(response.Kvs[len(response.Kvs)-1].Key, 0)
 		}
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// seen is what the cluster has answered so far. The revision never decreases, unless the cluster is
+// seen is the ID and the newest revision of the cluster in its responses. The revision never decreases, unless the cluster is
 // another one or was restored from a backup. (The term of raft is no sign of that: a member that lost an
-// election may have answered with a higher one.)
+// election may have responded with a higher one.)
 //
-// Answers can overtake each other. So an answer is compared with what had been seen before its
-// request was sent, and only answers of linearizable requests are compared: another one may come from
+// Responses can overtake each other. So a response is compared with what had been seen before its
+// request was sent, and only responses of linearizable requests are compared: another one may come from
 // a member that lags behind.
 type seen struct {
 	cluster  atomic.Uint64
 	revision atomic.Int64
 }
 
-// errEmulated: the answers are not those of etcd, which all have the ID of the cluster.
+// errEmulated: the responses are not those of etcd, which all have the ID of the cluster.
 var errEmulated = errors.New("etcd: the server has no cluster ID, so it is kine or something else that has a part of etcd's API: a server needs etcd itself")
 
 // mark is what had been seen at a time.
@@ -35,20 +35,20 @@ func (s *seen) now() mark {
 	return mark{s.cluster.Load(), s.revision.Load()}
 }
 
-// check adds the header of a linearizable answer. It returns store.ErrReset if the cluster is not
+// check adds the header of a linearizable response. It returns store.ErrReset if the cluster is not
 // the one of the mark, or has gone back.
 func (s *seen) check(before mark, h *pb.ResponseHeader) error {
 	if err := s.checkCluster(h); err != nil {
 		return err
 	}
 	if h.Revision < before.revision {
-		return fmt.Errorf("%w: revision %d was answered before, and %d now", store.ErrReset, before.revision, h.Revision)
+		return fmt.Errorf("%w: the responses had revision %d before, and have %d now", store.ErrReset, before.revision, h.Revision)
 	}
 	raise(&s.revision, h.Revision)
 	return nil
 }
 
-// checkCluster is check for an answer that may come from a member which lags behind.
+// checkCluster is check for a response that may come from a member which lags behind.
 func (s *seen) checkCluster(h *pb.ResponseHeader) error {
 	if h.ClusterId == 0 {
 		return errEmulated

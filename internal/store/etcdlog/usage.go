@@ -78,16 +78,16 @@ func (l *Log) pollAlarm(ctx context.Context) {
 		return
 	}
 	refused := l.space.refused.Load()
-	answer, err := try(ctx, quick.each, func(ctx context.Context) (*pb.AlarmResponse, error) {
+	response, err := try(ctx, quick.each, func(ctx context.Context) (*pb.AlarmResponse, error) {
 		return l.care.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET})
 	})
 	if err == nil {
-		l.polled(slices.ContainsFunc(answer.Alarms, func(a *pb.AlarmMember) bool { return a.Alarm == pb.AlarmType_NOSPACE }), refused)
+		l.polled(slices.ContainsFunc(response.Alarms, func(a *pb.AlarmMember) bool { return a.Alarm == pb.AlarmType_NOSPACE }), refused)
 	}
 }
 
 // polled notes what a poll has found that began after so many refused requests. If etcd has refused another one
-// since, the answer may be older than the alarm.
+// since, the response may be older than the alarm.
 func (l *Log) polled(full bool, refused int64) {
 	if full || l.space.refused.Load() == refused {
 		l.setFull(full)

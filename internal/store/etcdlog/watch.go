@@ -60,7 +60,7 @@ func openWatch(ctx context.Context, conn *grpc.ClientConn, r *pb.WatchCreateRequ
 		return nil, err
 	}
 	if !first.Created {
-		return nil, errors.New("etcd: the answer to a new watch is not that it was created")
+		return nil, errors.New("etcd: the response to a new watch is not that it was created")
 	}
 	return &watch{stream: stream, cancel: cancel}, nil
 }
@@ -68,8 +68,8 @@ func openWatch(ctx context.Context, conn *grpc.ClientConn, r *pb.WatchCreateRequ
 // close ends the watch.
 func (w *watch) close() { w.cancel() }
 
-// askProgress asks for an answer that tells up to which revision all events were sent. The member
-// does not answer while it has more to send. One goroutine at a time may call it.
+// askProgress asks for a response that tells up to which revision all events were sent. The member
+// does not respond while it has more to send. One goroutine at a time may call it.
 func (w *watch) askProgress() error {
 	return w.stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
 }
@@ -149,7 +149,7 @@ var errScanStalled = fmt.Errorf("etcd: a watch of the past has sent nothing for 
 // scan calls a function for each event of a range, in order. The function ends the scan with an
 // error, which scan returns. A compaction that overtakes it is an *ExpiredError.
 func (l *Log) scan(ctx context.Context, r scanRange, f func(*mvccpb.Event) error) error {
-	if r.after >= r.upTo { // a member answers no question for progress before the watch begins
+	if r.after >= r.upTo { // a member responds to no request for progress before the watch begins
 		return nil
 	}
 	began := time.Now()

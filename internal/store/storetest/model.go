@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// model is a naive store: the list of all changes. It computes the expected answers of the
+// model is a naive store: the list of all changes. It computes the expected results of the
 // store.
 type model struct {
 	start   store.Revision

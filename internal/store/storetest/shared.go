@@ -67,7 +67,7 @@ func (m SharedMedium) stores(t testing.TB, n int) []*store.Store {
 	return all
 }
 
-// testSharedConditions sends each write to another store than the one before it: the answers are
+// testSharedConditions sends each write to another store than the one before it: the responses are
 // those of one store.
 func testSharedConditions(t *testing.T, m SharedMedium) {
 	stores := m.stores(t, 3)

@@ -20,7 +20,7 @@ var sharedStepsFlag = flag.Int("storetest.sharedsteps", 0, "steps of each writer
 
 // sharedRun is a randomized test of several stores on one log. Clients write and read through
 // all of them at once, each with what it has learned from any of them. Afterwards the run compares
-// all answers with the history that the log ended up with:
+// all responses with the history that the log ended up with:
 //
 //   - all stores have that history, in memory and read back
 //   - an acknowledged write is in it once, at its revision, where its conditions held, after
@@ -34,7 +34,7 @@ type sharedRun struct {
 	stores []*store.Store
 	start  store.Revision
 
-	acked atomic.Uint64 // the newest revision that a client has seen in an answer
+	acked atomic.Uint64 // the newest revision that a client has seen in a response
 	names atomic.Int64  // makes values unique
 
 	mu       sync.Mutex
@@ -48,7 +48,7 @@ type sharedRun struct {
 	versions map[[2]string][]modelChange
 }
 
-// sharedWrite is a transaction and its answer. The states that can explain the answer are those
+// sharedWrite is a transaction and its response. The states that can explain the response are those
 // from from to upTo.
 type sharedWrite struct {
 	store.Txn
@@ -212,7 +212,7 @@ func (r *sharedRun) write(s *store.Store, chance *rand.Rand) {
 		for i := range w.Writes {
 			at := w.made[i].Modified
 			if o := now.Get(w.Writes[i].Collection, w.Writes[i].Key); o != nil && o.Modified == at && o != w.made[i] {
-				r.Errorf("the store has another object than the answer of the write at %d", at)
+				r.Errorf("the store has another object than the response of the write at %d", at)
 			}
 		}
 		r.seen(at)
@@ -342,7 +342,7 @@ func (r *sharedRun) change(w *store.Write, at store.Revision) *modelChange {
 	return nil
 }
 
-// refusal is the answer to a transaction by the state at a revision.
+// refusal is the response to a transaction by the state at a revision.
 func (r *sharedRun) refusal(w *sharedWrite, at store.Revision) error {
 	for i := range w.Writes {
 		one := &w.Writes[i]
@@ -374,7 +374,7 @@ func (r *sharedRun) checkWrite(w *sharedWrite) {
 				return
 			}
 		}
-		r.Errorf("store %d answered %v, which no state from %d to %d explains: %s", w.store, w.err, w.from, w.upTo, describe(&w.Txn))
+		r.Errorf("store %d responded %v, which no state from %d to %d explains: %s", w.store, w.err, w.from, w.upTo, describe(&w.Txn))
 		return
 	}
 	at := w.made[0].Modified
@@ -394,7 +394,7 @@ func (r *sharedRun) checkWrite(w *sharedWrite) {
 		case ch == nil || (ch.after == nil) != (one.Value == nil):
 			r.Errorf("the write of %s at %d was acknowledged, and the history does not have it", one.Key, at)
 		case w.made[i].Modified != at || ch.after != nil && !sameVersion(ch.after, w.made[i]):
-			r.Errorf("the answer of the write of %s at %d is not what the history has", one.Key, at)
+			r.Errorf("the response of the write of %s at %d is not what the history has", one.Key, at)
 		}
 	}
 }
@@ -409,7 +409,7 @@ func describe(t *store.Txn) (s string) {
 	return s
 }
 
-// checkOwners checks that each change was made by a write whose answer allows that, once.
+// checkOwners checks that each change was made by a write whose response allows that, once.
 func (r *sharedRun) checkOwners() {
 	type made struct {
 		at    store.Revision

@@ -70,9 +70,9 @@ func later[T any](w *world, call func() (T, error)) (wait func() (T, error)) {
 	}
 }
 
-// TestAnswersWait: a store that is behind neither acknowledges nor refuses, and has no most recent
-// state. Then all answers are right.
-func TestAnswersWait(t *testing.T) {
+// TestResponsesWait: a store that is behind neither acknowledges nor refuses, and has no most recent
+// state. Then all responses are right.
+func TestResponsesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		a := w.commit(0, write("pods", "ns/a", "one", 0))
@@ -310,7 +310,7 @@ func TestReset(t *testing.T) {
 }
 
 // TestOvertaken: compaction overtakes the follower. It loads again; cursors are expired, and a write under way gets its
-// answer.
+// response.
 func TestOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -712,7 +712,7 @@ func TestReadBreaks(t *testing.T) {
 	})
 }
 
-// TestHeadHangs: a read of the most recent state does not wait for an answer for ever, nor beyond its
+// TestHeadHangs: a read of the most recent state does not wait for a response for ever, nor beyond its
 // context, and one that does not come holds up no later one.
 func TestHeadHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -730,11 +730,11 @@ func TestHeadHangs(t *testing.T) {
 		began, down := time.Now(), new(*store.UnavailableError)
 		for range 3 {
 			if _, err := s.MostRecent(t.Context()); !errors.As(err, down) {
-				t.Errorf("a read that gets no answer: %v", err)
+				t.Errorf("a read that gets no response: %v", err)
 			}
 		}
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("three reads that get no answer take %v", took)
+			t.Errorf("three reads that get no response take %v", took)
 		}
 	})
 }

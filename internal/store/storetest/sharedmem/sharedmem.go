@@ -1,6 +1,6 @@
 // Package sharedmem is a store.Shared in memory, for tests: several stores work on one log, each
 // with a member of its own. It injects what a log on other machines does: delays, revisions that
-// others wrote, revisions with many changes, lost answers, outcomes that stay unknown,
+// others wrote, revisions with many changes, lost responses, outcomes that stay unknown,
 // compaction that overtakes a follower, and a restored backup.
 //
 // All chance comes from one seed. In a bubble of testing/synctest delays take no time.
@@ -23,7 +23,7 @@ type Faults struct {
 	// Delay is the longest time that the way to the log takes, the way back, and each batch of
 	// Follow.
 	Delay time.Duration
-	// Lost is the chance that the answer to a transaction is lost. The member then asks again.
+	// Lost is the chance that the response to a transaction is lost. The member then asks again.
 	Lost float64
 	// Unknown is the chance that the outcome of a transaction stays unknown: it is made, not
 	// made, or made later.
