@@ -5,7 +5,7 @@ import "github.com/tidemark-dev/tidemark/internal/fault"
 // Fault selects requests of a world, and says how they fail. A field that is empty selects all requests.
 // docs/how-to/faults.md describes the kinds.
 type Fault struct {
-	// Fault is the effect: "conflict", "latency", "status", "gone", "drop", "lostAnswer" or
+	// Fault is the effect: "conflict", "latency", "status", "gone", "drop", "lostResponse" or
 	// "webhookTimeout".
 	Fault string
 

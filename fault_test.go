@@ -134,11 +134,11 @@ func TestFaultContinue(t *testing.T) {
 	}
 }
 
-// TestFaultLostAnswer: the write is stored, and the client does not know.
-func TestFaultLostAnswer(t *testing.T) {
+// TestFaultLostResponse: the write is stored, and the client does not know.
+func TestFaultLostResponse(t *testing.T) {
 	reached(t, func(t *testing.T, w *tidemark.World) {
 		c := w.RESTConfig()
-		addFault(t, w, tidemark.Fault{Fault: "lostAnswer", Verbs: []string{"create"}, Resource: "configmaps", Times: 1})
+		addFault(t, w, tidemark.Fault{Fault: "lostResponse", Verbs: []string{"create"}, Resource: "configmaps", Times: 1})
 		if resp, text, err := request(t, c, "POST", configMaps, configMap("a", "1")); err == nil {
 			t.Fatalf("the client has a response: %v %s", resp.Status, text)
 		}
@@ -274,7 +274,7 @@ func TestFaultRefused(t *testing.T) {
 		{},
 		{Fault: "fire"},
 		{Fault: "conflict", Verbs: []string{"get"}},
-		{Fault: "lostAnswer", Verbs: []string{"watch"}},
+		{Fault: "lostResponse", Verbs: []string{"watch"}},
 		{Fault: "status", Code: 404},
 		{Fault: "status", Code: 503, RetryAfterSeconds: -1},
 		{Fault: "latency"},

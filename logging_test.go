@@ -90,7 +90,7 @@ func TestRequestLog(t *testing.T) {
 				if line["msg"] != message || line["resp"] != code || line["verb"] != "create" || line["user"] != "admin" || line["userAgent"] != "logger/1.0" {
 					t.Errorf("%v", line)
 				}
-				for _, key := range []string{"audit-ID", "srcIP", "latency", "authentication", "authorization", "body", "answer"} {
+				for _, key := range []string{"audit-ID", "srcIP", "latency", "authentication", "authorization", "body", "response"} {
 					if line[key] == nil || line[key] == "" {
 						t.Errorf("%s is missing: %v", key, line)
 					}

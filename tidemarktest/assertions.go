@@ -65,8 +65,8 @@ func (c Changes) Converges() {
 	}
 }
 
-// NoWritesAfterSettled fails the test if there are changes after the last Settle, which must have been
-// called. Make happen what must not lead to writes between the two, such as the restart of a
+// NoWritesAfterSettled fails the test if there are changes after the last Settle, which must have
+// been called. Between the two, do something that must not lead to writes, such as a restart of the
 // controller.
 func (c Changes) NoWritesAfterSettled() {
 	c.t.Helper()

@@ -135,8 +135,8 @@ type Changes struct {
 	calls string // of the methods that have selected them: `.By("web-operator")`
 }
 
-// Changes returns what has happened since the Env was created, by all actors. It does not wait:
-// call Settle before.
+// Changes returns the changes since the Env was created, by all actors. It does not wait: call
+// Settle before.
 func (e *Env) Changes(t TB) Changes {
 	t.Helper()
 	ctx, cancel := callContext()
@@ -150,13 +150,13 @@ func (e *Env) Changes(t TB) Changes {
 
 // history reads the changes with after < revision <= upTo; upTo zero: up to the newest.
 func (e *Env) history(ctx context.Context, after, upTo uint64) ([]Change, error) {
-	answer, err := e.openHistory(ctx, after, upTo)
+	response, err := e.openHistory(ctx, after, upTo)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Close()
+	defer response.Close()
 	var list []Change
-	for d := json.NewDecoder(answer); ; {
+	for d := json.NewDecoder(response); ; {
 		var c Change
 		if err := d.Decode(&c); err == io.EOF {
 			return list, nil
@@ -174,11 +174,11 @@ func (e *Env) openHistory(ctx context.Context, after, upTo uint64) (io.ReadClose
 	if upTo != 0 {
 		path += fmt.Sprintf("&upTo=%d", upTo)
 	}
-	answer, err := e.session.control.open(ctx, "GET", path, nil)
+	response, err := e.session.control.open(ctx, "GET", path, nil)
 	if gone, ok := err.(*StatusError); ok && gone.Code == 410 {
 		return nil, fmt.Errorf("%w. A server keeps an hour of history, and half of --fork-max-bytes (64Mi by default) for each test: a test that writes a lot, such as one with a hot loop, loses the oldest changes. For a test that lasts longer, also in a bubble, set History.Retention of the tidemark.Server in World.Host", err)
 	}
-	return answer, err
+	return response, err
 }
 
 // All returns the changes.

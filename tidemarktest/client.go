@@ -16,9 +16,9 @@ import (
 // test has another way: it is a nethttp.Host.
 type Host interface {
 	// Control sends a request to the control API: a path that begins with /control/v1, with its query, and a
-	// body in JSON, which may be empty. It returns the status code and the body of the answer, which the caller
-	// closes. The context ends the request, also while the answer is read.
-	Control(ctx context.Context, method, path string, body []byte) (status int, answer io.ReadCloser, err error)
+	// body in JSON, which may be empty. It returns the status code and the body of the response, which the caller
+	// closes. The context ends the request, also while the response is read.
+	Control(ctx context.Context, method, path string, body []byte) (status int, response io.ReadCloser, err error)
 }
 
 // worldInfo is a world as the control API describes it.
@@ -68,7 +68,7 @@ type createRequest struct {
 	Seed        uint64   `json:"seed,omitempty"`
 }
 
-// A StatusError is an answer of the server that is no success.
+// A StatusError is a response of the server that is no success.
 type StatusError struct {
 	// Code is the HTTP status code.
 	Code int `json:"code"`
@@ -84,10 +84,10 @@ func (e *StatusError) Error() string { return e.Message }
 // control is a client of the control API.
 type control struct{ host Host }
 
-// maxErrorBytes limits what is read of an answer that is an error.
+// maxErrorBytes limits the bytes that are read of a response that is an error.
 const maxErrorBytes = 1 << 20
 
-// open sends a request and returns the answer's body if it is a success. The caller closes it.
+// open sends a request and returns the response's body if it is a success. The caller closes it.
 func (c control) open(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
 	var text []byte
 	if body != nil {
@@ -96,18 +96,18 @@ func (c control) open(ctx context.Context, method, path string, body any) (io.Re
 			return nil, err
 		}
 	}
-	code, answer, err := c.host.Control(ctx, method, strings.TrimSuffix("/control/v1/"+path, "/"), text)
+	code, response, err := c.host.Control(ctx, method, strings.TrimSuffix("/control/v1/"+path, "/"), text)
 	if err != nil {
 		return nil, fmt.Errorf("the control API of tidemark: %s %s: %w", method, path, err)
 	}
 	if code/100 == 2 {
-		return answer, nil
+		return response, nil
 	}
-	defer answer.Close()
+	defer response.Close()
 	wrong := &StatusError{Code: code}
-	text, err = io.ReadAll(io.LimitReader(answer, maxErrorBytes))
+	text, err = io.ReadAll(io.LimitReader(response, maxErrorBytes))
 	if err != nil || json.Unmarshal(text, wrong) != nil || wrong.Message == "" {
-		wrong.Message = fmt.Sprintf("%s %s is answered %d: %s", method, path, code, text)
+		wrong.Message = fmt.Sprintf("%s %s gets the response %d: %s", method, path, code, text)
 	}
 	if code == 400 && strings.Contains(wrong.Message, "unknown field") {
 		wrong.Message += "; this module and the tidemark program that it runs are of different versions (does TIDEMARK_BINARY name an old one?)"
@@ -115,18 +115,18 @@ func (c control) open(ctx context.Context, method, path string, body any) (io.Re
 	return nil, wrong
 }
 
-// call sends a request and decodes the answer into out, which may be nil.
+// call sends a request and decodes the response into out, which may be nil.
 func (c control) call(ctx context.Context, method, path string, body, out any) error {
-	answer, err := c.open(ctx, method, path, body)
+	response, err := c.open(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
-	defer answer.Close()
+	defer response.Close()
 	if out == nil {
-		_, err := io.Copy(io.Discard, answer)
+		_, err := io.Copy(io.Discard, response)
 		return err
 	}
-	return json.NewDecoder(answer).Decode(out)
+	return json.NewDecoder(response).Decode(out)
 }
 
 // worldPath returns the path of a world in the control API.

@@ -19,9 +19,9 @@ func (c Clock) Now(t TB) time.Time {
 	return c.call(t, "GET", nil, "clock")
 }
 
-// Advance moves the clock ahead, by at least a millisecond and at most ten years. The controllers of the server then
-// do what is due; Settle waits for that. With a Host whose server has a clock for all worlds, the test fails: move
-// that clock.
+// Advance moves the clock ahead, by at least a millisecond and at most ten years. The controllers
+// of the server then do the work that is due; Settle waits for that. With a Host whose server has a
+// clock for all worlds, the test fails: move that clock.
 func (c Clock) Advance(t TB, d time.Duration) {
 	t.Helper()
 	if d < time.Millisecond {

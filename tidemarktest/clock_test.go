@@ -20,12 +20,12 @@ func TestClock(t *testing.T) {
 		e.Apply(t, "{apiVersion: v1, kind: Event, metadata: {name: e}, involvedObject: {namespace: default}}", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot}}")
 	}
 	token := func() string {
-		var answer struct{ Status struct{ Token string } }
+		var response struct{ Status struct{ Token string } }
 		_, text := request(t, env, "POST", "/api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{"expirationSeconds":3600}}`)
-		if err := json.Unmarshal([]byte(text), &answer); err != nil || answer.Status.Token == "" {
+		if err := json.Unmarshal([]byte(text), &response); err != nil || response.Status.Token == "" {
 			t.Fatalf("%v: %s", err, text)
 		}
-		return answer.Status.Token
+		return response.Status.Token
 	}
 	first := token()
 	valid := func(token string) bool {
@@ -43,18 +43,18 @@ func TestClock(t *testing.T) {
 	env.Clock().Advance(t, 59*time.Minute)
 	env.Settle(t)
 	if code, _ := request(t, env, "GET", events+"/e", ""); code != http.StatusOK || !valid(first) {
-		t.Errorf("after 59 minutes the Event is answered with %d, and the token is valid: %t", code, valid(first))
+		t.Errorf("after 59 minutes the Event gets %d, and the token is valid: %t", code, valid(first))
 	}
 	env.As("alice").Clock().Advance(t, 5*time.Minute)
 	env.Settle(t)
 	if code, _ := request(t, env, "GET", events+"/e", ""); code != http.StatusNotFound || valid(first) {
-		t.Errorf("after 64 minutes the Event is answered with %d, and the token is valid: %t", code, valid(first))
+		t.Errorf("after 64 minutes the Event gets %d, and the token is valid: %t", code, valid(first))
 	}
 	if !valid(token()) {
 		t.Error("a token of then is not valid")
 	}
 	if code, _ := request(t, other, "GET", events+"/e", ""); code != http.StatusOK {
-		t.Errorf("the Event of another cluster is answered with %d", code)
+		t.Errorf("the Event of another cluster gets %d", code)
 	}
 	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: late}}")
 	var late struct {

@@ -40,8 +40,9 @@ func (e *Env) watchDeadline(t TB, report func(text string)) {
 	t.Cleanup(func() { timer.Stop() })
 }
 
-// evidence describes a cluster whose test hangs: what the server has left to do, the objects that wait for their finalizers,
-// and the last changes; or the dump, if TIDEMARK_DUMP names a directory.
+// evidence describes a cluster whose test hangs: the unfinished work of the server, the objects
+// that wait for their finalizers, and the last changes; or the dump, if TIDEMARK_DUMP names a
+// directory.
 func (e *Env) evidence(t TB) string {
 	var b strings.Builder
 	ctx, cancel := context.WithTimeout(context.Background(), settleMargin)

@@ -79,15 +79,15 @@ func (e *Env) dumpDir(t TB, root string) string {
 	return r.dumpedTo
 }
 
-// answer is what the control API answers about a world.
-type answer struct {
+// response is a response of the control API about a world.
+type response struct {
 	env  *Env
 	what string // the last part of its path, and its query
 }
 
 // dumpTo writes the state and the history of the world to a directory, which `tidemark serve` opens. The history begins
 // with those in past. It returns the revision of the state.
-func (e *Env) dumpTo(dir string, past ...answer) (revision uint64, err error) {
+func (e *Env) dumpTo(dir string, past ...response) (revision uint64, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return 0, err
 	}
@@ -102,7 +102,7 @@ func (e *Env) dumpTo(dir string, past ...answer) (revision uint64, err error) {
 	if err := e.save(fmt.Sprintf("state?revision=%d", revision), filepath.Join(dir, "state.yaml")); err != nil {
 		return 0, err
 	}
-	return revision, saveAll(filepath.Join(dir, "history.jsonl"), append(past, answer{e, "history"})...)
+	return revision, saveAll(filepath.Join(dir, "history.jsonl"), append(past, response{e, "history"})...)
 }
 
 // dumpedRevision returns the revision of the objects of a dump, which the first line of the file has.
@@ -140,17 +140,17 @@ func fileName(name string) string {
 	}, name)
 }
 
-// save writes an answer of the control API about the world to a file.
-func (e *Env) save(what, path string) error { return saveAll(path, answer{e, what}) }
+// save writes a response of the control API about the world to a file.
+func (e *Env) save(what, path string) error { return saveAll(path, response{e, what}) }
 
-// saveAll writes answers to a file, one after the other.
-func saveAll(path string, answers ...answer) error {
+// saveAll writes responses to a file, one after the other.
+func saveAll(path string, responses ...response) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	for _, a := range answers {
+	for _, a := range responses {
 		if err := a.writeTo(file); err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func saveAll(path string, answers ...answer) error {
 	return file.Close()
 }
 
-func (a answer) writeTo(w io.Writer) error {
+func (a response) writeTo(w io.Writer) error {
 	ctx, cancel := callContext()
 	defer cancel()
 	body, err := a.env.session.control.open(ctx, "GET", worldPath(a.env.world.Name, a.what), nil)
@@ -174,13 +174,13 @@ func (a answer) writeTo(w io.Writer) error {
 func (e *Env) lastChanges() ([]string, error) {
 	ctx, cancel := callContext()
 	defer cancel()
-	answer, err := e.openHistory(ctx, e.world.Revision, 0)
+	response, err := e.openHistory(ctx, e.world.Revision, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Close()
+	defer response.Close()
 	var lines []string
-	for d := json.NewDecoder(answer); ; {
+	for d := json.NewDecoder(response); ; {
 		var c struct {
 			Revision              uint64
 			Verb, Collection, Key string

@@ -28,13 +28,13 @@ func EveryFault(t TB, env *Env, run func(ctx context.Context, env *Env), checks 
 //	get                               500
 //	list                              500, 410 for a continue token or an exact list
 //	watch                             500, 410 for a resource version, a connection that breaks after an event, latency
-//	create, delete, deletecollection  500, an answer that is lost after the write, latency
-//	update, patch                     409, 500, an answer that is lost after the write, latency
+//	create, delete, deletecollection  500, a response that is lost after the write, latency
+//	update, patch                     409, 500, a response that is lost after the write, latency
 //
-// The first request with each verb for each resource is also answered once with 429 and Retry-After, as by a server
+// The first request with each verb for each resource also gets 429 with Retry-After once, as by a server
 // that is overloaded. A client of client-go sends it again by itself, as it does after a 503 with Retry-After, so the
 // controller sees latency; other clients see the error. In a world with World.Webhooks, writes also fail once because
-// a webhook does not answer in time.
+// a webhook does not respond in time.
 //
 // A fault selects its request by verb, resource, namespace, name and User-Agent, and by the number of such requests
 // before. If a run has no such request, because it sends other ones, the fault does not happen; the test log has
@@ -102,7 +102,7 @@ var faultWrites = []string{"create", "update", "patch", "delete", "deletecollect
 // faultsOf returns the faults that can happen to each request.
 func faultsOf(q *request) []Fault {
 	var f Fault
-	failed, lost, slow := f.Status(500, 0), f.LostAnswer(), f.Latency(faultDelay)
+	failed, lost, slow := f.Status(500, 0), f.LostResponse(), f.Latency(faultDelay)
 	var all []Fault
 	switch q.Verb {
 	case "get":
@@ -124,7 +124,7 @@ func faultsOf(q *request) []Fault {
 
 // faultNames has the faults as messages name them.
 var faultNames = map[string]string{
-	"conflict": "a conflict", "status": "an error", "lostAnswer": "a lost answer", "latency": "latency", "drop": "a broken connection", "gone": "an error 410",
+	"conflict": "a conflict", "status": "an error", "lostResponse": "a lost response", "latency": "latency", "drop": "a broken connection", "gone": "an error 410",
 	"webhookTimeout": "a time-out of a webhook",
 }
 

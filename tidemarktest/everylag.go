@@ -26,7 +26,7 @@ func EveryLag(t TB, env *Env, run func(ctx context.Context, env *Env), checks ..
 // There are two kinds of runs:
 //
 //   - The replica stays 1, 2, 4 or 8 changes behind from the beginning: each change of the cluster lets the controller see
-//     one older change. When the controller waits for what it has not seen, the replica moves on by one change at a time.
+//     one older change. When the controller waits for changes that it has not seen, the replica moves on by one change at a time.
 //     In one run all resources are behind, in others one of those that clients write in the first run.
 //   - After each write of a client in the first run, a new controller begins on a replica that is 1, 2, 4, ... changes
 //     behind, back to the beginning. The replica stands still until the cluster has settled, for two seconds at most,
@@ -128,7 +128,7 @@ func (r *Replica) catchUpInSteps(ctx context.Context) error {
 	defer cancel()
 	for {
 		newest, err := r.settle(steps, idleQuiet)
-		if err != nil { // it does not settle in time, or comes again below
+		if err != nil { // it does not settle in time, or fails below as well
 			break
 		}
 		at, err := r.revision(steps)

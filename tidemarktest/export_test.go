@@ -1,4 +1,4 @@
 package tidemarktest
 
-// WatchDeadline is what Fork does, with the report.
+// WatchDeadline does the same as Fork, with the report.
 func WatchDeadline(e *Env, t TB, report func(text string)) { e.watchDeadline(t, report) }

@@ -10,7 +10,7 @@ import (
 
 // A Fault makes requests fail in a way that the Kubernetes API allows at any time, so a client that breaks is
 // wrong. On selects the requests, and one of the methods Conflict, Latency, Status, Gone, Drop, DropAfter,
-// LostAnswer and WebhookTimeout sets what happens to them:
+// LostResponse and WebhookTimeout sets the effect:
 //
 //	env.Fault(t, tidemarktest.On("update", "pods").Conflict().Times(3))
 //
@@ -98,7 +98,7 @@ func (f Fault) Probability(p float64, seed uint64) Fault {
 	return f
 }
 
-// Conflict answers updates and patches with 409, as if another client had written the object.
+// Conflict responds to updates and patches with 409, as if another client had written the object.
 func (f Fault) Conflict() Fault { return f.kind("conflict") }
 
 // Latency delays requests, by at least a millisecond.
@@ -107,14 +107,14 @@ func (f Fault) Latency(d time.Duration) Fault {
 	return f.kind("latency")
 }
 
-// Status answers with the code 429, 500, 503 or 504, and with Retry-After if retryAfter, rounded up to seconds, is
+// Status responds with the code 429, 500, 503 or 504, and with Retry-After if retryAfter, rounded up to seconds, is
 // not zero. Then client-go sends the request again by itself, and the controller does not see the error.
 func (f Fault) Status(code int, retryAfter time.Duration) Fault {
 	f.rule.Code, f.rule.RetryAfterSeconds = code, int((retryAfter+time.Second-1)/time.Second)
 	return f.kind("status")
 }
 
-// Gone answers watches, continue tokens and exact lists with 410: their resource version is too old.
+// Gone responds to watches, continue tokens and exact lists with 410: their resource version is too old.
 func (f Fault) Gone() Fault { return f.kind("gone") }
 
 // Drop breaks connections before the requests are executed, also those of open watches.
@@ -129,10 +129,10 @@ func (f Fault) DropAfter(events uint64) Fault {
 	return f.kind("drop")
 }
 
-// LostAnswer executes writes and breaks their connections instead of answering.
-func (f Fault) LostAnswer() Fault { return f.kind("lostAnswer") }
+// LostResponse executes writes and breaks their connections instead of responding.
+func (f Fault) LostResponse() Fault { return f.kind("lostResponse") }
 
-// WebhookTimeout answers writes as if a webhook with the failure policy Fail had not answered in time.
+// WebhookTimeout responds to writes as if a webhook with the failure policy Fail had not responded in time.
 // With an empty name, the error names a webhook that does not exist.
 func (f Fault) WebhookTimeout(name string) Fault {
 	f.rule.Webhook = name
@@ -194,7 +194,7 @@ func (e *Env) Fault(t TB, f Fault) *ActiveFault {
 	defer cancel()
 	err := f.conflict
 	if err == nil && f.rule.Fault == "" {
-		err = errors.New("it has no effect: call Conflict, Latency, Status, Gone, Drop, DropAfter, LostAnswer or WebhookTimeout")
+		err = errors.New("it has no effect: call Conflict, Latency, Status, Gone, Drop, DropAfter, LostResponse or WebhookTimeout")
 	}
 	if err == nil && f.rule.Fault == "latency" && f.rule.DelayMilliseconds <= 0 {
 		err = errors.New("Latency wants at least a millisecond")

@@ -33,12 +33,12 @@ func TestForkSince(t *testing.T) {
 			t.Fatal(err)
 		}
 		request.Header.Set("Authorization", "Bearer "+r.Token())
-		answer, err := transport.RoundTrip(request)
+		response, err := transport.RoundTrip(request)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer.Body.Close()
-		return answer.StatusCode
+		response.Body.Close()
+		return response.StatusCode
 	}
 	f.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}")
 	for step, want := range [][2]int{{404, 404}, {200, 404}, {200, 200}} {

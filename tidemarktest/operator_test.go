@@ -96,12 +96,12 @@ func (o *shopOperator) watch(ctx context.Context) error {
 	for _, shop := range list.Items {
 		o.add(ctx, shop.Metadata.Name)
 	}
-	answer, err := o.open(ctx, "GET", selector+"&watch=true&resourceVersion="+list.Metadata.ResourceVersion, nil)
+	response, err := o.open(ctx, "GET", selector+"&watch=true&resourceVersion="+list.Metadata.ResourceVersion, nil)
 	if err != nil {
 		return err
 	}
-	defer answer.Close()
-	for d := json.NewDecoder(answer); ; {
+	defer response.Close()
+	for d := json.NewDecoder(response); ; {
 		var event struct {
 			Type   string
 			Object shopObject
@@ -118,7 +118,7 @@ func (o *shopOperator) watch(ctx context.Context) error {
 	}
 }
 
-// reconcile makes what a shop lacks.
+// reconcile makes the missing objects of a shop.
 func (o *shopOperator) reconcile(ctx context.Context, name string) error {
 	var shop shopObject
 	if err := o.call(ctx, "GET", configMaps+"/"+name, nil, &shop); err != nil {
@@ -156,7 +156,7 @@ func (o *shopOperator) ensure(ctx context.Context, collection string, want *shop
 	return err
 }
 
-// httpError is the code of an answer that is no success.
+// httpError is the code of a response that is no success.
 type httpError int
 
 func (e httpError) Error() string { return http.StatusText(int(e)) }
@@ -175,29 +175,29 @@ func (o *shopOperator) open(ctx context.Context, method, path string, body any) 
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "shop-operator")
-	answer, err := nethttp.Client(o.env).Do(r)
+	response, err := nethttp.Client(o.env).Do(r)
 	if err != nil {
 		return nil, err
 	}
-	if answer.StatusCode/100 != 2 {
-		io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
-		return nil, httpError(answer.StatusCode)
+	if response.StatusCode/100 != 2 {
+		io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		return nil, httpError(response.StatusCode)
 	}
-	return answer.Body, nil
+	return response.Body, nil
 }
 
 func (o *shopOperator) call(ctx context.Context, method, path string, body, out any) error {
-	answer, err := o.open(ctx, method, path, body)
+	response, err := o.open(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
-	defer answer.Close()
+	defer response.Close()
 	if out == nil {
-		_, err := io.Copy(io.Discard, answer)
+		_, err := io.Copy(io.Discard, response)
 		return err
 	}
-	return json.NewDecoder(answer).Decode(out)
+	return json.NewDecoder(response).Decode(out)
 }
 
 // shopsIn returns a world with shops.

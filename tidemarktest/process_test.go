@@ -100,7 +100,7 @@ func child(environment []string, ready *sync.WaitGroup) (server string, err erro
 	return server, nil
 }
 
-// failed is a test that has failed. It keeps what is logged.
+// failed is a test that has failed. It keeps its log lines.
 type failed struct {
 	TB
 	log      strings.Builder
@@ -198,7 +198,7 @@ func TestHangingProgram(t *testing.T) {
 	}
 }
 
-// opened runs `tidemark serve DIR --at R`, and returns what it answers to reads.
+// opened runs `tidemark serve DIR --at R`, and returns its responses to reads.
 func opened(t *testing.T, program, dir, at string, paths ...string) string {
 	t.Helper()
 	c := exec.Command(program, "serve", dir, "--at", at, "--port=0", "--ready-fd=1")
@@ -232,12 +232,12 @@ func opened(t *testing.T, program, dir, at string, paths ...string) string {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer "+string(token[1]))
-		answer, err := transport.RoundTrip(r)
+		response, err := transport.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.Copy(&all, answer.Body)
-		answer.Body.Close()
+		io.Copy(&all, response.Body)
+		response.Body.Close()
 	}
 	return all.String()
 }
@@ -330,7 +330,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestCacheDir: a cache that cannot be written is an error that names what to set.
+// TestCacheDir: a cache that cannot be written is an error that names the variable to set.
 func TestCacheDir(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

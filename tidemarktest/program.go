@@ -122,8 +122,8 @@ func buildSource(cache, source string) (string, error) {
 	return program, writeAtomically(mark, []byte(state))
 }
 
-// sourceState returns what a build of a source tree depends on: the sizes and times of its files, and the Go command. The Go
-// command finds that nothing has changed, too, but needs a second for it.
+// sourceState returns the input of a build of a source tree: the sizes and times of its files, and
+// the Go command. The Go command finds that nothing has changed, too, but needs a second for it.
 func sourceState(source string) (string, error) {
 	sum := sha256.New()
 	add := func(path string, info fs.FileInfo) {

@@ -11,7 +11,7 @@ import (
 // ids are those of objects in TestRenderings.
 var ids = []string{"11111111-2222-4333-8444-555555555555", "aaaaaaaa-2222-4333-8444-555555555555", "bbbbbbbb-2222-4333-8444-555555555555"}
 
-// randomText returns a text of few parts, so that it often comes again.
+// randomText returns a text of few parts, so that it often repeats.
 func randomText(r *rand.Rand) string {
 	parts := append([]string{"web-abcde", "a", "-", " ", "\n", `"`, `\`, "ü", "2026-01-01T00:00:00Z", "2026-01-01T0:00:00Z", "5:x", "1", "None"}, ids...)
 	var b strings.Builder
@@ -45,7 +45,7 @@ func randomJSON(r *rand.Rand, depth int) any {
 	return randomText(r)
 }
 
-// TestRenderings: what is kept is what an object would be rendered as, whatever was rendered before.
+// TestRenderings: a kept rendering is the same as a new one, whatever was rendered before.
 func TestRenderings(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -101,7 +101,8 @@ func TestRenderingsLimit(t *testing.T) {
 	}
 }
 
-// TestReplaceUUIDs: it is what a strings.Replacer does, and it finds all that the regular expression does.
+// TestReplaceUUIDs: the result is that of a strings.Replacer, and it finds all matches of the
+// regular expression.
 func TestReplaceUUIDs(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))

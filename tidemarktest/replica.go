@@ -37,8 +37,8 @@ func Lag(changes uint64) ReplicaOption { return ReplicaOption{lag: changes} }
 // is not behind.
 func At(revision uint64) ReplicaOption { return ReplicaOption{at: revision} }
 
-// Of limits what is behind to some resources, such as "pods" or "deployments.apps". The others are read as in the cluster:
-// the watch cache of an API server is one for each resource, too.
+// Of limits the lag to some resources, such as "pods" or "deployments.apps". The others are read as
+// in the cluster: the watch cache of an API server is one for each resource, too.
 func (o ReplicaOption) Of(resources ...string) ReplicaOption {
 	o.resources = append(o.resources[:len(o.resources):len(o.resources)], resources...)
 	return o

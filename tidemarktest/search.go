@@ -67,8 +67,8 @@ func newRun(changes []Change, kept *renderings) (*Run, error) {
 // without checks has SameEnd.
 type Check func(first, disturbed *Run) error
 
-// SameEnd returns a Check that fails unless both runs end with the same objects. It ignores what differs from run
-// to run: see Env.Golden.
+// SameEnd returns a Check that fails unless both runs end with the same objects. It ignores the
+// same differences as Env.Golden.
 func SameEnd() Check {
 	return func(first, disturbed *Run) error {
 		want, err := first.endBeside(disturbed)
@@ -86,9 +86,9 @@ func SameEnd() Check {
 	}
 }
 
-// NoReplacement returns a Check that fails if the disturbed run deletes an object and creates it again, unless the
-// first run does so with an object of that name. SameEnd does not see the difference, but what belonged to the old
-// object is lost, such as the data of a volume.
+// NoReplacement returns a Check that fails if the disturbed run deletes an object and creates it
+// again, unless the first run does so with an object of that name. SameEnd does not see the
+// difference, but the data of the old object is lost, such as that of a volume.
 func NoReplacement() Check {
 	return func(first, disturbed *Run) error {
 		expected := map[string]bool{}
@@ -404,14 +404,15 @@ func (s *search) runAll(all []disturbance) []outcome {
 	return outcomes
 }
 
-// repeat makes the runs again whose failures are in doubt, one after the other, until there is no more time. A
-// failure that comes again counts for all runs with that failure. Repeat begins no run after one without a
-// disturbance has failed. What is not repeated for lack of time stays open.
+// repeat makes the runs again whose failures are in doubt, one after the other, until there is no
+// more time. A failure that is repeated counts for all runs with that failure. Repeat begins no run
+// after one without a disturbance has failed. Failures that are not repeated for lack of time stay
+// open.
 func (s *search) repeat(all []disturbance, outcomes []outcome) {
 	s.t.Helper()
 	until := s.repeatUntil()
 	doubts, repeated := 0, 0
-	certain := map[string]bool{} // the errors that have come again
+	certain := map[string]bool{} // the repeated errors
 	for i := range outcomes {
 		o := &outcomes[i]
 		if !o.doubt {
@@ -568,7 +569,7 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 func (r *controllerRun) meet(ctx context.Context, happened func(ctx context.Context) (bool, error)) error {
 	for waited := time.Duration(0); waited < firstQuiet+wrongQuiet; waited += firstQuiet {
 		lag, cancel := context.WithTimeout(ctx, lagLimit)
-		_, _ = r.env.settle(lag, firstQuiet) // an error is the limit, or comes again
+		_, _ = r.env.settle(lag, firstQuiet) // an error is the limit, or is repeated
 		cancel()
 		if met, err := happened(ctx); met || err != nil {
 			return err
@@ -754,7 +755,7 @@ func (s *search) dump(world *Env, d *disturbance) string {
 		return s.repeatCommand(d.dir)
 	}
 	dir := newDumpDir(root, s.t.Name(), d.dir)
-	past := answer{s.origin, fmt.Sprintf("history?after=%d&upTo=%d", s.base(), cmp.Or(d.from.since, d.from.at))}
+	past := response{s.origin, fmt.Sprintf("history?after=%d&upTo=%d", s.base(), cmp.Or(d.from.since, d.from.at))}
 	revision, err := world.dumpTo(dir, past)
 	if err != nil {
 		return fmt.Sprintf("\n  its state and history cannot be saved: %v", err)

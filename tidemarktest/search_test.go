@@ -30,13 +30,13 @@ func send(ctx context.Context, e *tidemarktest.Env, method, path, body string) i
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "steps-controller")
-	answer, err := nethttp.Client(e).Do(r)
+	response, err := nethttp.Client(e).Do(r)
 	if err != nil {
 		return 0
 	}
-	defer answer.Body.Close()
-	io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode
+	defer response.Body.Close()
+	io.Copy(io.Discard, response.Body)
+	return response.StatusCode
 }
 
 const configMaps = "/api/v1/namespaces/default/configmaps"
@@ -83,7 +83,7 @@ func retrying(ctx context.Context, e *tidemarktest.Env) {
 	}
 }
 
-// TestEveryFaultWebhook: where there are webhooks, one does not answer in time.
+// TestEveryFaultWebhook: where there are webhooks, one does not respond in time.
 func TestEveryFaultWebhook(t *testing.T) {
 	tier.Full(t)
 	world := tidemarktest.World{Webhooks: tidemarktest.Webhooks{Paths: []string{"testdata/webhook"}}}
@@ -251,8 +251,8 @@ func TestFault(t *testing.T) {
 		`no resource "configmap"`:                 tidemarktest.On("update", "configmap").Conflict(), // a singular
 		`no resource "pods.apps"`:                 tidemarktest.On("update", "pods.apps").Conflict(),
 		`"pods" has no subresource "scale"`:       tidemarktest.On("update", "pods/scale").Conflict(),
-		`both conflict and lostAnswer`:            tidemarktest.On("update", "pods").Conflict().LostAnswer(),
-		`a create of pods has no name`:            tidemarktest.On("create", "pods").Named("a").LostAnswer(),
+		`both conflict and lostResponse`:          tidemarktest.On("update", "pods").Conflict().LostResponse(),
+		`a create of pods has no name`:            tidemarktest.On("create", "pods").Named("a").LostResponse(),
 		`the fault "" for update configmaps.apps`: tidemarktest.On("update", "configmaps.apps"),
 	} {
 		r := &fatal{&recording{TB: t}}
@@ -281,7 +281,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestChanges: the history says what happened, in order and by whom.
+// TestChanges: the history has the changes, in order and with their actors.
 func TestChanges(t *testing.T) {
 	t.Setenv("TIDEMARK_DUMP", t.TempDir())
 	env := tidemarktest.Start(t)

@@ -54,7 +54,7 @@ func attach(ctx context.Context, socket string) (*session, error) {
 	return s, nil
 }
 
-// leases holds the open answers, which would be closed if they were collected.
+// leases holds the open responses, which would be closed if they were collected.
 var leases struct {
 	sync.Mutex
 	open []func() error

@@ -19,7 +19,7 @@ const (
 	pollQuiet = 3 * time.Second
 	// settleLimit is how long a world may take to settle.
 	settleLimit = 30 * time.Second
-	// settleMargin is the time for the server's answer at the end of the limit.
+	// settleMargin is the time for the server's response at the end of the limit.
 	settleMargin = 500 * time.Millisecond
 )
 
@@ -52,8 +52,8 @@ type settled struct {
 	Requests uint64 `json:"requests"` // that have begun so far
 }
 
-// settle waits until the world has settled and has then had no write for the duration of quiet, and returns its
-// revision. The server does not know what a client does between two requests.
+// settle waits until the world has settled and has then had no write for the duration of quiet, and
+// returns its revision. The server does not know the work of a client between two requests.
 func (e *Env) settle(ctx context.Context, quiet time.Duration) (uint64, error) {
 	s, err := e.settleFor(ctx, quiet)
 	return s.Revision, err
@@ -83,7 +83,7 @@ func (e *Env) settleFor(ctx context.Context, quiet time.Duration) (settled, erro
 // settleOnce is settleFor with any time that passes.
 func (e *Env) settleOnce(ctx context.Context, quiet time.Duration) (s settled, err error) {
 	limit := settleLimit
-	if deadline, ok := ctx.Deadline(); ok { // so that the answer has what is left to do
+	if deadline, ok := ctx.Deadline(); ok { // so that the response names the unfinished work
 		limit = max(time.Millisecond, time.Until(deadline)-settleMargin)
 	}
 	body := map[string]int64{"quietMilliseconds": quiet.Milliseconds(), "timeoutMilliseconds": limit.Milliseconds()}

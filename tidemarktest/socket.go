@@ -17,10 +17,10 @@ import (
 // microseconds, and no request meets one that the server has just closed.
 type socketHost struct{ path string }
 
-// maxHeadBytes limits the status line and the header of an answer, and each line of a chunked body's frame.
+// maxHeadBytes limits the status line and the header of a response, and each line of a chunked body's frame.
 const maxHeadBytes = 64 << 10
 
-// Control implements Host. The context ends the request, also while the answer is read.
+// Control implements Host. The context ends the request, also while the response is read.
 func (h socketHost) Control(ctx context.Context, method, path string, body []byte) (int, io.ReadCloser, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, nil, err
@@ -30,7 +30,7 @@ func (h socketHost) Control(ctx context.Context, method, path string, body []byt
 		return 0, nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
-	a := &socketAnswer{ctx: ctx, conn: c, stop: stop}
+	a := &socketResponse{ctx: ctx, conn: c, stop: stop}
 	status, err := a.exchange(method, path, body)
 	if err != nil {
 		return 0, nil, errors.Join(a.reason(err), a.Close())
@@ -38,8 +38,8 @@ func (h socketHost) Control(ctx context.Context, method, path string, body []byt
 	return status, a, nil
 }
 
-// socketAnswer is the body of an answer, and its connection.
-type socketAnswer struct {
+// socketResponse is the body of a response, and its connection.
+type socketResponse struct {
 	ctx  context.Context
 	conn *net.UnixConn
 	stop func() bool // ends the watch of ctx
@@ -47,7 +47,7 @@ type socketAnswer struct {
 }
 
 // Read implements io.Reader.
-func (a *socketAnswer) Read(p []byte) (int, error) {
+func (a *socketResponse) Read(p []byte) (int, error) {
 	n, err := a.body.Read(p)
 	if err != nil && err != io.EOF {
 		err = a.reason(err)
@@ -56,36 +56,36 @@ func (a *socketAnswer) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (a *socketAnswer) Close() error {
+func (a *socketResponse) Close() error {
 	a.stop()
 	return a.conn.Close()
 }
 
 // reason returns the error of the context if it has ended the connection.
-func (a *socketAnswer) reason(err error) error {
+func (a *socketResponse) reason(err error) error {
 	if ended := a.ctx.Err(); ended != nil {
 		return ended
 	}
 	return err
 }
 
-// exchange sends a request, and reads the answer up to its body.
-func (a *socketAnswer) exchange(method, path string, body []byte) (status int, err error) {
+// exchange sends a request, and reads the response up to its body.
+func (a *socketResponse) exchange(method, path string, body []byte) (status int, err error) {
 	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: control\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", method, path, len(body))
 	_, sent := a.conn.Write(append([]byte(head), body...))
 	r := bufio.NewReaderSize(a.conn, maxHeadBytes)
 	for {
-		if status, a.body, err = readAnswer(r); err != nil {
-			return 0, errors.Join(sent, err) // a server may answer before it has read the whole request
+		if status, a.body, err = readResponse(r); err != nil {
+			return 0, errors.Join(sent, err) // a server may respond before it has read the whole request
 		}
 		if status >= 200 {
 			return status, nil
-		} // 100 to 199 are followed by the answer
+		} // 100 to 199 are followed by the response
 	}
 }
 
-// readAnswer reads the status line and the header of an answer, and returns its status code and its body.
-func readAnswer(r *bufio.Reader) (status int, body io.Reader, err error) {
+// readResponse reads the status line and the header of a response, and returns its status code and its body.
+func readResponse(r *bufio.Reader) (status int, body io.Reader, err error) {
 	line, err := readLine(r)
 	if err != nil {
 		return 0, nil, err
@@ -94,7 +94,7 @@ func readAnswer(r *bufio.Reader) (status int, body io.Reader, err error) {
 	code, _, _ := strings.Cut(rest, " ")
 	status, err = strconv.Atoi(code)
 	if err != nil || len(code) != 3 || status < 100 || !strings.HasPrefix(version, "HTTP/1.") {
-		return 0, nil, fmt.Errorf("the answer begins with %.100q, which is not HTTP/1.1", line)
+		return 0, nil, fmt.Errorf("the response begins with %.100q, which is not HTTP/1.1", line)
 	}
 	length, chunked, err := readHeader(r)
 	switch {
@@ -110,7 +110,8 @@ func readAnswer(r *bufio.Reader) (status int, body io.Reader, err error) {
 	return status, r, nil // up to the end of the connection
 }
 
-// readHeader reads a header, and returns what it says about the body. The length is -1 if it is absent.
+// readHeader reads a header, and returns the length and the encoding of the body. The length is -1
+// if it is absent.
 func readHeader(r *bufio.Reader) (length int64, chunked bool, err error) {
 	length = -1
 	for total := 0; ; {
@@ -119,21 +120,21 @@ func readHeader(r *bufio.Reader) (length int64, chunked bool, err error) {
 			return length, chunked, err
 		}
 		if total += len(line); total > maxHeadBytes {
-			return 0, false, fmt.Errorf("the header of the answer has more than %d bytes", maxHeadBytes)
+			return 0, false, fmt.Errorf("the header of the response has more than %d bytes", maxHeadBytes)
 		}
 		name, value, ok := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
 		switch {
 		case !ok:
-			return 0, false, fmt.Errorf("the header of the answer has the line %.100q", line)
+			return 0, false, fmt.Errorf("the header of the response has the line %.100q", line)
 		case strings.EqualFold(name, "Transfer-Encoding"):
 			if chunked = strings.EqualFold(value, "chunked"); !chunked {
-				return 0, false, fmt.Errorf("the transfer encoding %.100q of the answer is unknown", value)
+				return 0, false, fmt.Errorf("the transfer encoding %.100q of the response is unknown", value)
 			}
 		case strings.EqualFold(name, "Content-Length"):
 			n, err := strconv.ParseUint(value, 10, 63)
 			if err != nil {
-				return 0, false, fmt.Errorf("the answer has the length %.100q", value)
+				return 0, false, fmt.Errorf("the response has the length %.100q", value)
 			}
 			length = int64(n)
 		}
@@ -145,7 +146,7 @@ func readLine(r *bufio.Reader) (string, error) {
 	line, err := r.ReadSlice('\n')
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
-		return "", fmt.Errorf("the answer has a line of more than %d bytes", maxHeadBytes)
+		return "", fmt.Errorf("the response has a line of more than %d bytes", maxHeadBytes)
 	case err == io.EOF:
 		return "", io.ErrUnexpectedEOF
 	case err != nil:
@@ -206,7 +207,7 @@ func (b *chunkedBody) next() {
 	if b.begun {
 		var end string
 		if end, b.err = readLine(b.r); b.err == nil && end != "" {
-			b.err = fmt.Errorf("a chunk of the answer is followed by %.100q", end)
+			b.err = fmt.Errorf("a chunk of the response is followed by %.100q", end)
 		}
 	}
 	if b.err != nil {
@@ -220,7 +221,7 @@ func (b *chunkedBody) next() {
 	size, _, _ := strings.Cut(line, ";")
 	n, err := strconv.ParseUint(strings.TrimSpace(size), 16, 63)
 	if err != nil {
-		b.err = fmt.Errorf("a chunk of the answer has the size %.100q", line)
+		b.err = fmt.Errorf("a chunk of the response has the size %.100q", line)
 		return
 	}
 	b.begun, b.chunk = true, fixedBody{b.r, int64(n)}

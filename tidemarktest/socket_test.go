@@ -45,22 +45,22 @@ func serve(t *testing.T, h http.HandlerFunc) socketHost {
 	return socketHost{path}
 }
 
-// answered sends a request and returns the status code and the whole body.
-func answered(t *testing.T, h Host, path string, body []byte) (int, string) {
+// responded sends a request and returns the status code and the whole body.
+func responded(t *testing.T, h Host, path string, body []byte) (int, string) {
 	t.Helper()
-	status, answer, err := h.Control(t.Context(), "POST", path, body)
+	status, response, err := h.Control(t.Context(), "POST", path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := io.ReadAll(answer)
-	if err := errors.Join(err, answer.Close()); err != nil {
+	text, err := io.ReadAll(response)
+	if err := errors.Join(err, response.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return status, string(text)
 }
 
-// TestSocketAnswers: bodies of all lengths pass both ways, as net/http frames them.
-func TestSocketAnswers(t *testing.T) {
+// TestSocketResponses: bodies of all lengths pass both ways, as net/http frames them.
+func TestSocketResponses(t *testing.T) {
 	h := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || r.Method != "POST" || r.Header.Get("Content-Type") != "application/json" || r.ContentLength != int64(len(body)) {
@@ -87,22 +87,22 @@ func TestSocketAnswers(t *testing.T) {
 	for _, path := range []string{"/length", "/chunked?a=b%20c", "/flushed", "/informational"} {
 		for _, n := range []int{0, 1, 100, 5000, 1 << 20} {
 			sent := bytes.Repeat([]byte("0123456789"), n/10+1)[:n]
-			if status, text := answered(t, h, path, sent); status != 201 || text != string(sent) {
+			if status, text := responded(t, h, path, sent); status != 201 || text != string(sent) {
 				t.Errorf("%s with %d bytes: %d and %d bytes", path, n, status, len(text))
 			}
 		}
 	}
 }
 
-// TestSocketEmpty: an answer without a body ends.
+// TestSocketEmpty: a response without a body ends.
 func TestSocketEmpty(t *testing.T) {
 	h := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	if status, text := answered(t, h, "/", nil); status != 204 || text != "" {
+	if status, text := responded(t, h, "/", nil); status != 204 || text != "" {
 		t.Errorf("%d %q", status, text)
 	}
 }
 
-// TestSocketBroken: an answer that breaks off is an error, with each kind of frame.
+// TestSocketBroken: a response that breaks off is an error, with each kind of frame.
 func TestSocketBroken(t *testing.T) {
 	h := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/length" {
@@ -113,19 +113,19 @@ func TestSocketBroken(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	for _, path := range []string{"/length", "/chunked"} {
-		_, answer, err := h.Control(t.Context(), "GET", path, nil)
+		_, response, err := h.Control(t.Context(), "GET", path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := io.ReadAll(answer)
-		answer.Close()
+		text, err := io.ReadAll(response)
+		response.Close()
 		if string(text) != "begun" || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: %q, %v", path, text, err)
 		}
 	}
 }
 
-// TestSocketContext: a context ends a request that waits for the answer, and one that reads it.
+// TestSocketContext: a context ends a request that waits for the response, and one that reads it.
 func TestSocketContext(t *testing.T) {
 	gone := make(chan struct{}, 2)
 	h := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -139,10 +139,10 @@ func TestSocketContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() {
-			_, answer, err := h.Control(ctx, "GET", path, nil)
+			_, response, err := h.Control(ctx, "GET", path, nil)
 			if err == nil {
-				_, err = io.ReadAll(answer)
-				answer.Close()
+				_, err = io.ReadAll(response)
+				response.Close()
 			}
 			ended <- err
 		}()
@@ -154,12 +154,12 @@ func TestSocketContext(t *testing.T) {
 			t.Errorf("%s with a context that has ended: %v", path, err)
 		}
 	}
-	// A client that closes the answer ends the request, too.
-	_, answer, err := h.Control(t.Context(), "GET", "/begun", nil)
+	// A client that closes the response ends the request, too.
+	_, response, err := h.Control(t.Context(), "GET", "/begun", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Close()
+	response.Close()
 	<-gone
 }
 
@@ -168,12 +168,13 @@ func TestSocketRefused(t *testing.T) {
 	path, listener := socket(t)
 	listener.Close()
 	if _, _, err := (socketHost{path}).Control(t.Context(), "GET", "/", nil); err == nil {
-		t.Error("a server that has ended has answered")
+		t.Error("a server that has ended has responded")
 	}
 }
 
-// TestReadAnswer: what is no answer of HTTP/1.1 is an error. Every answer is also read in single bytes.
-func TestReadAnswer(t *testing.T) {
+// TestReadResponse: a response that is not HTTP/1.1 is an error. Every response is also read in
+// single bytes.
+func TestReadResponse(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	long := strings.Repeat("x", maxHeadBytes)
 	for _, c := range []struct{ name, text, body, err string }{
@@ -188,7 +189,7 @@ func TestReadAnswer(t *testing.T) {
 		{"a header without end", ok + "A: b\r\n", "", "unexpected EOF"},
 		{"a line without a colon", ok + "A\r\n\r\n", "", `the line "A"`},
 		{"a long line", ok + "A: " + long + "\r\n\r\n", "", "a line of more than"},
-		{"a long header", ok + strings.Repeat("A: "+long[:1000]+"\r\n", 70) + "\r\n", "", "the header of the answer has more than"},
+		{"a long header", ok + strings.Repeat("A: "+long[:1000]+"\r\n", 70) + "\r\n", "", "the header of the response has more than"},
 		{"a negative length", ok + "Content-Length: -1\r\n\r\n", "", `the length "-1"`},
 		{"a short body", ok + "Content-Length: 4\r\n\r\nabc", "abc", "unexpected EOF"},
 		{"another encoding", ok + "Transfer-Encoding: gzip\r\n\r\n", "", `encoding "gzip"`},
@@ -199,7 +200,7 @@ func TestReadAnswer(t *testing.T) {
 		{"no end of the trailer", ok + "Transfer-Encoding: chunked\r\n\r\n0\r\n", "", "unexpected EOF"},
 	} {
 		for way, r := range map[string]io.Reader{"whole": strings.NewReader(c.text), "in bytes": iotest.OneByteReader(strings.NewReader(c.text))} {
-			_, body, err := readAnswer(bufio.NewReaderSize(r, maxHeadBytes))
+			_, body, err := readResponse(bufio.NewReaderSize(r, maxHeadBytes))
 			var text []byte
 			if err == nil {
 				text, err = io.ReadAll(body)

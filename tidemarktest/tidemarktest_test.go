@@ -36,16 +36,16 @@ func request(t *testing.T, e *tidemarktest.Env, method, path, body string) (int,
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := nethttp.Client(e).Do(r)
+	response, err := nethttp.Client(e).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer.StatusCode, string(text)
+	return response.StatusCode, string(text)
 }
 
 // TestForks: each test has its own copy of the world, at the same time as others.
@@ -156,7 +156,7 @@ func TestWebhookHost(t *testing.T) {
 	}
 }
 
-// failing is a test that has failed, which records what it logs.
+// failing is a test that has failed, which records its log lines.
 type failing struct {
 	tidemarktest.TB
 	log      strings.Builder
@@ -167,7 +167,7 @@ func (f *failing) Failed() bool                 { return true }
 func (f *failing) Cleanup(c func())             { f.cleanups = append(f.cleanups, c) }
 func (f *failing) Logf(format string, a ...any) { fmt.Fprintf(&f.log, format+"\n", a...) }
 
-// TestDump: a failed test shows what happened.
+// TestDump: a failed test shows the changes.
 func TestDump(t *testing.T) {
 	dir := t.TempDir()
 	for _, variable := range []string{"", dir} {
@@ -190,7 +190,7 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// TestErrors: what is wrong with a world fails the test that forks it, and says where.
+// TestErrors: a mistake in a world fails the test that forks it, and the error has its place.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for want, w := range map[string]*tidemarktest.World{

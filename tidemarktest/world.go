@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TB is what the package needs of a *testing.T; a GinkgoT has it too.
+// TB are the methods of a *testing.T that the package needs; a GinkgoT has them too.
 type TB interface {
 	Helper()
 	Name() string
@@ -26,8 +26,9 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// World is what tests begin with. Its zero value is an empty cluster. The fields must not change
-// after the first Fork or Open. The methods are safe for concurrent use. A World must not be copied.
+// World is the initial state of tests. Its zero value is an empty cluster. The fields must not
+// change after the first Fork or Open. The methods are safe for concurrent use. A World must not be
+// copied.
 type World struct {
 	// CRDDirectoryPaths are files, and directories whose files end in .yaml, .yml or .json. Their
 	// objects are created, CustomResourceDefinitions first. Directories in directories are skipped.

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 )
 
-// TestWorldMistakes: what is skipped or cannot work is named.
+// TestWorldMistakes: files that are skipped or cannot work are named.
 func TestWorldMistakes(t *testing.T) {
 	t.Parallel()
 	used := &tidemarktest.World{CRDDirectoryPaths: []string{"testdata/nothere"}}

@@ -29,8 +29,8 @@ const (
 	// Drop breaks the connection before the request is executed. It breaks a watch after
 	// Rule.Events events; with zero also those that are open when the rule is added.
 	Drop Kind = "drop"
-	// LostAnswer executes a write, and breaks the connection instead of responding.
-	LostAnswer Kind = "lostAnswer"
+	// LostResponse executes a write, and breaks the connection instead of responding.
+	LostResponse Kind = "lostResponse"
 	// WebhookTimeout responds to a write as if the admission webhook Rule.Webhook, with the failure policy
 	// Fail, had not responded in time.
 	WebhookTimeout Kind = "webhookTimeout"
@@ -43,7 +43,7 @@ var kinds = map[Kind][]string{
 	Status:         nil,
 	Gone:           {"list", "watch"},
 	Drop:           nil,
-	LostAnswer:     writes,
+	LostResponse:   writes,
 	WebhookTimeout: writes,
 }
 
@@ -106,7 +106,7 @@ var ErrInvalid = errors.New("the fault is not valid")
 func (r *Rule) check() error {
 	legal, known := kinds[r.Fault]
 	if !known {
-		return fmt.Errorf("%w: there is no fault %q: want conflict, latency, status, gone, drop, lostAnswer or webhookTimeout", ErrInvalid, r.Fault)
+		return fmt.Errorf("%w: there is no fault %q: want conflict, latency, status, gone, drop, lostResponse or webhookTimeout", ErrInvalid, r.Fault)
 	}
 	for _, v := range r.Verbs {
 		if !slices.Contains(allVerbs, v) {

@@ -48,7 +48,7 @@ func TestRuleCheck(t *testing.T) {
 		"an unknown verb":            {fault.Rule{Fault: fault.Drop, Verbs: []string{"apply"}}, `no verb "apply"`},
 		"a conflict of a read":       {fault.Rule{Fault: fault.Conflict, Verbs: []string{"update", "get"}}, "conflict cannot happen to get"},
 		"a conflict of a create":     {fault.Rule{Fault: fault.Conflict, Verbs: []string{"create"}}, "conflict cannot happen to create"},
-		"a lost response of a watch": {fault.Rule{Fault: fault.LostAnswer, Verbs: watch}, "lostAnswer cannot happen to watch"},
+		"a lost response of a watch": {fault.Rule{Fault: fault.LostResponse, Verbs: watch}, "lostResponse cannot happen to watch"},
 		"a write that is gone":       {fault.Rule{Fault: fault.Gone, Verbs: []string{"create"}}, "gone cannot happen to create"},
 		"a webhook of a list":        {fault.Rule{Fault: fault.WebhookTimeout, Verbs: []string{"list"}}, "webhookTimeout cannot happen to list"},
 		"a long field":               {fault.Rule{Fault: fault.Drop, UserAgent: long}, "1024 bytes"},
@@ -122,7 +122,7 @@ func TestSelection(t *testing.T) {
 		"a user agent":    {fault.Rule{Fault: fault.Drop, UserAgent: "manager/"}, []fault.Request{update}, []fault.Request{with(func(q *fault.Request) { q.UserAgent = "a manager/v1" })}},
 		"two fields":      {fault.Rule{Fault: fault.Drop, Name: "web", User: "bob"}, nil, []fault.Request{update}},
 		"conflict":        {fault.Rule{Fault: fault.Conflict}, []fault.Request{update}, []fault.Request{get, with(func(q *fault.Request) { q.Verb = "create" })}},
-		"lost response":   {fault.Rule{Fault: fault.LostAnswer}, []fault.Request{update}, []fault.Request{get, list}},
+		"lost response":   {fault.Rule{Fault: fault.LostResponse}, []fault.Request{update}, []fault.Request{get, list}},
 		"webhook timeout": {fault.Rule{Fault: fault.WebhookTimeout}, []fault.Request{update}, []fault.Request{get}},
 		"gone": {fault.Rule{Fault: fault.Gone}, []fault.Request{oldList, with(func(q *fault.Request) { q.Verb, q.Old = "watch", true })},
 			[]fault.Request{list, get, with(func(q *fault.Request) { q.Old = true })}},
@@ -329,7 +329,7 @@ func TestErr(t *testing.T) {
 			t.Errorf("%s: the delay is %d seconds, want %d", name, seconds, test.retry)
 		}
 	}
-	for _, kind := range []fault.Kind{fault.Latency, fault.Drop, fault.LostAnswer} {
+	for _, kind := range []fault.Kind{fault.Latency, fault.Drop, fault.LostResponse} {
 		if err := (&fault.Rule{Fault: kind}).Err(&q); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}

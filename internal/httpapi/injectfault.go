@@ -48,8 +48,8 @@ func (q *request) injectFault() error {
 		q.dropAfter = rule.Events
 	case rule.Fault == fault.Drop:
 		return errDropped
-	case rule.Fault == fault.LostAnswer:
-		q.w, q.lost = &lostAnswer{q.w}, true
+	case rule.Fault == fault.LostResponse:
+		q.w, q.lost = &lostResponse{q.w}, true
 	case rule.Fault == fault.Gone && q.info.Verb == verbWatch:
 		q.expired = true
 	case rule.Fault == fault.Gone && q.query().Get("continue") != "":
@@ -115,14 +115,14 @@ func (h *Handler) DropWatches(id string) {
 	}
 }
 
-// lostAnswer is the ResponseWriter of a request whose client does not get the response.
-type lostAnswer struct{ http.ResponseWriter }
+// lostResponse is the ResponseWriter of a request whose client does not get the response.
+type lostResponse struct{ http.ResponseWriter }
 
-func (*lostAnswer) WriteHeader(int)                  {}
-func (*lostAnswer) Write(p []byte) (int, error)      { return len(p), nil }
-func (*lostAnswer) FlushError() error                { return nil }
-func (*lostAnswer) SetWriteTimeout(time.Duration)    {}
-func (*lostAnswer) SetWriteDeadline(time.Time) error { return nil }
+func (*lostResponse) WriteHeader(int)                  {}
+func (*lostResponse) Write(p []byte) (int, error)      { return len(p), nil }
+func (*lostResponse) FlushError() error                { return nil }
+func (*lostResponse) SetWriteTimeout(time.Duration)    {}
+func (*lostResponse) SetWriteDeadline(time.Time) error { return nil }
 
 // Unwrap is for http.ResponseController: the body is read as usual.
-func (l *lostAnswer) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+func (l *lostResponse) Unwrap() http.ResponseWriter { return l.ResponseWriter }

@@ -103,7 +103,7 @@ func (q *request) log() {
 		d    time.Duration
 	}{
 		{"authentication", p.authentication}, {"impersonation", p.impersonation}, {"authorization", p.authorization}, {"queue", p.queue},
-		{"body", p.body}, {"admission", p.admission}, {"commit", p.commit}, {"answer", p.response},
+		{"body", p.body}, {"admission", p.admission}, {"commit", p.commit}, {"response", p.response},
 	} {
 		if part.d > 0 {
 			all = append(all, slog.Duration(part.name, part.d))

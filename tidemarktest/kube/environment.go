@@ -189,8 +189,8 @@ func (e *Environment) Stop() error {
 	return errors.Join(err, e.env.Close())
 }
 
-// AddUser returns a user of the cluster. The configuration, which may be nil, has what its
-// connections share: the other fields are those of Config.
+// AddUser returns a user of the cluster. The configuration, which may be nil, has the settings of
+// its connections: the other fields are those of Config.
 func (e *Environment) AddUser(u User, base *rest.Config) (*AuthenticatedUser, error) {
 	if e.env == nil {
 		return nil, errors.New("users can be added to clusters that Start has created")

@@ -28,7 +28,7 @@ func status(t *testing.T, c *rest.Config, method, path, body string) int {
 	return code
 }
 
-// send sends a request with client-go's transport and returns the answer.
+// send sends a request with client-go's transport and returns the response.
 func send(t *testing.T, c *rest.Config, method, path, body string) (int, string) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(c)
@@ -40,16 +40,16 @@ func send(t *testing.T, c *rest.Config, method, path, body string) (int, string)
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := client.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer.StatusCode, string(text)
+	return response.StatusCode, string(text)
 }
 
 func TestConfig(t *testing.T) {
@@ -62,7 +62,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestEnvironment: what suites for envtest do.
+// TestEnvironment: the calls of suites for envtest.
 func TestEnvironment(t *testing.T) {
 	testEnv := &kube.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join("..", "testdata", "crd")},

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 )
 
-// Manager is what RunManager needs of a manager of controller-runtime.
+// Manager are the methods of a manager of controller-runtime that RunManager needs.
 type Manager interface {
 	Start(ctx context.Context) error
 }

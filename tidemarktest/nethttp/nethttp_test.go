@@ -16,13 +16,13 @@ func get(t *testing.T, ctx context.Context, env *tidemarktest.Env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := Client(env).Do(r)
+	response, err := Client(env).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
-	if answer.StatusCode != 200 {
-		t.Errorf("the answer is %d", answer.StatusCode)
+	response.Body.Close()
+	if response.StatusCode != 200 {
+		t.Errorf("the response is %d", response.StatusCode)
 	}
 }
 

@@ -167,7 +167,7 @@ func TestStoreSearch(t *testing.T) {
 		want   string
 	}{
 		"EveryPrefix": {tidemarktest.EveryPrefix, "after write 1 of 2"},
-		"EveryFault":  {tidemarktest.EveryFault, "a lost answer for request 1 \"patch configmaps kube-system/cloud.vol-1\""},
+		"EveryFault":  {tidemarktest.EveryFault, "a lost response for request 1 \"patch configmaps kube-system/cloud.vol-1\""},
 		"EveryLag":    {tidemarktest.EveryLag, "a restart"},
 	} {
 		t.Run(name, func(t *testing.T) {
