@@ -421,7 +421,8 @@ func (e *ended) Deadline() (time.Time, bool) { return e.end, true }
 
 // TestSearchDeadline: a search ends before go test ends the process, and reports what it has found until then.
 func TestSearchDeadline(t *testing.T) {
-	searchIn(t, func(t *testing.T, env *tidemarktest.Env) {
+	synctest.Test(t, func(t *testing.T) {
+		env := (&tidemarktest.World{Host: startHost(t)}).Fork(t)
 		r := &ended{&recording{TB: t}, time.Now().Add(10 * time.Second)}
 		var runs atomic.Int64
 		tidemarktest.Search{Parallel: -1}.EveryPrefix(r, env, func(ctx context.Context, e *tidemarktest.Env) {
@@ -594,7 +595,8 @@ func TestSearchWithoutWrites(t *testing.T) {
 
 // TestEveryLagSlow: a controller that begins late, as on a busy machine, meets the lag, too.
 func TestEveryLagSlow(t *testing.T) {
-	searchIn(t, func(t *testing.T, env *tidemarktest.Env) {
+	synctest.Test(t, func(t *testing.T) {
+		env := (&tidemarktest.World{Host: startHost(t)}).Fork(t)
 		env.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: parent}}")
 		r := &recording{TB: t}
 		tidemarktest.EveryLag(r, env, func(ctx context.Context, e *tidemarktest.Env) {
