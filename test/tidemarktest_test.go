@@ -413,7 +413,7 @@ func TestSearchWithoutTime(t *testing.T) {
 
 // ended is a test whose process go test ends at a time.
 type ended struct {
-	*recording
+	*fatal
 	end time.Time
 }
 
@@ -421,27 +421,38 @@ func (e *ended) Deadline() (time.Time, bool) { return e.end, true }
 
 // TestSearchDeadline: a search ends before go test ends the process, and reports what it has found until then.
 func TestSearchDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := (&tidemarktest.World{Host: startHost(t)}).Fork(t)
-		r := &ended{&recording{TB: t}, time.Now().Add(10 * time.Second)}
-		var runs atomic.Int64
-		tidemarktest.Search{Parallel: -1}.EveryPrefix(r, env, func(ctx context.Context, e *tidemarktest.Env) {
-			wrong := runs.Add(1) > 2
-			levelTriggered(ctx, e)
-			if wrong {
-				send(ctx, e, "DELETE", configMaps+"/"+steps[0], "")
-			}
+	for _, row := range []struct {
+		time      time.Duration
+		err, want string
+	}{
+		{10 * time.Second, "the ends differ", "the time of go test -timeout ended before 1 of 4 runs began"},
+		{4 * time.Second, "there was no time to repeat them", ""}, // the last run that begins would take longer
+		{time.Second, "the first run", ""},
+	} {
+		t.Run(row.time.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				env := (&tidemarktest.World{Host: startHost(t)}).Fork(t)
+				r := &ended{&fatal{&recording{TB: t}}, time.Now().Add(row.time)}
+				var runs atomic.Int64
+				tidemarktest.Search{Parallel: -1}.EveryPrefix(r, env, func(ctx context.Context, e *tidemarktest.Env) {
+					wrong := runs.Add(1) > 2
+					levelTriggered(ctx, e)
+					if wrong {
+						send(ctx, e, "DELETE", configMaps+"/"+steps[0], "")
+					}
+				})
+				if left := time.Until(r.end); left <= 0 {
+					t.Errorf("the search ends %v too late", -left)
+				}
+				if len(r.errors) != 1 || !strings.Contains(r.errors[0], row.err) {
+					t.Errorf("the errors are %q, want one with %q", r.errors, row.err)
+				}
+				if !strings.Contains(r.log.String(), row.want) {
+					t.Errorf("the log lacks %q:\n%s", row.want, &r.log)
+				}
+			})
 		})
-		if left := time.Until(r.end); left <= 0 {
-			t.Errorf("the search ends %v too late", -left)
-		}
-		if len(r.errors) != 1 || !strings.Contains(r.errors[0], "the ends differ") {
-			t.Errorf("the errors are %q", r.errors)
-		}
-		if want := "the time of go test -timeout ended before 1 of 4 runs began"; !strings.Contains(r.log.String(), want) {
-			t.Errorf("the log lacks %q:\n%s", want, &r.log)
-		}
-	})
+	}
 }
 
 // TestSearchHotLoop checks that if the first run does not settle because of a hot loop, the error

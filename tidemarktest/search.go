@@ -250,7 +250,7 @@ func (s *search) base() uint64 { return s.origin.world.Revision }
 // runFirst runs the controller without a disturbance.
 func (s *search) runFirst(env *Env) (err error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.calls, settleLimit)
+	ctx, cancel := context.WithTimeout(s.calls, s.runLimit())
 	defer cancel()
 	if s.origin, err = env.forkAt(ctx, moment{}); err != nil {
 		return err
@@ -423,6 +423,7 @@ func (s *search) repeat(all []disturbance, outcomes []outcome) {
 		case certain[o.err.Error()]:
 		case i > 0 && outcomes[0].err != nil:
 			*o = outcome{index: i}
+		case o.open:
 		case time.Now().After(until):
 			o.open = true
 		default:
@@ -431,7 +432,7 @@ func (s *search) repeat(all []disturbance, outcomes []outcome) {
 			<-runSlots
 			o.index = i
 			repeated++
-			if o.err != nil {
+			if o.err != nil && !o.open {
 				certain[o.err.Error()] = true
 			}
 		}
@@ -446,6 +447,16 @@ func (s *search) repeat(all []disturbance, outcomes []outcome) {
 func (s *search) lastBegin() (time.Time, bool) {
 	end, ok := deadline(s.t)
 	return end.Add(-min(settleLimit+deadlineMargin, end.Sub(s.begin)/4)), ok
+}
+
+// runLimit is how long a run that begins now may take: it ends before go test ends the process.
+func (s *search) runLimit() time.Duration {
+	end, ok := deadline(s.t)
+	if !ok {
+		return settleLimit
+	}
+	left := time.Until(end)
+	return min(settleLimit, left-min(deadlineMargin, left/5))
 }
 
 // until returns until when runs begin, and what ends then.
@@ -494,7 +505,8 @@ func spread(n int) []int {
 // runWith runs the controller with a disturbance, or does so again.
 func (s *search) runWith(d *disturbance, again bool) (o outcome) {
 	o.tried = true
-	ctx, cancel := context.WithTimeout(s.calls, settleLimit)
+	limit := s.runLimit()
+	ctx, cancel := context.WithTimeout(s.calls, limit)
 	defer cancel()
 	var world *Env
 	if world, o.err = s.origin.forkAt(ctx, d.from); o.err != nil {
@@ -508,7 +520,11 @@ func (s *search) runWith(d *disturbance, again bool) (o outcome) {
 	}
 	o.missed, o.err = s.judge(ctx, &r, d)
 	if o.err != nil {
-		o.doubt = errors.Is(o.err, context.DeadlineExceeded) || world.session.overloaded()
+		late := errors.Is(o.err, context.DeadlineExceeded)
+		var status *StatusError
+		unsettled := errors.As(o.err, &status) && status.Code == 504
+		o.open = (late || unsettled) && limit < settleLimit // go test would have ended it
+		o.doubt = late || o.open || world.session.overloaded()
 	}
 	if o.err != nil && (again || !o.doubt) {
 		o.hint = s.dump(world, d)
