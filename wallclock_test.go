@@ -36,8 +36,6 @@ var clockUses = []clockUse{
 	{"internal/http2/http2_test.go:exchanges", "http.NewResponseController().SetReadDeadline", "the test is about deadlines, which have passed"},
 	{"internal/integration/scenario_test.go:givePeer", "time.Sleep", "only for a recording of kube-apiserver"},
 	{"internal/resource/invalid_test.go:TestInvalidCost", "runtime.ReadMemStats", "the bytes of one call; square cost is a thousand times the message, the bound thirty times"},
-	{"test/tidemarktest_test.go:TestEveryLagSlow", "time.After", "searchIn runs it in a bubble"},
-	{"test/tidemarktest_test.go:TestSearchDeadline", "time.Until", "searchIn runs it in a bubble"},
 	{"test/etcdlog/cluster_test.go:copy", "time.Sleep", "the proxy polls the flag that mutes it"},
 	{"test/etcdlog/failure_test.go:TestUnreachable", "context.WithTimeout", "the test proves that calls end with the deadline; nothing has to happen before it"},
 	{"test/etcdlog/slow_test.go:Txn", "time.Sleep", "only tests of the full tier use slowKV"},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -520,10 +521,10 @@ func (s *search) runWith(d *disturbance, again bool) (o outcome) {
 	}
 	o.missed, o.err = s.judge(ctx, &r, d)
 	if o.err != nil {
-		late := errors.Is(o.err, context.DeadlineExceeded)
 		var status *StatusError
-		unsettled := errors.As(o.err, &status) && status.Code == 504
-		o.open = (late || unsettled) && limit < settleLimit // go test would have ended it
+		unsettled := errors.As(o.err, &status) && status.Code == http.StatusGatewayTimeout
+		late := unsettled || errors.Is(o.err, context.DeadlineExceeded)
+		o.open = late && limit < settleLimit // go test would have ended it
 		o.doubt = late || o.open || world.session.overloaded()
 	}
 	if o.err != nil && (again || !o.doubt) {
