@@ -15,10 +15,10 @@ import (
 //	B      ........[Head......]
 //	C          ....[same.....]
 //
-// A call costs many times what a read does. Of clients that read again as soon as they have their
-// responds, the first one would begin a call, and all others would have to wait for the next one.
-// So after a call for several readers the next one begins when all but a few of them have come together
-// again, at the latest after a pause. Readers who do not come again cost the others the pause, which saves calls
+// A call costs many times as much as a read. Of clients that read again as soon as they have their
+// responses, the first one would begin a call, and all others would have to wait for the next one.
+// So after a call for several readers the next one begins when all but a few of them have returned,
+// at the latest after a pause. Readers who do not return cost the others the pause, which saves calls
 // then, too: it has more readers. A reader that is alone waits for it only right after such a call.
 type barrier struct {
 	mu      sync.Mutex
@@ -142,7 +142,7 @@ func (f *follower) heads() {
 	}
 }
 
-// plan determines when the call after this one begins. Readers are those of this call, who may come again, and those
+// plan determines when the call after this one begins. Readers are those of this call, who may return, and those
 // who have come meanwhile.
 func (b *barrier) plan(last *headCall, took time.Duration) {
 	readers := last.readers

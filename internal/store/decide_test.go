@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
-// oracle is an empty shared log that decides transactions as told, and sends the batches of a channel.
+// oracle is an empty shared log that decides transactions by a function, and sends the batches of a channel.
 type oracle struct {
 	decide  func(*store.Txn) store.Decision
 	batches chan store.Batch

@@ -114,7 +114,7 @@ func (s *Store) History(ctx context.Context, after Revision, state *State, most 
 
 // StateAt returns the whole state at a revision, with the errors of Exact. It takes time in proportion to
 // what changed since, or to the size of the collections whose changes left memory: it copies their objects
-// of then from the log, apart from those that are current.
+// at the revision from the log, apart from those that are current.
 //
 // The copies count in the account of the fork that is about to begin with the state; nil: they have no limit.
 // If they do not fit, the error is a *CopyError.

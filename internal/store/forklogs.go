@@ -17,7 +17,7 @@ type ForkLogs interface {
 	Create(ctx context.Context, name string, facts []byte, begin Beginning) error
 	// Open opens the log of a fork. The caller closes it before the log of the server.
 	Open(ctx context.Context, name string) (Log, error)
-	// Delete removes a fork whose log is closed. When it returns nil, the fork is gone for good; its files may be
+	// Delete removes a fork whose log is closed. When it returns nil, the fork is gone permanently; its files may be
 	// removed later.
 	Delete(name string) error
 }

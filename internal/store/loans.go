@@ -9,7 +9,7 @@ import (
 // # What forks keep
 //
 // A fork keeps the objects of the state that it began with, also those that its parent has replaced or deleted since.
-// They count in the budget of the fork, so that forks which nobody uses do not fill the memory.
+// They count in the budget of the fork, so that unused forks do not fill the memory.
 //
 // The forks of a store are in the order of their bases. An object that was written at a revision and is replaced now is kept
 // by the forks with a base from that revision on: a range whose last fork is the newest one. The bytes are in the account

@@ -36,7 +36,7 @@ type Actor struct {
 	// Loop names the part of the server that makes the change without a request of a client: a
 	// controller, or "startup". Empty: a client makes it.
 	Loop string
-	// Impersonator is the name of the user who sent the request as User; empty: nobody is impersonated.
+	// Impersonator is the name of the user who sent the request as User; empty: no user is impersonated.
 	Impersonator string
 }
 

@@ -125,7 +125,7 @@ func (r *Replica) Advance(by uint64) {
 	}
 }
 
-// CatchUp ends the lag of the replica for good.
+// CatchUp ends the lag of the replica permanently.
 func (r *Replica) CatchUp() {
 	r.lag.Store(0)
 	r.wake()

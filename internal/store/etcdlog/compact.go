@@ -20,8 +20,8 @@ import (
 // remembers:
 //
 //	made:     this server's turn. It compacts to that revision, which is one interval old, and
-//	          remembers the next time and the revision of now.
-//	refused:  another server's turn. It remembers the time of the key and the revision of now.
+//	          remembers the next time and the current revision.
+//	refused:  another server's turn. It remembers the time of the key and the current revision.
 //
 // A server that has no revision yet compacts nothing in its first turn.
 //

@@ -261,7 +261,7 @@ func (w *write) is(e *mvccpb.Event) bool {
 }
 
 // telling returns the index of the write whose event shows whether the transaction was made: the first
-// one with a value, if there is one. The deletion of a version looks the same whoever makes it.
+// one with a value, if there is one. The deletion of a version looks the same whichever server makes it.
 func (p *proposal) telling() int {
 	return max(0, slices.IndexFunc(p.writes, func(w write) bool { return w.value != nil }))
 }

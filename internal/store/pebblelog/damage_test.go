@@ -175,7 +175,7 @@ func TestFlipAfterCleanStop(t *testing.T) {
 }
 
 // TestFlipAfterPowerCut flips a dense sample in a log that was not closed. The very last
-// group may look like a torn write, and the one before it where Pebble had told of its sync
+// group may look like a torn write, and the one before it where Pebble had reported its sync
 // before it noted that; everything before them may not.
 func TestFlipAfterPowerCut(t *testing.T) {
 	rng := testrand.New(t)

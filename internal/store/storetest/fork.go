@@ -185,7 +185,7 @@ func testForkBounds(t *testing.T, medium Medium, log ForkLog) {
 	}
 }
 
-// testForkEarlier forks at every revision of a history, and compares with the objects of then.
+// testForkEarlier forks at every revision of a history, and compares with the objects at that revision.
 func testForkEarlier(t *testing.T, s *store.Store, log ForkLog) {
 	chance := testrand.New(t)
 	b := &branch{t: t, store: s, chance: chance, want: map[string]map[string]*store.Object{}}

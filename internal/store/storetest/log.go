@@ -121,8 +121,8 @@ func story(r store.Revision) [][]store.Entry {
 	}
 }
 
-// told returns the objects at each revision of the story, as text(objects).
-func told(entries []store.Entry, collection string, at store.Revision) []*store.Object {
+// objectsAt returns the objects at each revision of the story, as text(objects).
+func objectsAt(entries []store.Entry, collection string, at store.Revision) []*store.Object {
 	state := map[string]*store.Object{}
 	for _, e := range entries {
 		if e.Collection != collection || e.Revision > at {
@@ -153,7 +153,7 @@ func checkStory(t *testing.T, log store.Log, entries []store.Entry, floor, head 
 	for _, collection := range []string{"pods", "nodes", "unknown"} {
 		for at := floor; at <= head; at++ {
 			got, err := collect(log.ObjectsAt(t.Context(), collection, at, "", ""))
-			if want := told(entries, collection, at); err != nil || text(got) != text(want) {
+			if want := objectsAt(entries, collection, at); err != nil || text(got) != text(want) {
 				t.Errorf("%s at %d: got %v\n%swant\n%s", collection, at, err, text(got), text(want))
 			}
 		}
@@ -178,7 +178,7 @@ func checkCurrent(t *testing.T, log store.Log, entries []store.Entry, head store
 	t.Helper()
 	for _, place := range [][2]string{{"pods", "ns/a"}, {"pods", "ns/b"}, {"pods", "ns2/c"}, {"nodes", "x"}, {"nodes", "absent"}, {"unknown", "x"}} {
 		var want []*store.Object
-		for _, o := range told(entries, place[0], head) {
+		for _, o := range objectsAt(entries, place[0], head) {
 			if o.Key == place[1] {
 				want = append(want, o)
 			}
@@ -262,7 +262,7 @@ func testLogRestart(t *testing.T, medium Medium) {
 	b, objects := replayed(t, log)
 	var want []string
 	for _, collection := range []string{"nodes", "pods"} {
-		for _, o := range told(all, collection, first.Head+8) {
+		for _, o := range objectsAt(all, collection, first.Head+8) {
 			want = append(want, collection+" "+text([]*store.Object{o}))
 		}
 	}

@@ -185,7 +185,7 @@ func readAgain(t *testing.T, clients, reads int, delay, think time.Duration) (he
 	return member.Heads() - before, time.Since(began)
 }
 
-// TestBarrierEnds: readers who do not come again delay the others by one pause at most.
+// TestBarrierEnds: readers who do not return delay the others by one pause at most.
 func TestBarrierEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay, pause = time.Millisecond, 2 * time.Millisecond
