@@ -64,8 +64,8 @@ func reached(t *testing.T, test func(t *testing.T, w *tidemark.World)) {
 	})
 }
 
-// TestFaultAnswers: the responses are those of a server that has a reason for them.
-func TestFaultAnswers(t *testing.T) {
+// TestFaultResponses: the responses are those of a server that has a reason for them.
+func TestFaultResponses(t *testing.T) {
 	w := servertest.Start(t, &tidemark.Server{InProcess: true}).Root()
 	c := w.RESTConfig()
 	must(t, c, http.StatusCreated, "POST", configMaps, configMap("a", "1"))
