@@ -26,7 +26,7 @@ func (r *reported) Logf(format string, a ...any) { r.log = append(r.log, fmt.Spr
 // TestReport: a search reports each error, also that of a run whose disturbance did not happen.
 func TestReport(t *testing.T) {
 	r := &reported{TB: t}
-	s := &search{t: r, name: "EveryFault"}
+	s := &search{t: r, name: "EveryFault", first: new(Run)}
 	all := []disturbance{{}, {name: "one"}, {name: "two"}, {name: "three"}, {name: "four"}, {name: "five"}}
 	s.report(all, []outcome{{tried: true}, {tried: true, missed: true}, {tried: true, missed: true, err: errors.New("lost")}, {tried: true, err: errors.New("wrong")}, {}, {tried: true, err: errors.New("wrong")}})
 	if len(r.errors) != 2 || !strings.Contains(r.errors[0], "two:\nlost") || !strings.Contains(r.errors[1], "three:\nwrong\n  the same error with 1 more:\n    five") {
@@ -40,7 +40,7 @@ func TestReport(t *testing.T) {
 // TestReportSupersets: the shortest error comes first, and one that contains it has one line.
 func TestReportSupersets(t *testing.T) {
 	r := &reported{TB: t}
-	s := &search{t: r, name: "EveryPrefix"}
+	s := &search{t: r, name: "EveryPrefix", first: new(Run)}
 	all := []disturbance{{}, {name: "one", dir: "crash-after-write-1"}, {name: "two", dir: "two words"}, {name: "three"}}
 	s.report(all, []outcome{{tried: true}, {tried: true, err: errors.New("a\nb\nc")}, {tried: true, err: errors.New("c\nb")}, {tried: true, err: errors.New("d\nb\nc\ne")}})
 	want := []string{
