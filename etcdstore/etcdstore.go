@@ -110,7 +110,7 @@ func translate(c *etcdvalue.Codec) etcdlog.Codec {
 			p := c.Keys.Find(etcdKey)
 			return p.Collection, p.Key, p.Class == etcdvalue.Object
 		},
-		Encode: c.Seal,
+		Encode: c.Encrypt,
 		Decode: func(ctx context.Context, collection, key string, value []byte) (etcdlog.Decoded, error) {
 			d, err := open(ctx, c, collection, key, value)
 			return etcdlog.Decoded{Value: d.JSON, RevisionAt: d.RevisionAt, Outdated: d.Outdated}, err
@@ -126,8 +126,8 @@ const kmsPause = 250 * time.Millisecond
 func open(ctx context.Context, c *etcdvalue.Codec, collection, key string, value []byte) (etcdvalue.Decoded, error) {
 	for {
 		d, err := c.Open(ctx, collection, key, value)
-		var sealed *encryption.OpenError
-		if !errors.As(err, &sealed) || !sealed.Again {
+		var encrypted *encryption.OpenError
+		if !errors.As(err, &encrypted) || !encrypted.Again {
 			return d, err
 		}
 		select {
@@ -169,7 +169,7 @@ func (c *Cluster) Open(_ context.Context, with storage.Options) (*storage.Opened
 	e.ReadFrom(o.values)
 	const usual = 2 * time.Second
 	return &storage.Opened{
-		Shared: o, Sealing: l, Dir: c.Path, Keep: l.Keep, Members: l.Members,
+		Shared: o, Encryption: l, Dir: c.Path, Keep: l.Keep, Members: l.Members,
 		HealthTimeout: cmp.Or(c.HealthTimeout, usual), ReadyTimeout: cmp.Or(c.ReadyTimeout, usual),
 	}, nil
 }

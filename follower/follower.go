@@ -45,16 +45,16 @@ type Copy struct {
 // an error if there is no copy and the server cannot be reached, and if the copy has changes that the server does not
 // have. A tidemark.Server calls it.
 func (c *Copy) Open(ctx context.Context, o storage.Options) (*storage.Opened, error) {
-	log, sealed, err := c.open(ctx, o.Encryption)
+	log, encrypted, err := c.open(ctx, o.Encryption)
 	if err != nil {
 		return nil, err
 	}
-	sealed.StandIns = o.StandIns
+	encrypted.StandIns = o.StandIns
 	const usual = 2 * time.Second
 	return &storage.Opened{
-		Shared: log, Sealing: sealed, Dir: c.Data.Path,
+		Shared: log, Encryption: encrypted, Dir: c.Data.Path,
 		HealthTimeout: cmp.Or(c.HealthTimeout, usual), ReadyTimeout: cmp.Or(c.ReadyTimeout, usual),
-		Followed: &storage.Followed{URL: c.Server.Host, Lag: log.Lag, Facts: log.Facts, Unread: sealed.Unread},
+		Followed: &storage.Followed{URL: c.Server.Host, Lag: log.Lag, Facts: log.Facts, Unread: encrypted.Unread},
 	}, nil
 }
 
@@ -74,16 +74,16 @@ func (c *Copy) open(ctx context.Context, e *encryption.Active) (*replication.Log
 			return nil, nil, err
 		}
 		copied, head := opened.Log, opened.Head
-		sealed := encryption.Wrap(copied, e)
-		how, err := replication.Compare(ctx, client, sealed, head)
+		encrypted := encryption.Wrap(copied, e)
+		how, err := replication.Compare(ctx, client, encrypted, head)
 		switch {
 		case !again && unreachable(err) && ctx.Err() == nil:
 			logger.Warn("the server that this one follows cannot be reached; the state is that of the copy until then", "server", client.URL, "revision", head, "err", err)
-			return replication.NewLog(client, sealed, head, logger), sealed, nil // which compares before it goes on
+			return replication.NewLog(client, encrypted, head, logger), encrypted, nil // which compares before it goes on
 		case err != nil:
 			return nil, nil, errors.Join(fmt.Errorf("the server %s, which this one follows: %w", client.URL, err), copied.Close())
 		case how == replication.CopyContinues:
-			return replication.NewLog(client, sealed, head, logger), sealed, nil
+			return replication.NewLog(client, encrypted, head, logger), encrypted, nil
 		case how == replication.CopyExpired && !again:
 			logger.Warn("the history of the server does not reach back to the copy, which is made again", "server", client.URL, "revision", head)
 			if err := copied.Close(); err != nil {

@@ -491,11 +491,11 @@ func (m *migration) importFrom(ctx context.Context, d *migrate.Directory, at sto
 	}
 	marked := false
 	plain, copied, failed := d.Objects(ctx)
-	sealed, failedSeal := m.set.Seal(plain)
+	encrypted, failedEncrypt := m.set.Encrypt(plain)
 	i := datadir.Import{
-		Revision: at, Objects: sealed,
+		Revision: at, Objects: encrypted,
 		Err: func() error {
-			if err := errors.Join(failed(), failedSeal()); err != nil {
+			if err := errors.Join(failed(), failedEncrypt()); err != nil {
 				return err
 			}
 			if len(copied.Collections) == 0 {
@@ -543,7 +543,7 @@ func (m *migration) amendments(ctx context.Context, d *migrate.Directory) iter.S
 		for b, err := range d.Follow(ctx, ready, done) {
 			switch {
 			case err == nil:
-				err = m.seal(b.Entries)
+				err = m.encrypt(b.Entries)
 			case ctx.Err() != nil:
 				err = context.Cause(ctx)
 			}
@@ -572,15 +572,15 @@ func (m *migration) awaitStop(ctx context.Context, e *etcdstore.Export) error {
 	}
 }
 
-// seal gives the objects of entries their stored form.
-func (m *migration) seal(entries []store.Entry) error {
+// encrypt gives the objects of entries their stored form.
+func (m *migration) encrypt(entries []store.Entry) error {
 	for i := range entries {
 		e := &entries[i]
 		if e.Object == nil {
 			continue
 		}
-		sealed, failed := m.set.Seal(func(yield func(string, *store.Object) bool) { yield(e.Collection, e.Object) })
-		for _, o := range sealed {
+		encrypted, failed := m.set.Encrypt(func(yield func(string, *store.Object) bool) { yield(e.Collection, e.Object) })
+		for _, o := range encrypted {
 			e.Object = o
 		}
 		if err := failed(); err != nil {

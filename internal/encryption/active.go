@@ -26,7 +26,7 @@ type Active struct {
 	exchange func(context.Context, *Set) error
 	follower *follower // nil: the file is not followed
 
-	sealed, opened, failed atomic.Int64 // see Counts
+	encrypted, opened, failed atomic.Int64 // see Counts
 }
 
 // NewActive returns a configuration in effect. It owns the Set: Close closes it.
@@ -56,24 +56,24 @@ func (a *Active) Health() error { return a.set.Load().Health() }
 func (a *Active) ConfigHash() string { return a.set.Load().hash }
 
 // Counts returns how many values were encrypted and decrypted, and how many could not be decrypted.
-func (a *Active) Counts() (sealed, opened, failed int64) {
-	return a.sealed.Load(), a.opened.Load(), a.failed.Load()
+func (a *Active) Counts() (encrypted, opened, failed int64) {
+	return a.encrypted.Load(), a.opened.Load(), a.failed.Load()
 }
 
-// SealValue is Set.SealValue.
-func (a *Active) SealValue(collection string, value, place []byte) ([]byte, error) {
-	sealed, err := a.set.Load().SealValue(collection, value, place)
-	if err == nil && isSealed(sealed) {
-		a.sealed.Add(1)
+// EncryptValue is Set.EncryptValue.
+func (a *Active) EncryptValue(collection string, value, place []byte) ([]byte, error) {
+	encrypted, err := a.set.Load().EncryptValue(collection, value, place)
+	if err == nil && isEncrypted(encrypted) {
+		a.encrypted.Add(1)
 	}
-	return sealed, err
+	return encrypted, err
 }
 
 // OpenValue is Set.OpenValue.
-func (a *Active) OpenValue(ctx context.Context, collection string, sealed, place []byte) (value []byte, outdated bool, err error) {
+func (a *Active) OpenValue(ctx context.Context, collection string, encrypted, place []byte) (value []byte, outdated bool, err error) {
 	for {
 		s := a.set.Load()
-		value, outdated, err = s.OpenValue(ctx, collection, sealed, place)
+		value, outdated, err = s.OpenValue(ctx, collection, encrypted, place)
 		if err == nil || s == a.set.Load() { // otherwise s may be closed
 			break
 		}
@@ -81,7 +81,7 @@ func (a *Active) OpenValue(ctx context.Context, collection string, sealed, place
 	switch {
 	case err != nil:
 		a.failed.Add(1)
-	case isSealed(sealed):
+	case isEncrypted(encrypted):
 		a.opened.Add(1)
 	}
 	return value, outdated, err
@@ -176,8 +176,8 @@ func (s *Set) checkStored(ctx context.Context, next *Set, values iter.Seq2[Value
 }
 
 // loses reports whether r has the KMS plugin of a value and next does not.
-func (r *rule) loses(next *rule, sealed []byte) bool {
-	return r.hasPlugin(sealed, func(w *way, _ *kms) bool { return !next.has(w.prefix) })
+func (r *rule) loses(next *rule, encrypted []byte) bool {
+	return r.hasPlugin(encrypted, func(w *way, _ *kms) bool { return !next.has(w.prefix) })
 }
 
 // has reports whether a rule has a way whose values begin with a prefix.
@@ -190,22 +190,22 @@ func (s *Set) checkWritten(ctx context.Context, next *Set) error {
 	place, probe := []byte("/registry/probe"), []byte("{}")
 	for name := range rulesOf(s, next) {
 		collection := name.String()
-		sealed := probe
+		encrypted := probe
 		if r := s.rule(collection); r != nil {
 			var err error
-			if sealed, err = r.seal(probe, place); err != nil { // a KMS plugin that was never well
+			if encrypted, err = r.encrypt(probe, place); err != nil { // a KMS plugin that was never well
 				if w := &r.ways[0]; !next.rule(collection).has(w.prefix) {
 					return fmt.Errorf("it lacks the provider that encrypts %s now, and other servers may still use it: keep it, behind the first one", shown(name))
 				}
 				continue
 			}
 		}
-		value, _, err := next.OpenValue(ctx, collection, sealed, place)
+		value, _, err := next.OpenValue(ctx, collection, encrypted, place)
 		if err == nil && !bytes.Equal(value, probe) {
 			err = errOther
 		}
 		if err != nil {
-			return fmt.Errorf("it cannot read %s as they are written now, with %s, and as other servers may still write them: keep that provider and key, behind the first one: %w", shown(name), describe(sealed), cmp.Or(errors.Unwrap(err), err))
+			return fmt.Errorf("it cannot read %s as they are written now, with %s, and as other servers may still write them: keep that provider and key, behind the first one: %w", shown(name), describe(encrypted), cmp.Or(errors.Unwrap(err), err))
 		}
 	}
 	return nil

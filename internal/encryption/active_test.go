@@ -37,7 +37,7 @@ func TestFollowShared(t *testing.T) {
 		put := func(at string) {
 			t.Helper()
 			collection, _, _ := strings.Cut(strings.TrimPrefix(at, "/registry/"), "/")
-			if values[at], err = a.SealValue(collection, []byte("text"), []byte(at)); err != nil {
+			if values[at], err = a.EncryptValue(collection, []byte("text"), []byte(at)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -122,8 +122,8 @@ func TestFollowShared(t *testing.T) {
 		if !rotated("pandas.example.com") {
 			t.Error("a collection without a rule is not rotated, though it had one")
 		}
-		if sealed, opened, failed := a.Counts(); sealed != 2 || opened != 1 || failed != 0 {
-			t.Errorf("%d values encrypted, %d decrypted, %d failed; want 2, 1, 0", sealed, opened, failed)
+		if encrypted, opened, failed := a.Counts(); encrypted != 2 || opened != 1 || failed != 0 {
+			t.Errorf("%d values encrypted, %d decrypted, %d failed; want 2, 1, 0", encrypted, opened, failed)
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestReloadWithoutPlugin(t *testing.T) {
 	provider := kmsProvider("p", p, "1s") // calls wait for it while the plugin is down
 	withKMS := rules("secrets", provider)
 	other, at := awaitWell(t, withKMS), []byte("/registry/secrets/ns/a")
-	value, err := other.SealValue("secrets", []byte("{}"), at)
+	value, err := other.EncryptValue("secrets", []byte("{}"), at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestReloadWithoutPlugin(t *testing.T) {
 // name of the key is refused nevertheless.
 func TestReloadWithOtherSecret(t *testing.T) {
 	old, at := mustSet(t, rules("secrets", aescbcKeys("a"))), []byte("/registry/secrets/ns/a")
-	value, err := old.SealValue("secrets", []byte(`{"kind":"Secret"}`), at)
+	value, err := old.EncryptValue("secrets", []byte(`{"kind":"Secret"}`), at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func benchWrite(key string, condition store.Revision) store.Write {
 func benchStore(b *testing.B, fs vfs.FS, s *Set) *store.Store {
 	b.Helper()
 	l := Wrap(mustOpen(b, pebblelog.Options{Dir: "/log", FS: fs}), NewActive(s))
-	st, err := store.Open(b.Context(), store.Options{Log: l, Sealing: l})
+	st, err := store.Open(b.Context(), store.Options{Log: l, Encryption: l})
 	if err != nil {
 		b.Fatal(err)
 	}

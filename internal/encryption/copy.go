@@ -7,16 +7,16 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Seal returns the stored form of objects with their collections, for a log that begins with them. An object that
+// Encrypt returns the stored form of objects with their collections, for a log that begins with them. An object that
 // cannot be encrypted ends the sequence; failed then returns the error.
-func (s *Set) Seal(objects iter.Seq2[string, *store.Object]) (sealed iter.Seq2[string, *store.Object], failed func() error) {
+func (s *Set) Encrypt(objects iter.Seq2[string, *store.Object]) (encrypted iter.Seq2[string, *store.Object], failed func() error) {
 	var err error
 	l := &Log{Active: new(Active)} // for its counts alone
-	sealed = func(yield func(string, *store.Object) bool) {
+	encrypted = func(yield func(string, *store.Object) bool) {
 		for collection, o := range objects {
 			if r := s.rule(collection); r != nil {
 				var stored *store.Object
-				if stored, err = l.seal(r, collection, o); err != nil {
+				if stored, err = l.encrypt(r, collection, o); err != nil {
 					err = fmt.Errorf("%s %s cannot be encrypted: %w", collection, o.Key, err)
 					return
 				}
@@ -27,5 +27,5 @@ func (s *Set) Seal(objects iter.Seq2[string, *store.Object]) (sealed iter.Seq2[s
 			}
 		}
 	}
-	return sealed, func() error { return err }
+	return encrypted, func() error { return err }
 }

@@ -7,8 +7,8 @@
 // nothing. The wrapped log and its medium have encrypted ones:
 //
 //	store      plain     {"kind":"Secret",...}
-//	Log        Append: seal        Replay, ObjectsAt, Changes: open
-//	store.Log  sealed    k8s:enc:aesgcm:v1:key1:...
+//	Log        Append: encrypt        Replay, ObjectsAt, Changes: open
+//	store.Log  encrypted    k8s:enc:aesgcm:v1:key1:...
 //
 // A Set is one configuration in effect: for each resource its providers in their order. The first
 // one encrypts, all of them decrypt, each by the prefix of the stored value.

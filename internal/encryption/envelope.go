@@ -225,8 +225,8 @@ func (e *envelope) cacheKey() [sha256.Size]byte {
 
 // dataKey encrypts the data of envelopes.
 type dataKey interface {
-	seal(dst, value, place []byte) ([]byte, error)
-	open(ctx context.Context, sealed, place []byte) ([]byte, error)
+	encrypt(dst, value, place []byte) ([]byte, error)
+	open(ctx context.Context, encrypted, place []byte) ([]byte, error)
 }
 
 // newDataKey makes a data key from the bytes that the plugin decrypted.
@@ -251,7 +251,7 @@ func (s seed) derive(info []byte) (gcm, error) {
 	return newGCM(key)
 }
 
-func (s seed) seal(dst, value, place []byte) ([]byte, error) {
+func (s seed) encrypt(dst, value, place []byte) ([]byte, error) {
 	dst, info, err := random(dst, infoSize)
 	if err != nil {
 		return nil, err
@@ -260,16 +260,16 @@ func (s seed) seal(dst, value, place []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.seal(dst, value, place)
+	return g.encrypt(dst, value, place)
 }
 
-func (s seed) open(ctx context.Context, sealed, place []byte) ([]byte, error) {
-	if len(sealed) < infoSize {
+func (s seed) open(ctx context.Context, encrypted, place []byte) ([]byte, error) {
+	if len(encrypted) < infoSize {
 		return nil, errShort
 	}
-	g, err := s.derive(sealed[:infoSize])
+	g, err := s.derive(encrypted[:infoSize])
 	if err != nil {
 		return nil, err
 	}
-	return g.open(ctx, sealed[infoSize:], place)
+	return g.open(ctx, encrypted[infoSize:], place)
 }

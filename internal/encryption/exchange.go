@@ -78,13 +78,13 @@ func (s *Set) introduce(ctx context.Context, next *Set) {
 		if k.state.Load() == nil {
 			continue
 		}
-		sealed, err := k.seal(nil, []byte("probe"), at)
+		encrypted, err := k.encrypt(nil, []byte("probe"), at)
 		if err != nil {
 			continue
 		}
 		for _, n := range next.kms {
 			if n.name == k.name {
-				_, _ = n.open(ctx, sealed, at) // the check of the values reports failures
+				_, _ = n.open(ctx, encrypted, at) // the check of the values reports failures
 			}
 		}
 	}

@@ -15,23 +15,23 @@ func FuzzOpen(f *testing.F) {
 		}
 		r := s.rule("secrets")
 		all = append(all, r)
-		sealed, err := r.seal([]byte(`{"a":"b"}`), at)
+		encrypted, err := r.encrypt([]byte(`{"a":"b"}`), at)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(sealed[len(r.ways[0].prefix):])
+		f.Add(encrypted[len(r.ways[0].prefix):])
 	}
 	key, err := newDataKey(gcmSeed, make([]byte, seedSize))
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, sealed []byte) {
+	f.Fuzz(func(t *testing.T, encrypted []byte) {
 		for _, r := range all {
-			_, _ = r.ways[0].method.open(t.Context(), sealed, at)
+			_, _ = r.ways[0].method.open(t.Context(), encrypted, at)
 		}
-		_, _ = key.open(t.Context(), sealed, at)
-		_, _ = (identity{}).open(t.Context(), sealed, at)
-		describe(sealed)
+		_, _ = key.open(t.Context(), encrypted, at)
+		_, _ = (identity{}).open(t.Context(), encrypted, at)
+		describe(encrypted)
 	})
 }
 

@@ -316,8 +316,8 @@ func (k *kms) ready() error {
 // err is why the plugin is unhealthy, or nil.
 func (k *kms) err() error { return *k.health.Load() }
 
-// seal implements method. It uses a seed that has expired meanwhile, too.
-func (k *kms) seal(dst, value, place []byte) ([]byte, error) {
+// encrypt implements method. It uses a seed that has expired meanwhile, too.
+func (k *kms) encrypt(dst, value, place []byte) ([]byte, error) {
 	s := k.state.Load()
 	if s == nil {
 		return nil, k.ready()
@@ -325,7 +325,7 @@ func (k *kms) seal(dst, value, place []byte) ([]byte, error) {
 	const overhead = infoSize + 12 + 16
 	dst = protowire.AppendTag(dst, fieldData, protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(len(value)+overhead))
-	dst, err := s.key.seal(dst, value, place)
+	dst, err := s.key.encrypt(dst, value, place)
 	if err != nil {
 		return nil, err
 	}
@@ -333,8 +333,8 @@ func (k *kms) seal(dst, value, place []byte) ([]byte, error) {
 }
 
 // open implements method. It calls the plugin if the data key is not cached.
-func (k *kms) open(ctx context.Context, sealed, place []byte) ([]byte, error) {
-	e, err := readEnvelope(sealed)
+func (k *kms) open(ctx context.Context, encrypted, place []byte) ([]byte, error) {
+	e, err := readEnvelope(encrypted)
 	if err != nil {
 		return nil, err
 	}
@@ -346,8 +346,8 @@ func (k *kms) open(ctx context.Context, sealed, place []byte) ([]byte, error) {
 }
 
 // current implements method.
-func (k *kms) current(sealed []byte) bool {
-	e, err := readEnvelope(sealed)
+func (k *kms) current(encrypted []byte) bool {
+	e, err := readEnvelope(encrypted)
 	s := k.state.Load()
 	if s == nil { // the key is not known yet
 		k.generation.CompareAndSwap(0, generations.Add(1))

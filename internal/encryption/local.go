@@ -13,13 +13,13 @@ import (
 // method encrypts and decrypts values in one way with one key. It also authenticates the place
 // where the value is stored. All methods are safe for concurrent use.
 type method interface {
-	// seal appends the encrypted value to dst. It does not wait for anything.
-	seal(dst, value, place []byte) ([]byte, error)
-	// open decrypts. The result may share memory with sealed.
-	open(ctx context.Context, sealed, place []byte) ([]byte, error)
-	// current reports whether seal would use the same key. open has succeeded.
-	current(sealed []byte) bool
-	// ready returns why seal must not be called, or nil.
+	// encrypt appends the encrypted value to dst. It does not wait for anything.
+	encrypt(dst, value, place []byte) ([]byte, error)
+	// open decrypts. The result may share memory with encrypted.
+	open(ctx context.Context, encrypted, place []byte) ([]byte, error)
+	// current reports whether encrypt would use the same key. open has succeeded.
+	current(encrypted []byte) bool
+	// ready returns why encrypt must not be called, or nil.
 	ready() error
 }
 
@@ -41,13 +41,13 @@ type identity struct{ local }
 
 var errEncrypted = errors.New("identity transformer tried to read encrypted data")
 
-func (identity) seal(dst, value, _ []byte) ([]byte, error) { return append(dst, value...), nil }
+func (identity) encrypt(dst, value, _ []byte) ([]byte, error) { return append(dst, value...), nil }
 
-func (identity) open(_ context.Context, sealed, _ []byte) ([]byte, error) {
-	if isSealed(sealed) {
+func (identity) open(_ context.Context, encrypted, _ []byte) ([]byte, error) {
+	if isEncrypted(encrypted) {
 		return nil, errEncrypted
 	}
-	return sealed, nil
+	return encrypted, nil
 }
 
 // gcm is AES-GCM with a random nonce: nonce 12, encrypted value and tag.
@@ -65,7 +65,7 @@ func newGCM(key []byte) (gcm, error) {
 	return gcm{aead: aead}, err
 }
 
-func (g gcm) seal(dst, value, place []byte) ([]byte, error) {
+func (g gcm) encrypt(dst, value, place []byte) ([]byte, error) {
 	dst, nonce, err := random(dst, g.aead.NonceSize())
 	if err != nil {
 		return nil, err
@@ -73,12 +73,12 @@ func (g gcm) seal(dst, value, place []byte) ([]byte, error) {
 	return g.aead.Seal(dst, nonce, value, place), nil
 }
 
-func (g gcm) open(_ context.Context, sealed, place []byte) ([]byte, error) {
+func (g gcm) open(_ context.Context, encrypted, place []byte) ([]byte, error) {
 	n := g.aead.NonceSize()
-	if len(sealed) < n {
+	if len(encrypted) < n {
 		return nil, errShort
 	}
-	return g.aead.Open(nil, sealed[:n], sealed[n:], place)
+	return g.aead.Open(nil, encrypted[:n], encrypted[n:], place)
 }
 
 // cbc is AES-CBC with a random IV and PKCS #7 padding: IV 16, encrypted value. It authenticates
@@ -93,7 +93,7 @@ func newCBC(key []byte) (cbc, error) {
 	return cbc{block: block}, err
 }
 
-func (c cbc) seal(dst, value, _ []byte) ([]byte, error) {
+func (c cbc) encrypt(dst, value, _ []byte) ([]byte, error) {
 	dst, iv, err := random(dst, aes.BlockSize)
 	if err != nil {
 		return nil, err
@@ -108,11 +108,11 @@ func (c cbc) seal(dst, value, _ []byte) ([]byte, error) {
 	return dst, nil
 }
 
-func (c cbc) open(_ context.Context, sealed, _ []byte) ([]byte, error) {
-	if len(sealed) < aes.BlockSize {
+func (c cbc) open(_ context.Context, encrypted, _ []byte) ([]byte, error) {
+	if len(encrypted) < aes.BlockSize {
 		return nil, errShort
 	}
-	iv, data := sealed[:aes.BlockSize], sealed[aes.BlockSize:]
+	iv, data := encrypted[:aes.BlockSize], encrypted[aes.BlockSize:]
 	if len(data)%aes.BlockSize != 0 {
 		return nil, errBlocks
 	}
@@ -146,7 +146,7 @@ const boxNonce = 24
 // errBox has kube-apiserver's words: the tag does not match.
 var errBox = errors.New("output array was not large enough for encryption")
 
-func (b *box) seal(dst, value, _ []byte) ([]byte, error) {
+func (b *box) encrypt(dst, value, _ []byte) ([]byte, error) {
 	dst, nonce, err := random(dst, boxNonce)
 	if err != nil {
 		return nil, err
@@ -154,11 +154,11 @@ func (b *box) seal(dst, value, _ []byte) ([]byte, error) {
 	return secretbox.Seal(dst, value, (*[boxNonce]byte)(nonce), &b.key), nil
 }
 
-func (b *box) open(_ context.Context, sealed, _ []byte) ([]byte, error) {
-	if len(sealed) < boxNonce+secretbox.Overhead {
+func (b *box) open(_ context.Context, encrypted, _ []byte) ([]byte, error) {
+	if len(encrypted) < boxNonce+secretbox.Overhead {
 		return nil, errShort
 	}
-	nonce, data := sealed[:boxNonce], sealed[boxNonce:]
+	nonce, data := encrypted[:boxNonce], encrypted[boxNonce:]
 	value, ok := secretbox.Open(make([]byte, 0, len(data)-secretbox.Overhead), data, (*[boxNonce]byte)(nonce), &b.key)
 	if !ok {
 		return nil, errBox

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Log is a store.Log that encrypts the values of another one. It implements store.Sealing.
+// Log is a store.Log that encrypts the values of another one. It implements store.Encryption.
 type Log struct {
 	store.Log
 	*Active
@@ -23,7 +23,7 @@ type Log struct {
 
 	// mu orders Append and the change to another Set.
 	mu sync.Mutex
-	// made has the versions that the group at hand stores, in their sealed form. Guarded by mu.
+	// made has the versions that the group at hand stores, in their encrypted form. Guarded by mu.
 	made map[place]*store.Object
 	head store.Revision // of the last Append that succeeded; guarded by mu
 	// collections has the names of all that may have objects.
@@ -35,8 +35,8 @@ type Log struct {
 }
 
 var (
-	_ store.Log     = (*Log)(nil)
-	_ store.Sealing = (*Log)(nil)
+	_ store.Log        = (*Log)(nil)
+	_ store.Encryption = (*Log)(nil)
 )
 
 // place is where an object is stored.
@@ -80,28 +80,28 @@ var errRevision = errors.New("the decrypted value is not of the revision that it
 
 // open returns the plain form of a stored version. A version that is plain is returned as it is.
 func (l *Log) open(ctx context.Context, s *Set, collection string, o *store.Object) (*store.Object, error) {
-	if o == nil || !isStoredSealed(o) && s.rule(collection) == nil {
+	if o == nil || !isStoredEncrypted(o) && s.rule(collection) == nil {
 		return o, nil
 	}
 	path := place{collection, o.Key}.path()
 	value, err := s.open(ctx, collection, o.Held, path)
-	if err == nil && isStoredSealed(o) {
+	if err == nil && isStoredEncrypted(o) {
 		err = checkRevision(value, o)
 	}
 	if err != nil {
 		l.failed.Add(1)
 		return nil, &OpenError{Path: string(path), With: describe(o.Held), Err: err}
 	}
-	if !isStoredSealed(o) {
+	if !isStoredEncrypted(o) {
 		return o, nil
 	}
 	l.opened.Add(1)
 	return &store.Object{Key: o.Key, Held: value, Created: o.Created, Modified: o.Modified, RevisionAt: ^o.RevisionAt}, nil
 }
 
-// isStoredSealed reports whether a stored version is encrypted: RevisionAt is the complement of its
+// isStoredEncrypted reports whether a stored version is encrypted: RevisionAt is the complement of its
 // offset in the plain value then.
-func isStoredSealed(o *store.Object) bool { return o.RevisionAt < 0 }
+func isStoredEncrypted(o *store.Object) bool { return o.RevisionAt < 0 }
 
 // checkRevision checks that a decrypted value has the digits of its revision where the record says.
 func checkRevision(value []byte, o *store.Object) error {
@@ -116,19 +116,19 @@ func checkRevision(value []byte, o *store.Object) error {
 	return nil
 }
 
-// seal returns the stored form of a version.
-func (l *Log) seal(r *rule, collection string, o *store.Object) (*store.Object, error) {
+// encrypt returns the stored form of a version.
+func (l *Log) encrypt(r *rule, collection string, o *store.Object) (*store.Object, error) {
 	plain := o.Bytes()
-	value, err := r.seal(plain, place{collection, o.Key}.path())
+	value, err := r.encrypt(plain, place{collection, o.Key}.path())
 	if err != nil {
 		return nil, err
 	}
-	sealed := &store.Object{Key: o.Key, Held: value, Created: o.Created, Modified: o.Modified, RevisionAt: o.RevisionAt}
-	if isSealed(value) {
-		sealed.RevisionAt = ^o.RevisionAt
-		l.sealed.Add(1)
+	encrypted := &store.Object{Key: o.Key, Held: value, Created: o.Created, Modified: o.Modified, RevisionAt: o.RevisionAt}
+	if isEncrypted(value) {
+		encrypted.RevisionAt = ^o.RevisionAt
+		l.encrypted.Add(1)
 	}
-	return sealed, nil
+	return encrypted, nil
 }
 
 // Append implements store.Log.
@@ -186,9 +186,9 @@ func (l *Log) replace(r *rule, e *store.Entry) error {
 		delete(l.made, at)
 		return nil
 	}
-	o, err := l.seal(r, e.Collection, e.Object)
+	o, err := l.encrypt(r, e.Collection, e.Object)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w: %w", e.Collection, e.Key, store.ErrSeal, err)
+		return fmt.Errorf("%s %s: %w: %w", e.Collection, e.Key, store.ErrEncrypt, err)
 	}
 	if l.made == nil {
 		l.made = map[place]*store.Object{}
@@ -306,7 +306,7 @@ func (l *Log) Current(collection, key string) (*store.Object, error) {
 	return l.openNow(context.Background(), collection, o)
 }
 
-// Writable implements store.Sealing. It reads the version that the write replaces, as Append does
+// Writable implements store.Encryption. It reads the version that the write replaces, as Append does
 // later: the second read finds it in the medium's cache.
 func (l *Log) Writable(w *store.Write) error {
 	r := l.set.Load().rule(w.Collection)
@@ -328,7 +328,7 @@ func (l *Log) Writable(w *store.Write) error {
 	return &OpenError{Path: string(place{w.Collection, w.Key}.path()), Err: err}
 }
 
-// Outdated implements store.Sealing.
+// Outdated implements store.Encryption.
 func (l *Log) Outdated(collection, key string) bool {
 	r := l.set.Load().rule(collection)
 	if r == nil {

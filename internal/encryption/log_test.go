@@ -60,7 +60,7 @@ func mustOpen(t testing.TB, o pebblelog.Options) *pebblelog.Log {
 func openStore(t testing.TB, log store.Log, s *Set) (*store.Store, error) {
 	l := Wrap(log, NewActive(s))
 	l.StandIns = SomeStandIns
-	return store.Open(t.Context(), store.Options{Log: l, Sealing: l, OnFatal: func(err error) { t.Errorf("the log failed: %v", err) }})
+	return store.Open(t.Context(), store.Options{Log: l, Encryption: l, OnFatal: func(err error) { t.Errorf("the log failed: %v", err) }})
 }
 
 func mustOpenStore(t testing.TB, log store.Log, s *Set) *store.Store {

@@ -93,7 +93,7 @@ func (m *model) open(fs vfs.FS) {
 	m.set = mustSet(m.t, m.config(m.keys))
 	m.log = Wrap(mustOpen(m.t, pebblelog.Options{Dir: "/log", FS: fs}), NewActive(m.set))
 	var err error
-	m.s, err = store.Open(m.t.Context(), store.Options{Log: m.log, Sealing: m.log, OnFatal: func(err error) { m.t.Errorf("the log failed: %v", err) }})
+	m.s, err = store.Open(m.t.Context(), store.Options{Log: m.log, Encryption: m.log, OnFatal: func(err error) { m.t.Errorf("the log failed: %v", err) }})
 	if err != nil {
 		m.t.Fatal(err)
 	}

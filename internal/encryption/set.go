@@ -16,10 +16,10 @@ import (
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 )
 
-// sealedPrefix begins each encrypted value. Objects begin with a brace.
-const sealedPrefix = "k8s:enc:"
+// encryptedPrefix begins each encrypted value. Objects begin with a brace.
+const encryptedPrefix = "k8s:enc:"
 
-func isSealed(value []byte) bool { return bytes.HasPrefix(value, []byte(sealedPrefix)) }
+func isEncrypted(value []byte) bool { return bytes.HasPrefix(value, []byte(encryptedPrefix)) }
 
 // anything is the wildcard of all resources of all groups.
 var anything = schema.GroupResource{Group: "*", Resource: "*"}
@@ -123,7 +123,7 @@ func (s *Set) ways(c Config, providers []apiserver.ProviderConfiguration) (all [
 				return nil, err
 			}
 			s.kms = append(s.kms, k)
-			all = append(all, way{prefix: sealedPrefix + "kms:v2:" + p.KMS.Name + ":", method: k})
+			all = append(all, way{prefix: encryptedPrefix + "kms:v2:" + p.KMS.Name + ":", method: k})
 			continue
 		case p.AESGCM != nil:
 			all, err = addKeys(all, "aesgcm", "AES", p.AESGCM.Keys, func(key []byte) (method, error) { return newGCM(key) })
@@ -143,7 +143,7 @@ func (s *Set) ways(c Config, providers []apiserver.ProviderConfiguration) (all [
 
 // addKeys adds the methods of the keys of a provider. The keys have been validated.
 func addKeys(all []way, name, shown string, keys []apiserver.Key, make func([]byte) (method, error)) ([]way, error) {
-	provider := sealedPrefix + name + ":v1:"
+	provider := encryptedPrefix + name + ":v1:"
 	for _, k := range keys {
 		key, err := base64.StdEncoding.DecodeString(k.Secret)
 		if err != nil {
@@ -193,12 +193,12 @@ func lookup[V any](rules map[schema.GroupResource]V, collection string) (v V, fo
 }
 
 // open decrypts a stored value of a collection.
-func (s *Set) open(ctx context.Context, collection string, sealed, place []byte) ([]byte, error) {
+func (s *Set) open(ctx context.Context, collection string, encrypted, place []byte) ([]byte, error) {
 	if r := s.rule(collection); r != nil {
-		value, _, err := r.open(ctx, sealed, place)
+		value, _, err := r.open(ctx, encrypted, place)
 		return value, err
 	}
-	return identity{}.open(ctx, sealed, place)
+	return identity{}.open(ctx, encrypted, place)
 }
 
 // way is a method with the prefix of its values.
@@ -216,25 +216,25 @@ type rule struct{ ways []way }
 
 var errNoPrefix = errors.New("no matching prefix found")
 
-// seal encrypts a value.
-func (r *rule) seal(value, place []byte) ([]byte, error) {
+// encrypt encrypts a value.
+func (r *rule) encrypt(value, place []byte) ([]byte, error) {
 	w := &r.ways[0]
 	if w.prefix == "" {
 		return value, nil
 	}
 	const most = 2 << 10 // bytes that methods add, except for long KMS annotations
 	dst := make([]byte, 0, len(w.prefix)+len(value)+most/8)
-	return w.method.seal(append(dst, w.prefix...), value, place)
+	return w.method.encrypt(append(dst, w.prefix...), value, place)
 }
 
 // open decrypts a value, and returns the index of the way that succeeded. Several keys may have
 // one name: each is tried.
-func (r *rule) open(ctx context.Context, sealed, place []byte) ([]byte, int, error) {
+func (r *rule) open(ctx context.Context, encrypted, place []byte) ([]byte, int, error) {
 	var errs []error
 	known := false // the provider at hand has the key
 	for i := range r.ways {
 		w := &r.ways[i]
-		if rest, found := bytes.CutPrefix(sealed, []byte(w.prefix)); found {
+		if rest, found := bytes.CutPrefix(encrypted, []byte(w.prefix)); found {
 			known = true
 			value, err := w.method.open(ctx, rest, place)
 			if err == nil {
@@ -247,7 +247,7 @@ func (r *rule) open(ctx context.Context, sealed, place []byte) ([]byte, int, err
 		if w.unknown == nil {
 			continue
 		}
-		if !known && bytes.HasPrefix(sealed, []byte(w.provider)) {
+		if !known && bytes.HasPrefix(encrypted, []byte(w.provider)) {
 			errs = append(errs, w.unknown)
 		}
 		known = false
@@ -258,18 +258,18 @@ func (r *rule) open(ctx context.Context, sealed, place []byte) ([]byte, int, err
 	return nil, 0, errNoPrefix
 }
 
-// outdated reports whether seal would encrypt a stored value in another way. A value that cannot
+// outdated reports whether encrypt would encrypt a stored value in another way. A value that cannot
 // be opened is outdated, except one of the first KMS plugin, which is not called for it.
-func (r *rule) outdated(sealed, place []byte) bool {
+func (r *rule) outdated(encrypted, place []byte) bool {
 	w := &r.ways[0]
-	rest, found := bytes.CutPrefix(sealed, []byte(w.prefix))
+	rest, found := bytes.CutPrefix(encrypted, []byte(w.prefix))
 	if !found {
 		return true
 	}
 	if _, remote := w.method.(*kms); remote {
 		return !w.method.current(rest)
 	}
-	_, i, err := r.open(context.Background(), sealed, place)
+	_, i, err := r.open(context.Background(), encrypted, place)
 	return err != nil || i != 0
 }
 
@@ -278,9 +278,9 @@ func (r *rule) ready() error { return r.ways[0].method.ready() }
 
 // describe names the provider and the key that a value was encrypted with, as its prefix has
 // them: `aescbc, key "key1"`.
-func describe(sealed []byte) string {
+func describe(encrypted []byte) string {
 	const most = 256 // bytes, of names too
-	rest, found := strings.CutPrefix(string(sealed[:min(len(sealed), most)]), sealedPrefix)
+	rest, found := strings.CutPrefix(string(encrypted[:min(len(encrypted), most)]), encryptedPrefix)
 	if !found {
 		return "identity"
 	}

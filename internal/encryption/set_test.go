@@ -66,7 +66,7 @@ func writeConfig(t testing.TB, path, config string) string {
 	return path
 }
 
-// TestMethods seals and opens values of all sizes around the block size, and damages them.
+// TestMethods encrypts and opens values of all sizes around the block size, and damages them.
 func TestMethods(t *testing.T) {
 	rng := testrand.New(t)
 	for _, provider := range []string{aescbcKeys("k"), aesgcmKeys("k"), secretboxKeys("k")} {
@@ -78,34 +78,34 @@ func TestMethods(t *testing.T) {
 			for i := range value {
 				value[i] = byte(rng.Uint32())
 			}
-			sealed, err := r.seal(value, at)
-			if err != nil || !isSealed(sealed) {
-				t.Fatalf("%s: %q, %v", provider, sealed, err)
+			encrypted, err := r.encrypt(value, at)
+			if err != nil || !isEncrypted(encrypted) {
+				t.Fatalf("%s: %q, %v", provider, encrypted, err)
 			}
-			again, _ := r.seal(value, at)
-			if bytes.Equal(sealed, again) {
+			again, _ := r.encrypt(value, at)
+			if bytes.Equal(encrypted, again) {
 				t.Errorf("%s: one value has one form", provider)
 			}
-			got, i, err := r.open(t.Context(), sealed, at)
-			if err != nil || i != 0 || !bytes.Equal(got, value) || r.outdated(sealed, at) {
+			got, i, err := r.open(t.Context(), encrypted, at)
+			if err != nil || i != 0 || !bytes.Equal(got, value) || r.outdated(encrypted, at) {
 				t.Fatalf("%s, %d bytes: got %x, %d, %v", provider, size, got, i, err)
 			}
-			damage(t, r, rng, sealed, at)
+			damage(t, r, rng, encrypted, at)
 		}
 	}
 }
 
 // damage opens values with other bytes, and shorter ones: only CBC may succeed.
-func damage(t *testing.T, r *rule, rng *rand.Rand, sealed, at []byte) {
+func damage(t *testing.T, r *rule, rng *rand.Rand, encrypted, at []byte) {
 	t.Helper()
-	bad := bytes.Clone(sealed)
+	bad := bytes.Clone(encrypted)
 	prefix := len(r.ways[0].prefix)
 	bad[prefix+rng.IntN(len(bad)-prefix)] ^= 1 << rng.IntN(8)
 	_, weak := r.ways[0].method.(cbc)
 	if _, _, err := r.open(t.Context(), bad, at); err == nil && !weak {
 		t.Errorf("%s: a damaged value was opened", r.ways[0].prefix)
 	}
-	if _, _, err := r.open(t.Context(), sealed[:prefix+rng.IntN(len(sealed)-prefix)], at); err == nil && !weak {
+	if _, _, err := r.open(t.Context(), encrypted[:prefix+rng.IntN(len(encrypted)-prefix)], at); err == nil && !weak {
 		t.Errorf("%s: a short value was opened", r.ways[0].prefix)
 	}
 }
@@ -143,8 +143,8 @@ resources:
 	at := place{"secrets", "ns/a"}.path()
 	older := mustSet(t, rules("secrets", aescbcKeys("b"))).rule("secrets")
 	r := s.rule("secrets")
-	sealed, _ := older.seal([]byte("{}"), at)
-	for _, old := range [][]byte{sealed, []byte("{}")} {
+	encrypted, _ := older.encrypt([]byte("{}"), at)
+	for _, old := range [][]byte{encrypted, []byte("{}")} {
 		if value, i, err := r.open(t.Context(), old, at); err != nil || i == 0 || string(value) != "{}" || !r.outdated(old, at) {
 			t.Errorf("%q: %q, %d, %v", old, value, i, err)
 		}
@@ -154,12 +154,12 @@ resources:
 // TestOpenErrors has kube-apiserver's words.
 func TestOpenErrors(t *testing.T) {
 	at := place{"secrets", "ns/a"}.path()
-	seal := func(provider string) []byte {
-		sealed, err := mustSet(t, rules("secrets", provider)).rule("secrets").seal([]byte(`{"a":"b"}`), at)
+	encrypt := func(provider string) []byte {
+		encrypted, err := mustSet(t, rules("secrets", provider)).rule("secrets").encrypt([]byte(`{"a":"b"}`), at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return sealed
+		return encrypted
 	}
 	other := func(provider string) string { return strings.ReplaceAll(provider, secretOf("k"), secretOf("z")) }
 	for _, c := range []struct {
@@ -168,11 +168,11 @@ func TestOpenErrors(t *testing.T) {
 		want   string
 	}{
 		{aesgcmKeys("k"), []byte("{}"), "no matching prefix found"},
-		{aesgcmKeys("k"), seal(secretboxKeys("k")), "no matching prefix found"},
-		{aesgcmKeys("k"), seal(aesgcmKeys("x")), "no matching key was found for the provided AES transformer"},
-		{secretboxKeys("k", "l"), seal(secretboxKeys("x")), "no matching key was found for the provided Secretbox transformer"},
-		{other(aesgcmKeys("k")), seal(aesgcmKeys("k")), "cipher: message authentication failed"},
-		{other(secretboxKeys("k")), seal(secretboxKeys("k")), "output array was not large enough for encryption"},
+		{aesgcmKeys("k"), encrypt(secretboxKeys("k")), "no matching prefix found"},
+		{aesgcmKeys("k"), encrypt(aesgcmKeys("x")), "no matching key was found for the provided AES transformer"},
+		{secretboxKeys("k", "l"), encrypt(secretboxKeys("x")), "no matching key was found for the provided Secretbox transformer"},
+		{other(aesgcmKeys("k")), encrypt(aesgcmKeys("k")), "cipher: message authentication failed"},
+		{other(secretboxKeys("k")), encrypt(secretboxKeys("k")), "output array was not large enough for encryption"},
 		{aescbcKeys("k"), []byte("k8s:enc:aescbc:v1:k:"), "the stored data was shorter than the required size"},
 		{aescbcKeys("k"), []byte("k8s:enc:aescbc:v1:k:0123456789abcdef"), "invalid PKCS7 data (empty or not padded)"},
 		{aescbcKeys("k"), []byte("k8s:enc:aescbc:v1:k:0123456789abcdef0"), "the stored data is not a multiple of the block size"},
@@ -183,12 +183,12 @@ func TestOpenErrors(t *testing.T) {
 			t.Errorf("%q with %s: got %v, want %s", c.stored, c.with, err, c.want)
 		}
 	}
-	if _, err := new(Set).open(t.Context(), "secrets", seal(aesgcmKeys("k")), at); err != errEncrypted {
+	if _, err := new(Set).open(t.Context(), "secrets", encrypt(aesgcmKeys("k")), at); err != errEncrypted {
 		t.Errorf("without a configuration: %v", err)
 	}
 	// Two providers may have a key of one name: both are tried.
 	r := mustSet(t, rules("secrets", other(aesgcmKeys("k")), aesgcmKeys("k"))).rule("secrets")
-	if _, i, err := r.open(t.Context(), seal(aesgcmKeys("k")), at); err != nil || i != 1 || !r.outdated(seal(aesgcmKeys("k")), at) {
+	if _, i, err := r.open(t.Context(), encrypt(aesgcmKeys("k")), at); err != nil || i != 1 || !r.outdated(encrypt(aesgcmKeys("k")), at) {
 		t.Errorf("the second key of one name: %d, %v", i, err)
 	}
 }

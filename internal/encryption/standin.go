@@ -104,10 +104,10 @@ func (r *replayed) lacksKey() bool {
 
 // prefixOfValue returns the part of an encrypted value that names its provider and key. Those of plain values are empty.
 func prefixOfValue(held []byte) []byte {
-	if !isSealed(held) {
+	if !isEncrypted(held) {
 		return nil
 	}
-	at := len(sealedPrefix)
+	at := len(encryptedPrefix)
 	for range 3 {
 		next := bytes.IndexByte(held[at:], ':')
 		if next < 0 {

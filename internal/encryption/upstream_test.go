@@ -31,24 +31,24 @@ const writtenKMS = "azhzOmVuYzprbXM6djI6cDoKlwIZQcBFzAVnshRtDU1NLCazd/sGabDeMhlo
 // TestUpstreamKMS opens it.
 func TestUpstreamKMS(t *testing.T) {
 	s := awaitWell(t, rules("secrets", kmsProvider("p", kmstest.Start(t, "one"), "1m")))
-	sealed, err := base64.StdEncoding.DecodeString(writtenKMS)
+	encrypted, err := base64.StdEncoding.DecodeString(writtenKMS)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := place{"secrets", "default/marker"}.path()
-	value, err := s.open(t.Context(), "secrets", sealed, at)
-	if err != nil || !bytes.HasPrefix(value, []byte("k8s\x00")) || !bytes.Contains(value, []byte("MARKER")) || s.rule("secrets").outdated(sealed, at) {
+	value, err := s.open(t.Context(), "secrets", encrypted, at)
+	if err != nil || !bytes.HasPrefix(value, []byte("k8s\x00")) || !bytes.Contains(value, []byte("MARKER")) || s.rule("secrets").outdated(encrypted, at) {
 		t.Errorf("got %q, %v", value, err)
 	}
-	if again, outdated, err := s.OpenValue(t.Context(), "secrets", sealed, at); err != nil || outdated || !bytes.Equal(again, value) {
+	if again, outdated, err := s.OpenValue(t.Context(), "secrets", encrypted, at); err != nil || outdated || !bytes.Equal(again, value) {
 		t.Errorf("OpenValue: got %q, outdated %t, %v", again, outdated, err)
 	}
-	own, err := s.SealValue("secrets", value, at)
+	own, err := s.EncryptValue("secrets", value, at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if again, outdated, err := s.OpenValue(t.Context(), "secrets", own, at); err != nil || outdated || !bytes.Equal(again, value) {
-		t.Errorf("SealValue and OpenValue: got %q, outdated %t, %v", again, outdated, err)
+		t.Errorf("EncryptValue and OpenValue: got %q, outdated %t, %v", again, outdated, err)
 	}
 }
 
@@ -56,17 +56,17 @@ func TestUpstreamKMS(t *testing.T) {
 func TestUpstream(t *testing.T) {
 	for _, w := range written {
 		s := mustSet(t, rules(w.collection, w.provider))
-		sealed, err := base64.StdEncoding.DecodeString(w.value)
+		encrypted, err := base64.StdEncoding.DecodeString(w.value)
 		if err != nil {
 			t.Fatal(err)
 		}
 		at := place{w.collection, w.key}.path()
-		value, err := s.open(t.Context(), w.collection, sealed, at)
+		value, err := s.open(t.Context(), w.collection, encrypted, at)
 		if err != nil || !bytes.HasPrefix(value, []byte("k8s\x00")) || !bytes.Contains(value, []byte("marker")) {
 			t.Errorf("%s: got %q, %v", w.collection, value, err)
 		}
 		if w.collection == "configmaps" { // GCM binds the value to its place
-			if _, err := s.open(t.Context(), w.collection, sealed, place{w.collection, "default/other"}.path()); err == nil {
+			if _, err := s.open(t.Context(), w.collection, encrypted, place{w.collection, "default/other"}.path()); err == nil {
 				t.Error("a value was opened at another place")
 			}
 		}

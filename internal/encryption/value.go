@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// SealValue returns the stored form of a value of a collection. The place is the key of the value
+// EncryptValue returns the stored form of a value of a collection. The place is the key of the value
 // in etcd, "/registry/secrets/NAMESPACE/NAME": methods that authenticate bind the value to it. The
 // error says why the first provider cannot encrypt at present. Without a rule for the collection,
-// SealValue returns the value itself.
-func (s *Set) SealValue(collection string, value, place []byte) ([]byte, error) {
+// EncryptValue returns the value itself.
+func (s *Set) EncryptValue(collection string, value, place []byte) ([]byte, error) {
 	r := s.rule(collection)
 	if r == nil {
 		return value, nil
@@ -18,40 +18,40 @@ func (s *Set) SealValue(collection string, value, place []byte) ([]byte, error) 
 	if err := r.ready(); err != nil {
 		return nil, err
 	}
-	return r.seal(value, place)
+	return r.encrypt(value, place)
 }
 
-// OpenValue decrypts a value that SealValue, or kube-apiserver, stored at a place. Outdated reports
-// whether SealValue would encrypt the value in another way. The error is an *OpenError. The result
+// OpenValue decrypts a value that EncryptValue, or kube-apiserver, stored at a place. Outdated reports
+// whether EncryptValue would encrypt the value in another way. The error is an *OpenError. The result
 // may share memory with the argument.
-func (s *Set) OpenValue(ctx context.Context, collection string, sealed, place []byte) (value []byte, outdated bool, err error) {
+func (s *Set) OpenValue(ctx context.Context, collection string, encrypted, place []byte) (value []byte, outdated bool, err error) {
 	r := s.rule(collection)
 	if r == nil {
-		value, err = identity{}.open(ctx, sealed, place)
+		value, err = identity{}.open(ctx, encrypted, place)
 	} else {
 		var at int
-		value, at, err = r.open(ctx, sealed, place)
-		outdated = err == nil && (at != 0 || !r.ways[at].method.current(sealed[len(r.ways[at].prefix):]))
+		value, at, err = r.open(ctx, encrypted, place)
+		outdated = err == nil && (at != 0 || !r.ways[at].method.current(encrypted[len(r.ways[at].prefix):]))
 	}
 	if err != nil {
-		return nil, false, &OpenError{Path: string(place), With: describe(sealed), Again: r.mayRecover(sealed), Err: err}
+		return nil, false, &OpenError{Path: string(place), With: describe(encrypted), Again: r.mayRecover(encrypted), Err: err}
 	}
 	return value, outdated, nil
 }
 
 // mayRecover reports whether the plugin of a value that it did not decrypt may do so within seconds.
-func (r *rule) mayRecover(sealed []byte) bool {
-	return r.hasPlugin(sealed, func(_ *way, k *kms) bool { return k.mayRecover() })
+func (r *rule) mayRecover(encrypted []byte) bool {
+	return r.hasPlugin(encrypted, func(_ *way, k *kms) bool { return k.mayRecover() })
 }
 
 // hasPlugin reports whether a rule has the KMS plugin of a value, for which a condition holds. The rule may be nil.
-func (r *rule) hasPlugin(sealed []byte, condition func(*way, *kms) bool) bool {
+func (r *rule) hasPlugin(encrypted []byte, condition func(*way, *kms) bool) bool {
 	if r == nil {
 		return false
 	}
 	for i := range r.ways {
 		w := &r.ways[i]
-		if k, remote := w.method.(*kms); remote && bytes.HasPrefix(sealed, []byte(w.prefix)) && condition(w, k) {
+		if k, remote := w.method.(*kms); remote && bytes.HasPrefix(encrypted, []byte(w.prefix)) && condition(w, k) {
 			return true
 		}
 	}

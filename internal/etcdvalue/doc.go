@@ -7,7 +7,7 @@
 //	encoded            k8s\0 and protobuf without the resource version; JSON for some collections
 //	encrypted          k8s:enc:aesgcm:v1:key1:..., where an EncryptionConfiguration says so
 //
-// A Codec has both directions of all layers: Encode and Decode for the first two, Seal and Open
+// A Codec has both directions of all layers: Encode and Decode for the first two, Encrypt and Open
 // for all three. Keys translates between objects and the keys of etcd.
 //
 // # Invariants

@@ -244,7 +244,7 @@ func (s *Snapshot) encode(e *store.Entry) ([]byte, error) {
 	if p := s.Codec.Keys.Find(at); p.Class != etcdvalue.Object || p.Collection != e.Collection || p.Key != e.Key {
 		return nil, fmt.Errorf("%s has no key in etcd: %q would be that of another object", name(e), at)
 	}
-	value, err := s.Codec.Seal(e.Collection, e.Key, e.Object.Unversioned(), int(e.Object.RevisionAt))
+	value, err := s.Codec.Encrypt(e.Collection, e.Key, e.Object.Unversioned(), int(e.Object.RevisionAt))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name(e), err)
 	}

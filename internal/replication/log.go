@@ -400,7 +400,7 @@ func (l *Log) copy(ctx context.Context, after store.Revision, b *store.Batch) er
 		made[at] = e.Object
 	}
 	err := l.copied.Append(context.WithoutCancel(ctx), b.Entries, nil)
-	if errors.Is(err, store.ErrSeal) { // a KMS plugin does not respond; the changes are sent again
+	if errors.Is(err, store.ErrEncrypt) { // a KMS plugin does not respond; the changes are sent again
 		return fmt.Errorf("the copy: %w", err)
 	}
 	if err != nil {

@@ -74,24 +74,24 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// unsealedLog is a log that cannot encrypt some times.
-type unsealedLog struct {
+// failingLog is a log that cannot encrypt some times.
+type failingLog struct {
 	store.Log
 	failures *int
 }
 
-func (l unsealedLog) Append(ctx context.Context, entries []store.Entry, mark *store.Mark) error {
+func (l failingLog) Append(ctx context.Context, entries []store.Entry, mark *store.Mark) error {
 	if *l.failures--; *l.failures >= 0 {
-		return fmt.Errorf("pods ns/a: %w: the plugin does not respond", store.ErrSeal)
+		return fmt.Errorf("pods ns/a: %w: the plugin does not respond", store.ErrEncrypt)
 	}
 	return l.Log.Append(ctx, entries, mark)
 }
 
-// TestNotSealed checks that a follower whose copy cannot be encrypted for a while continues when it
+// TestNotEncrypted checks that a follower whose copy cannot be encrypted for a while continues when it
 // can.
-func TestNotSealed(t *testing.T) {
+func TestNotEncrypted(t *testing.T) {
 	failures := 2
-	l := follow(t, handler(stored(t)), unsealedLog{emptyLog(t), &failures}, slog.New(slog.DiscardHandler))
+	l := follow(t, handler(stored(t)), failingLog{emptyLog(t), &failures}, slog.New(slog.DiscardHandler))
 	for b, err := range l.Follow(t.Context(), 0) {
 		if err != nil {
 			t.Fatal(err)

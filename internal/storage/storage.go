@@ -28,8 +28,8 @@ type Opened struct {
 	Shared store.Shared
 	// Head is the newest revision of Log.
 	Head store.Revision
-	// Sealing is set if Shared encrypts values.
-	Sealing store.Sealing
+	// Encryption is set if Shared encrypts values.
+	Encryption store.Encryption
 
 	// Dir is a directory for the other files of the server, such as its certificate authority. The lock of the log guards
 	// it too. Empty: these files are not kept.

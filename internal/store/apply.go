@@ -36,7 +36,7 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 // revision of the deletion (Object.At). A *TxnError says which condition does not hold. With
 // Write.If zero, an existing object is ErrExists. Otherwise an absent one is ErrNotFound,
 // and one whose Modified is not If is ErrConflict. A need or a guard that does not hold is
-// ErrStale. An error of Options.Sealing.Writable is returned as it is. If the context ends
+// ErrStale. An error of Options.Encryption.Writable is returned as it is. If the context ends
 // early, the transaction may still be made; the error then wraps ctx.Err().
 //
 // On a Shared, the errors of Shared.Propose are returned as they are, and ErrOverloaded if too many

@@ -38,8 +38,8 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("revision %d is not reached yet: the newest is %d", e.Revision, e.Current)
 }
 
-// ErrSeal: a value cannot be encrypted now, and nothing of its group was appended.
-var ErrSeal = errors.New("the value cannot be encrypted")
+// ErrEncrypt: a value cannot be encrypted now, and nothing of its group was appended.
+var ErrEncrypt = errors.New("the value cannot be encrypted")
 
 // UnfitError: the log cannot store the write, because of its key, its size or what is written with it. Nothing
 // was written, and other writes are not affected.

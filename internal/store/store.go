@@ -63,8 +63,8 @@ type Options struct {
 	// seldom read. Object.Bytes unpacks them.
 	Packed map[string]bool
 
-	// Sealing is set if the log encrypts values; nil: it does not.
-	Sealing Sealing
+	// Encryption is set if the log encrypts values; nil: it does not.
+	Encryption Encryption
 
 	// Now is the clock; nil means time.Now. It gives changes their Origin.Time, and measures the
 	// age of revisions. For that, only differences between two calls in one process count, by the
@@ -92,9 +92,9 @@ type Options struct {
 	OnFatal func(error)
 }
 
-// Sealing is what a log that encrypts values adds to Log. All methods are safe for concurrent
+// Encryption is what a log that encrypts values adds to Log. All methods are safe for concurrent
 // use.
-type Sealing interface {
+type Encryption interface {
 	// Writable returns why the log cannot store a write at present, or nil: it cannot encrypt, or
 	// the record of the version that the write replaces is damaged. Append must not fail for
 	// these reasons, since a failed Append ends the process. Writable may read from the medium.
@@ -352,16 +352,16 @@ func (s *Store) collectionLocked(name string) *collection {
 // it is encrypted with another key than the first one, or not encrypted. A write of the same
 // content then stores it anew.
 func (s *Store) Outdated(collection, key string) bool {
-	return s.o.Sealing != nil && s.o.Sealing.Outdated(collection, key)
+	return s.o.Encryption != nil && s.o.Encryption.Outdated(collection, key)
 }
 
 // writable returns why the log cannot store a transaction at present, or nil.
 func (s *Store) writable(t *Txn) error {
-	if s.o.Sealing == nil {
+	if s.o.Encryption == nil {
 		return nil
 	}
 	for i := range t.Writes {
-		if err := s.o.Sealing.Writable(&t.Writes[i]); err != nil {
+		if err := s.o.Encryption.Writable(&t.Writes[i]); err != nil {
 			return err
 		}
 	}

@@ -38,19 +38,19 @@ func (p *process) encryptionChecks() []httpapi.Check {
 	if p.Encryption.AutomaticReload {
 		all = append(all, httpapi.Check{Name: "poststarthook/start-encryption-provider-config-automatic-reload", Live: true, Probe: func() error { return nil }})
 	}
-	if p.At == 0 && (p.Encryption.AutomaticReload || p.sealed.UsesKMS()) {
-		all = append(all, httpapi.Check{Name: "kms-providers", Healthz: true, Probe: p.sealed.Health})
+	if p.At == 0 && (p.Encryption.AutomaticReload || p.encrypted.UsesKMS()) {
+		all = append(all, httpapi.Check{Name: "kms-providers", Healthz: true, Probe: p.encrypted.Health})
 	}
 	return all
 }
 
 // encryptionMetrics has the metrics of kube-apiserver's reloads, and how much was encrypted.
 func (p *process) encryptionMetrics() []httpapi.Metric {
-	hash := p.sealed.ConfigHash()
+	hash := p.encrypted.ConfigHash()
 	if hash == "" {
 		return nil
 	}
-	sealed, opened, failed := p.sealed.Counts()
+	encrypted, opened, failed := p.encrypted.Counts()
 	const transformed, help = "tidemark_encryption_values_total", "Values that were encrypted (to_storage) and decrypted (from_storage), and those that could not be decrypted (failed)."
 	kind := func(name string, n int64) httpapi.Metric {
 		return httpapi.Metric{Name: transformed, Help: help, Counter: true, Labels: map[string]string{"transformation": name}, Value: float64(n)}
@@ -60,9 +60,9 @@ func (p *process) encryptionMetrics() []httpapi.Metric {
 			Name: "apiserver_encryption_config_controller_last_config_info", Value: 1, Labels: map[string]string{"hash": hash},
 			Help: "The encryption configuration in effect, by the hash of its file.",
 		},
-		kind("to_storage", sealed), kind("from_storage", opened), kind("failed", failed),
+		kind("to_storage", encrypted), kind("from_storage", opened), kind("failed", failed),
 	}
-	reloads := p.sealed.Reloads()
+	reloads := p.encrypted.Reloads()
 	for _, c := range []struct {
 		status string
 		n      int64

@@ -65,7 +65,7 @@ func (k *kept) write(ctx context.Context, state *store.State) error {
 	}
 	defer set.Close()
 	begin := store.Beginning{Revision: state.Revision(), Time: state.Time()}
-	begin.Objects, begin.Err = set.Seal(state.All())
+	begin.Objects, begin.Err = set.Encrypt(state.All())
 	if err := k.forks.logs.Create(ctx, k.name, facts, begin); err != nil {
 		return fmt.Errorf("%w: %w", errForkLog, err)
 	}
@@ -180,10 +180,10 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 	note := func(warning bool, message string, pairs ...any) {
 		p.note(warning, message, append(pairs, "fork", k.name)...)
 	}
-	sealed, bytes := encryption.Wrap(log, encryption.NewActive(set)), p.Forks.MaxBytes
-	sealed.StandIns = p.standIns()
+	encrypted, bytes := encryption.Wrap(log, encryption.NewActive(set)), p.Forks.MaxBytes
+	encrypted.StandIns = p.standIns()
 	w.store, err = store.Open(ctx, store.Options{
-		Log: sealed, Sealing: sealed, Retention: p.History.Retention, MaxMemory: bytes / 2, MaxDisk: f.diskShare(p.History.MaxDiskBytes), Packed: packed,
+		Log: encrypted, Encryption: encrypted, Retention: p.History.Retention, MaxMemory: bytes / 2, MaxDisk: f.diskShare(p.History.MaxDiskBytes), Packed: packed,
 		Now: p.Now, Note: note, Account: account, OnFatal: w.logBroken, Base: w.fork.base, OnDivergence: func() { <-ready; w.diverged() },
 	})
 	if err != nil {
@@ -198,7 +198,7 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 		return nil, errors.Join(err, w.end())
 	}
 	if p.Encryption.AutomaticReload {
-		sealed.Follow(p.encryptionConfig())
+		encrypted.Follow(p.encryptionConfig())
 	}
 	return w, nil
 }

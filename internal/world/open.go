@@ -22,9 +22,9 @@ func (p *process) openStore(ctx context.Context) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.sealed = encryption.NewActive(set)
+	p.encrypted = encryption.NewActive(set)
 	if err := p.openStorage(ctx); err != nil {
-		p.sealed.Close()
+		p.encrypted.Close()
 		return nil, err
 	}
 	o := store.Options{
@@ -40,13 +40,13 @@ func (p *process) openStore(ctx context.Context) (*store.Store, error) {
 		if !p.follows() {
 			p.identity = newIdentity()
 		}
-		o.Shared, o.Sealing = p.storage.Shared, p.storage.Sealing
+		o.Shared, o.Encryption = p.storage.Shared, p.storage.Encryption
 		if p.follows() {
 			unread = p.storage.Followed.Unread
 		}
 	} else {
-		sealed := p.sealedLog()
-		o.Log, o.Sealing, o.MaxDisk, unread = sealed, sealed, p.History.MaxDiskBytes, sealed.Unread
+		encrypted := p.encryptedLog()
+		o.Log, o.Encryption, o.MaxDisk, unread = encrypted, encrypted, p.History.MaxDiskBytes, encrypted.Unread
 	}
 	if p.At != 0 { // nothing is compacted
 		o.Retention, o.MaxDisk = math.MaxInt64, math.MaxInt64
@@ -63,20 +63,20 @@ func (p *process) openStore(ctx context.Context) (*store.Store, error) {
 		return p.stateAt(ctx, objects)
 	}
 	if p.Encryption.AutomaticReload {
-		p.sealed.Follow(p.encryptionConfig())
+		p.encrypted.Follow(p.encryptionConfig())
 	}
 	return objects, nil
 }
 
-// sealedLog returns the log of this server alone, with encryption.
-func (p *process) sealedLog() *encryption.Log {
+// encryptedLog returns the log of this server alone, with encryption.
+func (p *process) encryptedLog() *encryption.Log {
 	log := p.storage.Log
 	if log == nil {
 		log = &memlog.Log{Start: p.firstRevision()}
 	}
-	sealed := encryption.Wrap(log, p.sealed)
-	sealed.StandIns = p.standIns()
-	return sealed
+	encrypted := encryption.Wrap(log, p.encrypted)
+	encrypted.StandIns = p.standIns()
+	return encrypted
 }
 
 // openStorage opens the storage, if there is one.
@@ -84,7 +84,7 @@ func (p *process) openStorage(ctx context.Context) error {
 	if p.Storage == nil {
 		return nil
 	}
-	opened, err := p.Storage.Open(ctx, storage.Options{Encryption: p.sealed, StandIns: p.standIns()})
+	opened, err := p.Storage.Open(ctx, storage.Options{Encryption: p.encrypted, StandIns: p.standIns()})
 	if err != nil {
 		return err
 	}

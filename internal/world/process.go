@@ -33,7 +33,7 @@ type process struct {
 	certificates func() []*tls.Certificate
 	storage      storage.Opened     // zero: the objects are in memory
 	identity     string             // among the servers on storage.Shared; empty: there are no others
-	sealed       *encryption.Active // of the root world
+	encrypted    *encryption.Active // of the root world
 	forkBudget   *store.Budget
 
 	authority      *pki.Authority

@@ -102,7 +102,7 @@ func (s *Server) compare(ctx context.Context) error {
 	if p.follows() {
 		return s.checkFollowed(ctx, facts)
 	}
-	facts = append(facts, peers.Fact{Name: "encryption-configuration", Current: func() string { return cmp.Or(p.sealed.ConfigHash(), "none") }, Advisory: true,
+	facts = append(facts, peers.Fact{Name: "encryption-configuration", Current: func() string { return cmp.Or(p.encrypted.ConfigHash(), "none") }, Advisory: true,
 		What:   "another configuration of encryption at rest",
 		Remedy: "what one of them encrypts, the other may not be able to read, and it writes other values; when a change of the configuration is complete, give all servers the same --encryption-provider-config"})
 	w.peers = peers.New(peers.Config{

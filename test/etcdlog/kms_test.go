@@ -39,14 +39,14 @@ resources:
 }
 
 // encrypted opens the log of a cluster with an encryption configuration.
-func encrypted(t testing.TB, c *cluster, config encryption.Config) (store.Shared, store.Sealing, *encryption.Set) {
+func encrypted(t testing.TB, c *cluster, config encryption.Config) (store.Shared, store.Encryption, *encryption.Set) {
 	t.Helper()
 	set, err := encryption.Load(config)
 	must(t, err)
 	o, err := (&etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}).Open(t.Context(), storage.Options{Encryption: encryption.NewActive(set)})
 	must(t, err)
 	t.Cleanup(func() { must(t, o.Shared.Close()) })
-	return o.Shared, o.Sealing, set
+	return o.Shared, o.Encryption, set
 }
 
 // putSecret writes a Secret, and returns its revision.
@@ -88,7 +88,7 @@ func TestKMSRotation(t *testing.T) {
 	await.True(t, "the plugin has given a data key", func() bool { return p.Calls("Encrypt") == 1 && strings.Contains(fmt.Sprint(set.Health()), "sick") })
 	first := putSecret(t, other, "read", 0)
 
-	l, sealing, set := encrypted(t, c, config)
+	l, encryption, set := encrypted(t, c, config)
 	await.True(t, "the plugin has given a data key", func() bool { return p.Calls("Encrypt") == 2 && strings.Contains(fmt.Sprint(set.Health()), "sick") })
 	_, err := l.Load(t.Context(), func(string, *store.Object) error { return nil })
 	must(t, err)
@@ -99,7 +99,7 @@ func TestKMSRotation(t *testing.T) {
 	}
 	all := map[string]store.Revision{"read": first, "followed": followed, "written": written}
 	for name := range all {
-		if sealing.Outdated("secrets", "ns/"+name) {
+		if encryption.Outdated("secrets", "ns/"+name) {
 			t.Errorf("%s is outdated before the plugin changes its key", name)
 		}
 	}
@@ -108,17 +108,17 @@ func TestKMSRotation(t *testing.T) {
 	must(t, set.Health())
 	last := written
 	for name, was := range all {
-		if !sealing.Outdated("secrets", "ns/"+name) {
+		if !encryption.Outdated("secrets", "ns/"+name) {
 			t.Errorf("%s is not outdated after the plugin has changed its key", name)
 		}
 		now := putSecret(t, l, name, was)
 		changes(t, l, last, now)
 		last = now
-		if sealing.Outdated("secrets", "ns/"+name) {
+		if encryption.Outdated("secrets", "ns/"+name) {
 			t.Errorf("%s is outdated after a write with the new key", name)
 		}
 	}
-	if sealing.Outdated("secrets", "ns/none") || sealing.Outdated("configmaps", "ns/none") {
+	if encryption.Outdated("secrets", "ns/none") || encryption.Outdated("configmaps", "ns/none") {
 		t.Error("an object that does not exist is outdated")
 	}
 }

@@ -153,14 +153,14 @@ func (p *Plugin) Encrypt(ctx context.Context, r *kmsapi.EncryptRequest) (*kmsapi
 	if err != nil {
 		return nil, err
 	}
-	sealed := aead(keyID).Seal(nil, nil, r.Plaintext, nil)
+	encrypted := aead(keyID).Seal(nil, nil, r.Plaintext, nil)
 	p.mu.Lock()
 	if p.garble {
-		sealed[0]++
+		encrypted[0]++
 	}
 	p.mu.Unlock()
 	return &kmsapi.EncryptResponse{
-		Ciphertext: sealed, KeyId: keyID,
+		Ciphertext: encrypted, KeyId: keyID,
 		Annotations: map[string][]byte{annotation: []byte(keyID)},
 	}, nil
 }

@@ -132,7 +132,7 @@ func (l *Log) generation(collection string) uint64 {
 	return l.o.Codec.Generation(collection)
 }
 
-// Outdated implements store.Sealing. It reports whether the stored form of an object is not what a
+// Outdated implements store.Encryption. It reports whether the stored form of an object is not what a
 // write of the same content would store now. After a change of the key, what was seen when the object
 // was read no longer counts, and Outdated reads the value from etcd, once for each version. An object
 // whose value cannot be read then is outdated: the write finds out whether it can be made.

@@ -168,10 +168,10 @@ func (l *Log) Close() error {
 	return errors.Join(l.conn.Close(), l.scans.Close())
 }
 
-// Writable implements store.Sealing: Propose itself returns why a value cannot be encoded.
+// Writable implements store.Encryption: Propose itself returns why a value cannot be encoded.
 func (l *Log) Writable(*store.Write) error { return nil }
 
 var (
-	_ store.Shared  = (*Log)(nil)
-	_ store.Sealing = (*Log)(nil)
+	_ store.Shared     = (*Log)(nil)
+	_ store.Encryption = (*Log)(nil)
 )

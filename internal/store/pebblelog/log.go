@@ -421,7 +421,7 @@ func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry, sca
 			h.beforeBytes = uint32(1 + len(place) + 8 + replacedFixed + e.Before.Len())
 			sum := l.hash.version(place, e.Before)
 			if !scarce {
-				addReplaced(batch, e, l.hash.seal(sum, e.Revision))
+				addReplaced(batch, e, l.hash.checksum(sum, e.Revision))
 			}
 			next.sum -= sum
 			next.objects--
@@ -455,11 +455,11 @@ func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry, sca
 }
 
 // addReplaced adds the version that an entry replaced or deleted.
-func addReplaced(batch *pebble.Batch, e *store.Entry, seal uint64) {
+func addReplaced(batch *pebble.Batch, e *store.Entry, checksum uint64) {
 	n := 1 + len(e.Collection) + 1 + len(e.Key) + 1 + 8
 	op := batch.SetDeferred(n, replacedFixed+e.Before.Len())
 	appendReplacedKey(op.Key[:0], e.Collection, e.Key, e.Before.Modified)
-	putReplaced(op.Value, seal, e.Revision, e.Before)
+	putReplaced(op.Value, checksum, e.Revision, e.Before)
 	_ = op.Finish() // fails for indexed batches alone
 }
 

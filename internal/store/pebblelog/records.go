@@ -49,9 +49,9 @@ func (h *hasher) version(place []byte, o *store.Object) uint64 {
 	return xxhash.Sum64(b)
 }
 
-// seal is the checksum of a replaced version: over that of the version, and the
+// checksum is the checksum of a replaced version: over that of the version, and the
 // revision until which it was current.
-func (h *hasher) seal(version uint64, until store.Revision) uint64 {
+func (h *hasher) checksum(version uint64, until store.Revision) uint64 {
 	b := be.AppendUint64(h.buf[:0], version)
 	b = be.AppendUint64(b, uint64(until))
 	h.buf = b
@@ -104,11 +104,11 @@ func readCurrent(h *hasher, place, b []byte, o *store.Object) (sum uint64, err e
 	return sum, checkRevisionAt(o)
 }
 
-// A replaced version: seal, until, created, revisionAt, value. The revision that
+// A replaced version: checksum, until, created, revisionAt, value. The revision that
 // made it is in the key.
 
-func putReplaced(b []byte, seal uint64, until store.Revision, o *store.Object) {
-	be.PutUint64(b[0:], seal)
+func putReplaced(b []byte, checksum uint64, until store.Revision, o *store.Object) {
+	be.PutUint64(b[0:], checksum)
 	be.PutUint64(b[8:], uint64(until))
 	be.PutUint64(b[16:], uint64(o.Created))
 	be.PutUint32(b[24:], uint32(o.RevisionAt))
@@ -133,7 +133,7 @@ func readReplaced(h *hasher, place []byte, modified store.Revision, b []byte, o 
 	o.Modified = modified
 	o.RevisionAt = int32(be.Uint32(b[24:]))
 	o.Held = b[replacedFixed:]
-	if h.seal(h.version(place, o), until) != be.Uint64(b) {
+	if h.checksum(h.version(place, o), until) != be.Uint64(b) {
 		return 0, errChecksum
 	}
 	return until, checkRevisionAt(o)
@@ -245,7 +245,7 @@ func parseHeader(b []byte) (header, error) {
 
 func appendMark(b []byte, h *hasher, m store.Mark) []byte {
 	b = be.AppendUint64(b, uint64(m.Running))
-	return be.AppendUint64(b, h.seal(uint64(m.Running), m.Revision))
+	return be.AppendUint64(b, h.checksum(uint64(m.Running), m.Revision))
 }
 
 func readMark(h *hasher, r store.Revision, b []byte) (store.Mark, error) {
@@ -253,7 +253,7 @@ func readMark(h *hasher, r store.Revision, b []byte) (store.Mark, error) {
 		return store.Mark{}, errShort
 	}
 	n := be.Uint64(b)
-	if h.seal(n, r) != be.Uint64(b[8:]) {
+	if h.checksum(n, r) != be.Uint64(b[8:]) {
 		return store.Mark{}, errChecksum
 	}
 	if n > math.MaxInt64 {

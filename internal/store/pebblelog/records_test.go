@@ -96,7 +96,7 @@ func FuzzVersions(f *testing.F) {
 		}
 
 		b = make([]byte, replacedFixed+len(value))
-		putReplaced(b, h.seal(sum, store.Revision(until)), store.Revision(until), o)
+		putReplaced(b, h.checksum(sum, store.Revision(until)), store.Revision(until), o)
 		if u, err := readReplaced(&h, place, o.Modified, b, &got); err != nil || uint64(u) != until || !equal(&got, o) {
 			t.Errorf("replaced: %v, %+v", err, &got)
 		}

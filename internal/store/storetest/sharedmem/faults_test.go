@@ -781,37 +781,37 @@ func TestOpenOvertaken(t *testing.T) {
 	}
 }
 
-// sealed is a Shared that cannot read the objects with some keys.
-type sealed struct {
+// encrypted is a Shared that cannot read the objects with some keys.
+type encrypted struct {
 	*sharedmem.Member
 	mu   sync.Mutex
 	keys []string
 }
 
-func (s *sealed) hides(key string) bool {
+func (s *encrypted) hides(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.keys, key)
 }
 
-func (s *sealed) unseal(keys ...string) {
+func (s *encrypted) decrypt(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keys = slices.DeleteFunc(s.keys, func(key string) bool { return slices.Contains(keys, key) })
 }
 
-func (s *sealed) seen(o *store.Object) *store.Object {
+func (s *encrypted) seen(o *store.Object) *store.Object {
 	if o != nil && s.hides(o.Key) {
 		return store.NewUnreadable(o.Key, o.Created, o.Modified, "the key is missing")
 	}
 	return o
 }
 
-func (s *sealed) Load(ctx context.Context, load func(string, *store.Object) error) (store.Bounds, error) {
+func (s *encrypted) Load(ctx context.Context, load func(string, *store.Object) error) (store.Bounds, error) {
 	return s.Member.Load(ctx, func(collection string, o *store.Object) error { return load(collection, s.seen(o)) })
 }
 
-func (s *sealed) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.Batch, error] {
+func (s *encrypted) Follow(ctx context.Context, after store.Revision) iter.Seq2[store.Batch, error] {
 	return func(yield func(store.Batch, error) bool) {
 		for b, err := range s.Member.Follow(ctx, after) {
 			for i := range b.Entries {
@@ -824,7 +824,7 @@ func (s *sealed) Follow(ctx context.Context, after store.Revision) iter.Seq2[sto
 	}
 }
 
-func (s *sealed) ObjectsAt(ctx context.Context, collection string, at store.Revision, prefix, after string) iter.Seq2[*store.Object, error] {
+func (s *encrypted) ObjectsAt(ctx context.Context, collection string, at store.Revision, prefix, after string) iter.Seq2[*store.Object, error] {
 	return func(yield func(*store.Object, error) bool) {
 		for o, err := range s.Member.ObjectsAt(ctx, collection, at, prefix, after) {
 			if err == nil && s.hides(o.Key) {
@@ -846,7 +846,7 @@ func TestHealed(t *testing.T) {
 		w.commit(0, write("secrets", "ns/a", "one", 0))
 		b := w.commit(0, write("secrets", "ns/b", "one", 0))
 		old := w.commit(0, write("pods", "ns/p", "one", 0))
-		shared := &sealed{Member: w.log.Open(), keys: []string{"ns/a", "ns/b", "ns/c"}}
+		shared := &encrypted{Member: w.log.Open(), keys: []string{"ns/a", "ns/b", "ns/c"}}
 		s := storetest.Open(t, store.Options{Shared: shared})
 		for i := range 30 { // no stand-in of the first page of anything
 			w.commit(0, write("secrets", fmt.Sprint("ns/x", i), "one", 0))
@@ -873,7 +873,7 @@ func TestHealed(t *testing.T) {
 		if !s.HasUnreadable() {
 			t.Error("nothing is unreadable")
 		}
-		shared.unseal("ns/a", "ns/c")
+		shared.decrypt("ns/a", "ns/c")
 		time.Sleep(time.Minute)
 		readable("after a minute", true, false, true)
 		if got := s.Any().Revision(); got != at || s.Any().Get("secrets", "ns/c").Modified != c.Modified {
@@ -903,7 +903,7 @@ func TestHealed(t *testing.T) {
 		if count != 1 {
 			t.Errorf("a list under way has %d objects, want 1", count)
 		}
-		shared.unseal("ns/b")
+		shared.decrypt("ns/b")
 		time.Sleep(time.Minute)
 		readable("in the end", true, true, true)
 		if s.HasUnreadable() {
@@ -931,7 +931,7 @@ func TestUnreadableInHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		start := w.commit(0, write("secrets", "ns/a", "one", 0)).Modified
-		shared := &sealed{Member: w.log.Open(), keys: []string{"ns/b"}}
+		shared := &encrypted{Member: w.log.Open(), keys: []string{"ns/b"}}
 		s := storetest.Open(t, store.Options{Shared: shared})
 		b := w.commit(0, write("secrets", "ns/b", "one", 0))
 		w.commit(0, store.Write{Collection: "secrets", Key: "ns/b", If: b.Modified})
@@ -955,14 +955,14 @@ func TestHealedFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.commit(0, write("secrets", "ns/a", "one", 0))
-		shared := &sealed{Member: w.log.Open(), keys: []string{"ns/a"}}
+		shared := &encrypted{Member: w.log.Open(), keys: []string{"ns/a"}}
 		s := storetest.Open(t, store.Options{Shared: shared})
 		f, err := s.Feed(s.Any().Revision())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		shared.unseal("ns/a")
+		shared.decrypt("ns/a")
 		time.Sleep(time.Minute)
 		if s.Any().Get("secrets", "ns/a").Unreadable() != "" {
 			t.Fatal("the object cannot be read")

@@ -45,7 +45,7 @@ func use(t *testing.T, c *etcdvalue.Codec, providers ...string) {
 	c.Use(encryption.NewActive(s))
 }
 
-// TestOpenPeers opens values of kube-apiserver, and seals them again.
+// TestOpenPeers opens values of kube-apiserver, and encrypts them again.
 func TestOpenPeers(t *testing.T) {
 	for _, p := range byPeer {
 		var c etcdvalue.Codec
@@ -59,12 +59,12 @@ func TestOpenPeers(t *testing.T) {
 		if err != nil || d.Outdated || !bytes.Contains(d.JSON, []byte(`"name":"marker","namespace":"default"`)) {
 			t.Fatalf("%s: got %s, outdated %t, %v", p.collection, d.JSON, d.Outdated, err)
 		}
-		sealed, err := c.Seal(p.collection, key, d.JSON, d.RevisionAt)
-		if err != nil || len(sealed) != len(value) || bytes.Equal(sealed, value) {
-			t.Errorf("%s: sealed again it has %d bytes, want %d; %v", p.collection, len(sealed), len(value), err)
+		encrypted, err := c.Encrypt(p.collection, key, d.JSON, d.RevisionAt)
+		if err != nil || len(encrypted) != len(value) || bytes.Equal(encrypted, value) {
+			t.Errorf("%s: encrypted again it has %d bytes, want %d; %v", p.collection, len(encrypted), len(value), err)
 		}
-		if again, err := c.Open(t.Context(), p.collection, key, sealed); err != nil || !bytes.Equal(again.JSON, d.JSON) {
-			t.Errorf("%s: sealed and opened again: %s, %v", p.collection, again.JSON, err)
+		if again, err := c.Open(t.Context(), p.collection, key, encrypted); err != nil || !bytes.Equal(again.JSON, d.JSON) {
+			t.Errorf("%s: encrypted and opened again: %s, %v", p.collection, again.JSON, err)
 		}
 		use(t, &c, "identity: {}", p.provider)
 		if d, err := c.Open(t.Context(), p.collection, key, value); err != nil || !d.Outdated {

@@ -16,15 +16,15 @@ func (c *Codec) Use(a *encryption.Active) { c.active = a }
 
 func (c *Codec) encryption() *encryption.Active { return cmp.Or(c.active, plain) }
 
-// Seal returns the value in etcd of an object, given its collection, its key in the store and the
+// Encrypt returns the value in etcd of an object, given its collection, its key in the store and the
 // arguments of Encode: the encoded object, encrypted if the configuration requires it. The error is
 // the reason why it cannot be encrypted at present.
-func (c *Codec) Seal(collection, key string, object []byte, revisionAt int) ([]byte, error) {
+func (c *Codec) Encrypt(collection, key string, object []byte, revisionAt int) ([]byte, error) {
 	value, err := c.Encode(collection, object, revisionAt)
 	if err != nil {
 		return nil, err
 	}
-	return c.encryption().SealValue(collection, value, []byte(c.Keys.Of(collection, key)))
+	return c.encryption().EncryptValue(collection, value, []byte(c.Keys.Of(collection, key)))
 }
 
 // Open decodes the value in etcd of an object, given its collection and its key in the store. If it
