@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -522,7 +521,7 @@ func (s *search) runWith(d *disturbance, again bool) (o outcome) {
 	o.missed, o.err = s.judge(ctx, &r, d)
 	if o.err != nil {
 		var status *StatusError
-		unsettled := errors.As(o.err, &status) && status.Code == http.StatusGatewayTimeout
+		unsettled := errors.As(o.err, &status) && status.Code == 504
 		late := unsettled || errors.Is(o.err, context.DeadlineExceeded)
 		o.open = late && limit < settleLimit // go test would have ended it
 		o.doubt = late || o.open || world.session.overloaded()
