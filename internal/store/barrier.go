@@ -64,7 +64,9 @@ func (f *follower) mostRecent(ctx context.Context) (*State, error) {
 		return f.await(ctx, r)
 	}
 	state, err := w.entered(func() (*State, error) { return f.newest(ctx) })
-	w.set(state, err)
+	if err == nil || ctx.Err() == nil { // otherwise only this part of the request has ended
+		w.set(state, err)
+	}
 	return state, err
 }
 

@@ -164,14 +164,35 @@ func TestArrival(t *testing.T) {
 	}
 }
 
-// headless is a log that cannot be reached while head is zero.
+// TestArrivalCanceled: a part of a request that ends while it waits, such as one with a limit of its own, decides nothing
+// for the rest of the request.
+func TestArrivalCanceled(t *testing.T) {
+	h := &headless{oracle: &oracle{}, head: 10, hold: make(chan struct{})}
+	s := storetest.Open(t, store.Options{Shared: h})
+	var a store.Arrival
+	part, cancel := context.WithCancel(t.Context())
+	canceled := store.Arrive(part, &a, func() (func(), error) { cancel(); return func() {}, nil })
+	if _, err := s.MostRecent(canceled); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want %v", err, context.Canceled)
+	}
+	close(h.hold)
+	if _, err := s.MostRecent(store.Arrive(t.Context(), &a, nil)); err != nil || a.Err() != nil {
+		t.Errorf("the rest of the request: %v, %v", err, a.Err())
+	}
+}
+
+// headless is a log that cannot be reached while head is zero. Head waits for hold, unless that is nil.
 type headless struct {
 	*oracle
 	head  store.Revision
 	heads int
+	hold  chan struct{}
 }
 
 func (h *headless) Head(context.Context) (store.Revision, error) {
+	if h.hold != nil {
+		<-h.hold
+	}
 	if h.heads++; h.head != 0 {
 		return h.head, nil
 	}
