@@ -8,6 +8,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 // The buckets that every database of etcd has, and the keys in meta.
@@ -95,17 +96,17 @@ func changesOf(c *bolt.Cursor, revision int64) iter.Seq2[Version, error] {
 
 // marshal returns the stored form of a version. A deletion has the key alone.
 func (v *Version) marshal() ([]byte, error) {
-	kv := mvccpb.KeyValue{Key: v.Key}
+	kv := &mvccpb.KeyValue{Key: v.Key}
 	if !v.deleted() {
-		kv = mvccpb.KeyValue{Key: v.Key, Value: v.Value, CreateRevision: v.Created, ModRevision: v.Revision, Version: v.Count, Lease: v.Lease}
+		kv = &mvccpb.KeyValue{Key: v.Key, Value: v.Value, CreateRevision: v.Created, ModRevision: v.Revision, Version: v.Count, Lease: v.Lease}
 	}
-	return kv.Marshal()
+	return proto.Marshal(kv)
 }
 
 // unmarshal is the inverse of marshal.
 func unmarshal(at place, b []byte) (Version, error) {
 	var kv mvccpb.KeyValue
-	if err := kv.Unmarshal(b); err != nil {
+	if err := proto.Unmarshal(b, &kv); err != nil {
 		return Version{}, fmt.Errorf("revision %d: %w", at.revision, err)
 	}
 	v := Version{Key: kv.Key, Revision: at.revision}

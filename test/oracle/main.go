@@ -3,7 +3,7 @@
 // with the scenarios compare the responses, and holds the result against two lists:
 // the areas that are built, and the scenarios that wait for a part.
 //
-//	go run ./test/oracle --dir FOLDER [--run REGEXP] [--follower] [-v]
+//	go run ./test/oracle --dir FOLDER [--version v1.37] [--run REGEXP] [--follower] [-v]
 //
 // The exit status is 0 when every scenario of a built area passes, apart from the
 // waiting ones, and every waiting one still fails.
@@ -32,10 +32,14 @@ var areasText string
 //go:embed waiting.txt
 var waitingText string
 
-var throughFollower bool
+var (
+	throughFollower bool
+	version         string
+)
 
 func main() {
 	dir := flag.String("dir", "", "folder of the runner and its scenarios")
+	flag.StringVar(&version, "version", "v1.37", "version of Kubernetes whose recordings are compared")
 	run := flag.String("run", "", "only scenarios that match; then the lists are not held against the result")
 	flag.BoolVar(&throughFollower, "follower", false, "compare the responses of a server that follows another one")
 	verbose := flag.Bool("v", false, "show every scenario, and whole differences")
@@ -139,7 +143,7 @@ func verify(dir, expr string, verbose bool) ([]scenarios.Outcome, error) {
 		s, f = f, s
 	}
 
-	runner, err := scenarios.Build(dir, tmp)
+	runner, err := scenarios.Build(dir, version, tmp)
 	if err != nil {
 		return nil, err
 	}

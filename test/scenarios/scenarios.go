@@ -1,4 +1,5 @@
-// Package scenarios sends recorded scenarios to a server. Their folder has the runner, a Go program, and the scenarios.
+// Package scenarios sends recorded scenarios to a server. Their folder has the runner, a Go program, and the scenarios of
+// each recorded version of Kubernetes.
 package scenarios
 
 import (
@@ -11,9 +12,19 @@ import (
 	"path/filepath"
 )
 
-// Runner is the program of a folder of scenarios.
+// Runner is the program of a folder of scenarios, and the folder of the scenarios that it sends.
 type Runner struct {
-	folder, program string
+	scenarios, program string
+}
+
+// Recorded returns the folder of the scenarios of the given version of Kubernetes, such as v1.37. Those of the first
+// version that was recorded are in the folder scenarios.
+func Recorded(folder, version string) string {
+	own := filepath.Join(folder, version)
+	if _, err := os.Stat(own); err == nil {
+		return own
+	}
+	return filepath.Join(folder, "scenarios")
 }
 
 // Outcome is the result of a scenario, as the runner writes it.
@@ -23,9 +34,9 @@ type Outcome struct {
 	Passed bool   `json:"passed"`
 }
 
-// Build builds the runner of a folder in another one.
-func Build(folder, in string) (*Runner, error) {
-	r := &Runner{folder, filepath.Join(in, "runner")}
+// Build builds the runner of a folder in another one. It sends the scenarios of the given version.
+func Build(folder, version, in string) (*Runner, error) {
+	r := &Runner{Recorded(folder, version), filepath.Join(in, "runner")}
 	build := exec.Command("go", "build", "-o", r.program, ".")
 	build.Dir, build.Env = folder, append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -44,7 +55,7 @@ func (r *Runner) Verify(url, token, run string, out io.Writer, more ...string) (
 	results.Close()
 	defer os.Remove(results.Name())
 	cmd := exec.Command(r.program, append([]string{"verify", "--server", url, "--token", token, "--insecure",
-		"--scenarios", filepath.Join(r.folder, "scenarios"), "--run", run, "--json", results.Name()}, more...)...)
+		"--scenarios", r.scenarios, "--run", run, "--json", results.Name()}, more...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	ran := cmd.Run()
 	if exit := (*exec.ExitError)(nil); ran != nil && !(errors.As(ran, &exit) && exit.ExitCode() == 1) { // 1: a scenario failed
