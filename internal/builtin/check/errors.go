@@ -16,15 +16,15 @@ import (
 // kilobyte or more, and a body of a few kilobytes can have thousands of errors.
 type Errors struct{ list field.ErrorList }
 
-// maxMade is the maximum number of errors that are made. It is resource.MaxErrors, which this package must not import.
-const maxMade = 1000
+// MaxErrors is the maximum number of errors that are made for an object. It is resource.MaxErrors, which this package must not import.
+const MaxErrors = 1000
 
 // countedOnly is in the list for each error that is only counted. It sorts after all paths.
 var countedOnly = &field.Error{Type: field.ErrorTypeTooMany, Field: "~", Detail: "more errors"}
 
 // full reports whether the next error is only counted, and counts it.
 func (e *Errors) full() bool {
-	if len(e.list) < maxMade {
+	if len(e.list) < MaxErrors {
 		return false
 	}
 	e.list = append(e.list, countedOnly)

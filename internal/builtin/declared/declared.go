@@ -1,0 +1,98 @@
+// Package declared validates objects by the rules that the types of k8s.io/api declare. The packages below it are generated
+// from those types: a new version of k8s.io/api changes rules and messages by
+//
+//	go generate ./internal/builtin/declared
+//
+// kube-apiserver runs the declared rules after the code that validates a kind, and drops the errors of that code that say
+// the same. Most rules that are declared are also in code, here as there: the code checks old objects again that an update
+// leaves as they are, and counts errors instead of making millions of them.
+package declared
+
+//go:generate go run ../../../tools/gen/declared
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/admissionregistrationv1"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/autoscalingv1"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/autoscalingv2"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/batchv1"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/certificatesv1"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/corev1"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/discoveryv1"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/flowcontrolv1"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/networkingv1"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/nodev1"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/rbacv1"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/resourcev1"
+	"github.com/tidemark-dev/tidemark/internal/builtin/declared/storagev1"
+)
+
+// options are the feature gates that rules depend on.
+var options = map[string]bool{"HPAScaleToZero": true}
+
+// rules has the generated functions by Go type.
+var rules = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, register := range []func(*runtime.Scheme) error{
+		admissionregistrationv1.RegisterValidations, autoscalingv1.RegisterValidations,
+		autoscalingv2.RegisterValidations, batchv1.RegisterValidations, certificatesv1.RegisterValidations, corev1.RegisterValidations,
+		discoveryv1.RegisterValidations, flowcontrolv1.RegisterValidations, networkingv1.RegisterValidations, nodev1.RegisterValidations,
+		rbacv1.RegisterValidations, resourcev1.RegisterValidations, storagev1.RegisterValidations,
+	} {
+		if err := register(s); err != nil {
+			panic("declared rules: " + err.Error())
+		}
+	}
+	return s
+})
+
+// Has reports whether the type of an object has rules.
+func Has(o runtime.Object) bool { return rules().HasValidationFunc(o) }
+
+// Join returns the errors of the code that validated an object, and those of the rules of its type. Old is nil for a new
+// object; subresource is "" for the object itself. A type without rules adds nothing.
+//
+// The rules are not run when the code found as many errors as a response shows: a rule makes an error for each item that
+// breaks it, however many there are.
+func Join(ctx context.Context, errs field.ErrorList, o, old runtime.Object, subresource string) field.ErrorList {
+	if len(errs) >= check.MaxErrors {
+		return errs
+	}
+	var path []string
+	if subresource != "" {
+		path = []string{subresource}
+	}
+	var more field.ErrorList
+	if isNil(old) {
+		more = rules().Validate(ctx, options, o, path...)
+	} else {
+		more = rules().ValidateUpdate(ctx, options, o, old, path...)
+	}
+	if len(more) == 0 {
+		return errs
+	}
+	errs = slices.DeleteFunc(errs, func(e *field.Error) bool {
+		return slices.ContainsFunc(more, func(m *field.Error) bool { return same(e, m) })
+	})
+	return append(errs, more...)
+}
+
+// isNil reports whether there is no object, or a nil pointer to one.
+func isNil(o runtime.Object) bool { return o == nil || reflect.ValueOf(o).IsNil() }
+
+// same reports whether an error of code says the same as one of a rule. There can be several invalid values for a field,
+// so those have to agree in their origin, or in their message.
+func same(code, rule *field.Error) bool {
+	if code.Type != rule.Type || code.Field != rule.Field {
+		return false
+	}
+	return code.Type != field.ErrorTypeInvalid || code.Detail == rule.Detail || code.Origin != "" && code.Origin == rule.Origin
+}
