@@ -69,8 +69,6 @@ func appsGroup() resource.Group {
 				Metadata:                 resource.MetadataRules{ValidateName: validation.NameIsDNSLabel, Recheck: resource.RecheckUpdate},
 				Generation:               counted,
 				Default:                  defaults(apps.DefaultStatefulSet),
-				PrepareCreate:            defaults(apps.PrepareStatefulSet),
-				PrepareUpdate:            prepares(apps.PrepareStatefulSetUpdate),
 				Validate:                 validates(apps.ValidateStatefulSet),
 				ValidateUpdate:           updates(apps.ValidateStatefulSetUpdate),
 				Warnings:                 warns(apps.StatefulSetWarnings),

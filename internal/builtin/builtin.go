@@ -121,39 +121,10 @@ func complete(t *resource.Type, group, version string) {
 			k.Group, k.Version = group, version
 		}
 	}
-	if t.Conversion == nil && t.New != nil && declared.Has(t.New()) {
-		addDeclared(t)
+	if t.Conversion == nil && declared.Has(t.New()) {
+		t.Strategy.Declared = declared.Join
 	}
 }
-
-// addDeclared has the rules that the Go type of a kind declares checked after the kind's own functions.
-func addDeclared(t *resource.Type) {
-	validate, update := t.Strategy.Validate, t.Strategy.ValidateUpdate
-	t.Strategy.Validate = func(ctx context.Context, o runtime.Object) (errs field.ErrorList) {
-		if validate != nil {
-			errs = validate(ctx, o)
-		}
-		return declared.Join(ctx, errs, o, nil, "")
-	}
-	t.Strategy.ValidateUpdate = withDeclared(update, "")
-	for i := range t.Subresources {
-		if s := &t.Subresources[i]; s.Name == "status" || s.Name == "approval" {
-			s.Validate = withDeclared(s.Validate, s.Name)
-		}
-	}
-}
-
-func withDeclared(validate updateRule, subresource string) updateRule {
-	return func(ctx context.Context, o, old runtime.Object) (errs field.ErrorList) {
-		if validate != nil {
-			errs = validate(ctx, o, old)
-		}
-		return declared.Join(ctx, errs, o, old, subresource)
-	}
-}
-
-// updateRule validates an update.
-type updateRule = func(ctx context.Context, o, old runtime.Object) field.ErrorList
 
 // The sets of verbs, each sorted.
 var (

@@ -57,14 +57,14 @@ func TestRoleBinding(t *testing.T) {
 	})
 	testkinds.Updates(t, binding, []testkinds.Update{
 		{"subjects change", "", "subjects: []", ""},
-		{"the role stays", "", "roleRef.name: x", `roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"x"}: cannot change roleRef`},
+		{"the role stays", "", "roleRef.name: x", `roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"x"}: field is immutable`},
 	}, func(b, old *rbacv1.RoleBinding) []string {
 		rbac.DefaultRoleBinding(b)
 		rbac.DefaultRoleBinding(old)
 		return testkinds.Texts(rbac.ValidateRoleBindingUpdate(b, old))
 	})
 	testkinds.Updates(t, binding, []testkinds.Update{
-		{"cluster: the role stays", "", "roleRef.name: x", `roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"x"}: cannot change roleRef`},
+		{"cluster: the role stays", "", "roleRef.name: x", `roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"x"}: field is immutable`},
 	}, func(b, old *rbacv1.ClusterRoleBinding) []string {
 		rbac.DefaultClusterRoleBinding(b)
 		rbac.DefaultClusterRoleBinding(old)

@@ -244,14 +244,22 @@ func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorLi
 	if own := w.Type.Strategy.Validate; own != nil {
 		check = own
 	}
-	if check == nil {
+	if check != nil {
+		of := check(ctx, o)
+		if st.Strategy.Metadata.Recheck == resource.RecheckNothing && len(of) > 0 {
+			errs = nil
+		}
+		errs = append(errs, of...)
+	}
+	return declaredErrors(ctx, st, errs, o, nil, "")
+}
+
+// declaredErrors adds the errors of the rules that the Go type of a kind declares.
+func declaredErrors(ctx context.Context, st *resource.Type, errs field.ErrorList, o, old runtime.Object, subresource string) field.ErrorList {
+	if st.Strategy.Declared == nil {
 		return errs
 	}
-	of := check(ctx, o)
-	if st.Strategy.Metadata.Recheck == resource.RecheckNothing && len(of) > 0 {
-		return of
-	}
-	return append(errs, of...)
+	return st.Strategy.Declared(ctx, errs, o, old, subresource)
 }
 
 // exists returns the error for a name that is taken. Its message mentions it if that object is

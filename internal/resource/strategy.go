@@ -37,6 +37,10 @@ type Strategy struct {
 	// well as the stored one, its own are called, with objects in the stored version.
 	Validate       func(ctx context.Context, o runtime.Object) field.ErrorList
 	ValidateUpdate func(ctx context.Context, o, old runtime.Object) field.ErrorList
+	// Declared returns the errors of the other checks and of the rules that the Go type of the
+	// stored version declares. Old is nil for a new object; subresource is "" for the object
+	// itself. Nil: the type declares none.
+	Declared func(ctx context.Context, errs field.ErrorList, o, old runtime.Object, subresource string) field.ErrorList
 	// Warnings returns the warnings for a create, when old is nil, or for an update of
 	// the object itself. Objects are in the stored version.
 	Warnings func(o, old runtime.Object) []string

@@ -138,12 +138,8 @@ func validateSubject(s *authorizationv1.SubjectAccessReviewSpec) field.ErrorList
 
 // validate requires one of the two.
 func (what access) validate() field.ErrorList {
-	path := field.NewPath("spec")
-	switch {
-	case what.resource != nil && what.path != nil:
-		return field.ErrorList{field.Invalid(path.Child("nonResourceAttributes"), shown(what.path), "cannot be specified in combination with resourceAttributes")}
-	case what.resource == nil && what.path == nil:
-		return field.ErrorList{field.Invalid(path.Child("resourceAttributes"), nil, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
+	if (what.resource == nil) == (what.path == nil) {
+		return field.ErrorList{field.Invalid(field.NewPath("spec"), shown(what.path), "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 	}
 	return nil
 }
@@ -167,5 +163,8 @@ func invalidReview(errs field.ErrorList) error {
 
 // shown returns the attributes of a path as messages show them.
 func shown(a *authorizationv1.NonResourceAttributes) any {
+	if a == nil {
+		return nil
+	}
 	return struct{ Path, Verb string }{a.Path, a.Verb}
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,6 +46,10 @@ func validateBinding(b *corev1.Binding) error {
 	}
 	if b.Target.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
+	} else if b.Target.Kind == "" || b.Target.Kind == "Node" {
+		for _, fault := range validation.NameIsDNSSubdomain(b.Target.Name, false) {
+			errs = append(errs, field.Invalid(path.Child("name"), b.Target.Name, fault))
+		}
 	}
 	if len(errs) == 0 {
 		return nil

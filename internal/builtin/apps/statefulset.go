@@ -3,7 +3,7 @@ package apps
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -26,6 +26,7 @@ func DefaultStatefulSet(o *appsv1.StatefulSet) {
 	}
 	if u := &s.UpdateStrategy; u.Type == appsv1.RollingUpdateStatefulSetStrategyType && u.RollingUpdate != nil {
 		check.SetIfNil(&u.RollingUpdate.Partition, 0)
+		check.SetIfNil(&u.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
 	check.SetIfNil(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	for _, when := range []*appsv1.PersistentVolumeClaimRetentionPolicyType{
@@ -45,23 +46,6 @@ func DefaultStatefulSet(o *appsv1.StatefulSet) {
 	podspec.DefaultTemplate(&s.Template)
 }
 
-// PrepareStatefulSet removes an alpha field.
-func PrepareStatefulSet(o *appsv1.StatefulSet) {
-	if u := o.Spec.UpdateStrategy.RollingUpdate; u != nil {
-		u.MaxUnavailable = nil
-	}
-}
-
-// PrepareStatefulSetUpdate removes an alpha field, which no stored StatefulSet has.
-func PrepareStatefulSetUpdate(o, _ *appsv1.StatefulSet) bool {
-	u := o.Spec.UpdateStrategy.RollingUpdate
-	if u == nil || u.MaxUnavailable == nil {
-		return false
-	}
-	o.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: u.Partition}
-	return true
-}
-
 // ValidateStatefulSet checks a new StatefulSet.
 func ValidateStatefulSet(o *appsv1.StatefulSet) field.ErrorList {
 	var errs check.Errors
@@ -73,15 +57,11 @@ func ValidateStatefulSet(o *appsv1.StatefulSet) field.ErrorList {
 func ValidateStatefulSetUpdate(o, old *appsv1.StatefulSet) field.ErrorList {
 	var errs check.Errors
 	validateStatefulSet(&errs, &o.Spec, false)
-	next := o.Spec
-	next.Replicas, next.Template, next.UpdateStrategy = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy
-	next.MinReadySeconds, next.Ordinals = old.Spec.MinReadySeconds, old.Spec.Ordinals
-	next.RevisionHistoryLimit = old.Spec.RevisionHistoryLimit
-	next.PersistentVolumeClaimRetentionPolicy = old.Spec.PersistentVolumeClaimRetentionPolicy
-	if !equality.Semantic.DeepEqual(&next, &old.Spec) {
-		errs.Forbidden(nil, "spec", "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+
-			"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")
-	}
+	at, next, was := field.NewPath("spec"), &o.Spec, &old.Spec
+	immutable(&errs, at, "selector", next.Selector, was.Selector)
+	immutable(&errs, at, "volumeClaimTemplates", next.VolumeClaimTemplates, was.VolumeClaimTemplates)
+	immutable(&errs, at, "serviceName", next.ServiceName, was.ServiceName)
+	immutable(&errs, at, "podManagementPolicy", next.PodManagementPolicy, was.PodManagementPolicy)
 	return errs.List()
 }
 
@@ -164,8 +144,17 @@ func validateStatefulSetStrategy(errs *check.Errors, s *appsv1.StatefulSetUpdate
 			errs.Invalid(at, "rollingUpdate", check.Bare(shownStrategy(s).RollingUpdate), "only allowed for updateStrategy 'RollingUpdate'")
 		}
 	case appsv1.RollingUpdateStatefulSetStrategyType:
-		if u != nil {
-			check.NonNegativeIfSet(errs, at.Child("rollingUpdate"), "partition", u.Partition)
+		if u == nil {
+			break
+		}
+		at = at.Child("rollingUpdate")
+		check.NonNegativeIfSet(errs, at, "partition", u.Partition)
+		if m := u.MaxUnavailable; m != nil {
+			amount(errs, at, "maxUnavailable", m)
+			if isZero(m) {
+				errs.Invalid(at, "maxUnavailable", *m, "cannot be 0")
+			}
+			notAll(errs, at, "maxUnavailable", m)
 		}
 	default:
 		errs.Invalid(at, "", check.Bare(shownStrategy(s)), "must be 'RollingUpdate' or 'OnDelete'")

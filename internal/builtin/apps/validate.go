@@ -18,8 +18,13 @@ import (
 
 // immutableSelector checks that the selector does not change.
 func immutableSelector(errs *check.Errors, next, old *metav1.LabelSelector) {
+	immutable(errs, field.NewPath("spec"), "selector", next, old)
+}
+
+// immutable checks that a member does not change.
+func immutable[T any](errs *check.Errors, at *field.Path, name string, next, old T) {
 	if !equality.Semantic.DeepEqual(next, old) {
-		errs.Invalid(field.NewPath("spec"), "selector", next, apivalidation.FieldImmutableErrorMsg)
+		errs.Invalid(at, name, check.Bare(next), apivalidation.FieldImmutableErrorMsg)
 	}
 }
 

@@ -21,16 +21,13 @@ const (
 
 // ValidateAutoscaler checks the target, the bounds and the metrics of an autoscaler.
 func ValidateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	return validateSpec(a, rules{least: 1})
+	return validateSpec(a, rules{})
 }
 
-// ValidateAutoscalerUpdate checks the new object. It accepts 0 as minReplicas, and invalid
-// apiVersions, if the old object has them.
+// ValidateAutoscalerUpdate checks the new object. It accepts invalid apiVersions if the old
+// object has them.
 func ValidateAutoscalerUpdate(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	r := rules{least: 1}
-	if m := old.Spec.MinReplicas; m != nil && *m == 0 {
-		r.least = 0
-	}
+	var r rules
 	now, was := a.Spec.ScaleTargetRef, old.Spec.ScaleTargetRef
 	r.anyTarget = now.APIVersion == was.APIVersion && now.Kind == was.Kind
 	for i := range old.Spec.Metrics {
@@ -41,23 +38,28 @@ func ValidateAutoscalerUpdate(a, old *autoscalingv2.HorizontalPodAutoscaler) fie
 	return validateSpec(a, r)
 }
 
-// ValidateAutoscalerStatus checks the numbers of replicas.
+// ValidateAutoscalerStatus checks the numbers of replicas and the observed generations of conditions.
 func ValidateAutoscalerStatus(a, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	errs := check.NotNegative(int64(a.Status.CurrentReplicas), field.NewPath("status", "currentReplicas"))
-	return append(errs, check.NotNegative(int64(a.Status.DesiredReplicas), field.NewPath("status", "desiredReplicas"))...)
+	errs = append(errs, check.NotNegative(int64(a.Status.DesiredReplicas), field.NewPath("status", "desiredReplicas"))...)
+	for i := range a.Status.Conditions {
+		if g := a.Status.Conditions[i].ObservedGeneration; g != nil {
+			errs = append(errs, check.NotNegative(*g, field.NewPath("status", "conditions").Index(i).Child("observedGeneration"))...)
+		}
+	}
+	return errs
 }
 
 // rules are the parts of the validation that depend on the old object.
 type rules struct {
-	least                int32 // minimum of minReplicas
-	anyTarget, anyObject bool  // any apiVersion is valid
+	anyTarget, anyObject bool // any apiVersion is valid
 }
 
 func validateSpec(a *autoscalingv2.HorizontalPodAutoscaler, r rules) (errs field.ErrorList) {
 	spec, path := &a.Spec, field.NewPath("spec")
 	lowest := spec.MinReplicas
-	if lowest != nil && *lowest < r.least {
-		errs = append(errs, field.Invalid(path.Child("minReplicas"), *lowest, fmt.Sprintf("must be greater than or equal to %d", r.least)))
+	if lowest != nil && *lowest < 0 {
+		errs = append(errs, field.Invalid(path.Child("minReplicas"), *lowest, "must be greater than or equal to 0"))
 	}
 	switch {
 	case spec.MaxReplicas == 0:

@@ -6,14 +6,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Bare returns a value as kube-apiserver's errors show it where its validation works on internal
-// types: JSON whose members have the Go names of the fields, with no field left out. Some internal
-// types order their members differently, and have the host settings of a Pod in its security
-// context. Types of apimachinery have no internal version and keep their JSON names.
+// types: JSON whose members have the Go names of the fields, with no field left out. Types of
+// apimachinery have no internal version and keep their JSON names.
 //
 // The JSON is made when the error is shown; most of many errors with one large value are not shown.
 // The value must not change until then.
@@ -34,36 +31,6 @@ func BareJSON(value any) json.RawMessage {
 	write(&out, reflect.ValueOf(value))
 	return out.Bytes()
 }
-
-// memberOrder has the order of the members of the internal types that differ.
-var memberOrder = map[reflect.Type][]string{
-	reflect.TypeFor[corev1.PodSpec](): {
-		"Volumes", "InitContainers", "Containers", "EphemeralContainers", "RestartPolicy", "TerminationGracePeriodSeconds",
-		"ActiveDeadlineSeconds", "DNSPolicy", "NodeSelector", "ServiceAccountName", "AutomountServiceAccountToken", "NodeName",
-		"SecurityContext", "ImagePullSecrets", "Hostname", "Subdomain", "SetHostnameAsFQDN", "Affinity", "SchedulerName",
-		"Tolerations", "HostAliases", "PriorityClassName", "Priority", "PreemptionPolicy", "DNSConfig", "ReadinessGates",
-		"RuntimeClassName", "Overhead", "EnableServiceLinks", "TopologySpreadConstraints", "OS", "SchedulingGates",
-		"ResourceClaims", "Resources", "HostnameOverride", "SchedulingGroup",
-	},
-	reflect.TypeFor[corev1.PersistentVolumeSource](): {
-		"GCEPersistentDisk", "AWSElasticBlockStore", "HostPath", "Glusterfs", "NFS", "RBD", "Quobyte", "ISCSI", "FlexVolume", "Cinder",
-		"CephFS", "FC", "Flocker", "AzureFile", "VsphereVolume", "AzureDisk", "PhotonPersistentDisk", "PortworxVolume", "ScaleIO", "Local",
-		"StorageOS", "CSI",
-	},
-	reflect.TypeFor[corev1.VolumeSource](): {
-		"HostPath", "EmptyDir", "GCEPersistentDisk", "AWSElasticBlockStore", "GitRepo", "Secret", "NFS", "ISCSI", "Glusterfs",
-		"PersistentVolumeClaim", "RBD", "Quobyte", "FlexVolume", "Cinder", "CephFS", "Flocker", "DownwardAPI", "FC", "AzureFile",
-		"ConfigMap", "VsphereVolume", "AzureDisk", "PhotonPersistentDisk", "Projected", "PortworxVolume", "ScaleIO", "StorageOS",
-		"CSI", "Ephemeral", "Image",
-	},
-	reflect.TypeFor[corev1.PodSecurityContext](): {
-		"SELinuxOptions", "WindowsOptions", "RunAsUser", "RunAsGroup", "RunAsNonRoot", "SupplementalGroups",
-		"SupplementalGroupsPolicy", "FSGroup", "FSGroupChangePolicy", "Sysctls", "SeccompProfile", "AppArmorProfile", "SELinuxChangePolicy",
-	},
-}
-
-// hostMembers are in the security context of the internal type.
-var hostMembers = []string{"HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "HostUsers"}
 
 func write(out *bytes.Buffer, v reflect.Value) {
 	if !v.IsValid() {
@@ -104,15 +71,8 @@ func separate(out *bytes.Buffer) {
 
 // writeFields writes the members of a struct, including those of embedded structs.
 func writeFields(out *bytes.Buffer, v reflect.Value) {
-	names := memberOrder[v.Type()]
-	if names == nil {
-		for i := range v.NumField() {
-			names = append(names, v.Type().Field(i).Name)
-		}
-	}
-	for _, name := range names {
-		f, _ := v.Type().FieldByName(name)
-		value := v.FieldByIndex(f.Index)
+	for i := range v.NumField() {
+		f, value := v.Type().Field(i), v.Field(i)
 		switch {
 		case f.Name == "TypeMeta":
 		case f.Anonymous && foreign(f.Type): // the metadata
@@ -123,11 +83,7 @@ func writeFields(out *bytes.Buffer, v reflect.Value) {
 		case f.Anonymous:
 			writeFields(out, value)
 		default:
-			member(out, name)
-			if spec, ok := v.Interface().(corev1.PodSpec); ok && name == "SecurityContext" {
-				writePodSecurity(out, &spec)
-				continue
-			}
+			member(out, f.Name)
 			write(out, value)
 		}
 	}
@@ -138,19 +94,6 @@ func member(out *bytes.Buffer, name string) {
 	text, _ := json.Marshal(name)
 	out.Write(text)
 	out.WriteByte(':')
-}
-
-func writePodSecurity(out *bytes.Buffer, spec *corev1.PodSpec) {
-	out.WriteByte('{')
-	v := reflect.ValueOf(spec).Elem()
-	for _, name := range hostMembers {
-		member(out, name)
-		write(out, v.FieldByName(name))
-	}
-	if spec.SecurityContext != nil {
-		writeFields(out, reflect.ValueOf(spec.SecurityContext).Elem())
-	}
-	out.WriteByte('}')
 }
 
 func writeMap(out *bytes.Buffer, v reflect.Value) {

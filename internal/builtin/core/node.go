@@ -113,7 +113,11 @@ func ValidateNodeStatus(n, old *corev1.Node) field.ErrorList {
 		}
 	}
 	if id := old.Spec.ProviderID; id != "" && id != n.Spec.ProviderID {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "providerID"), "node updates may not change providerID except from \"\" to valid"))
+		fault := "field cannot be modified once set"
+		if n.Spec.ProviderID == "" {
+			fault = "field cannot be cleared once set"
+		}
+		errs = append(errs, field.Invalid(field.NewPath("spec", "providerID"), nil, fault))
 	}
 	errs = append(errs, validateNodeTaints(n)...)
 	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {

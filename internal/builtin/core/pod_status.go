@@ -2,6 +2,8 @@ package core
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -55,8 +57,8 @@ func ValidatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	} {
 		r.statusUsers(part.statuses, at.Child(part.name))
 	}
-	r.health(s.ContainerStatuses, p.Spec.Containers, at.Child("containerStatuses"))
-	r.health(s.InitContainerStatuses, p.Spec.InitContainers, at.Child("initContainerStatuses"))
+	r.health(s, s.ContainerStatuses, p.Spec.Containers, at.Child("containerStatuses"))
+	r.health(s, s.InitContainerStatuses, p.Spec.InitContainers, at.Child("initContainerStatuses"))
 	for i := range s.EphemeralContainerStatuses {
 		if len(s.EphemeralContainerStatuses[i].AllocatedResourcesStatus) > 0 {
 			r.Forbidden(at.Child("ephemeralContainerStatuses").Index(i), "allocatedResourcesStatus", "must not be specified in container status")
@@ -196,6 +198,12 @@ func (r *podRules) addresses(s, old *corev1.PodStatus, at *field.Path) {
 		oldPod = append(oldPod, ip.IP)
 	}
 	r.family(pod, oldPod, check.Bare(s.PodIPs), at.Child("podIPs"))
+	switch {
+	case (s.PodIP != "") != (len(pod) > 0):
+		r.Invalid(at, "podIPs", check.Bare(s.PodIPs), "podIP and podIPs must either both be set or both be unset")
+	case len(pod) > 0 && s.PodIP != pod[0]:
+		r.Invalid(at.Child("podIPs").Index(0), "ip", pod[0], "must be equal to `podIP`")
+	}
 	for _, ip := range s.HostIPs {
 		host = append(host, ip.IP)
 	}
@@ -242,7 +250,9 @@ func (r *podRules) statusUsers(all []corev1.ContainerStatus, at *field.Path) {
 			r.Forbidden(at, "", "cannot be set for a windows pod")
 			continue
 		}
-		r.Each(at, "uid", user.UID, validation.IsValidUserID(user.UID))
+		if user.UID < 0 || user.UID > math.MaxUint32 { // of the running container: more than a Pod may ask for
+			r.Invalid(at, "uid", user.UID, fmt.Sprintf("must be between 0 and %d, inclusive", int64(math.MaxUint32)))
+		}
 		r.Each(at, "gid", user.GID, validation.IsValidGroupID(user.GID))
 		for j, id := range user.SupplementalGroups {
 			r.Each(at.Child("supplementalGroups").Index(j), "", id, validation.IsValidGroupID(id))
@@ -253,7 +263,7 @@ func (r *podRules) statusUsers(all []corev1.ContainerStatus, at *field.Path) {
 var healths = []corev1.ResourceHealthStatus{corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown}
 
 // health checks the allocated devices of containers and their health.
-func (r *podRules) health(statuses []corev1.ContainerStatus, all []corev1.Container, at *field.Path) {
+func (r *podRules) health(of *corev1.PodStatus, statuses []corev1.ContainerStatus, all []corev1.Container, at *field.Path) {
 	named := byName(all)
 	for i := range statuses {
 		c := named[statuses[i].Name]
@@ -264,7 +274,7 @@ func (r *podRules) health(statuses []corev1.ContainerStatus, all []corev1.Contai
 		for j := range statuses[i].AllocatedResourcesStatus {
 			s, at := &statuses[i].AllocatedResourcesStatus[j], at.Index(i).Child("allocatedResourcesStatus").Index(j)
 			if c != nil {
-				r.hasDevice(c, &claims, s.Name, at)
+				r.hasDevice(of, c, &claims, s.Name, at)
 			}
 			var ids check.Seen[string]
 			for k := range s.Resources {
@@ -290,15 +300,29 @@ func claimNames(c *corev1.Container) (names check.Seen[string]) {
 	return names
 }
 
-func (r *podRules) hasDevice(c *corev1.Container, claims *check.Seen[string], name corev1.ResourceName, at *field.Path) {
+// isExtended reports whether a name claim:CLAIM/REQUEST belongs to the claim that was made for the extended resources of
+// a container.
+func isExtended(s *corev1.PodExtendedResourceClaimStatus, c *corev1.Container, name string) bool {
+	claim, request, ok := strings.Cut(strings.TrimPrefix(name, "claim:"), "/")
+	if s == nil || !ok || request == "" || claim != s.ResourceClaimName {
+		return false
+	}
+	return slices.ContainsFunc(s.RequestMappings, func(m corev1.ContainerExtendedResourceRequest) bool {
+		asked := c.Resources.Requests[corev1.ResourceName(m.ResourceName)]
+		return m.ContainerName == c.Name && m.RequestName == request && !asked.IsZero()
+	})
+}
+
+func (r *podRules) hasDevice(of *corev1.PodStatus, c *corev1.Container, claims *check.Seen[string], name corev1.ResourceName, at *field.Path) {
 	if !strings.HasPrefix(string(name), "claim:") {
 		if _, ok := c.Resources.Requests[name]; !ok {
 			r.Invalid(at, "name", name, "must match one of the container's resource requests")
 		}
 		return
 	}
-	if claims.Has(string(name)) {
+	if claims.Has(string(name)) || isExtended(of.ExtendedResourceClaimStatus, c, string(name)) {
 		return
 	}
-	r.Invalid(at, "name", name, "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty")
+	r.Invalid(at, "name", name, "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when "+
+		"container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty")
 }

@@ -87,14 +87,14 @@ func ValidateResize(p, old *corev1.Pod) field.ErrorList {
 	if hasAmounts(old.Spec.Resources) || hasAmounts(p.Spec.Resources) {
 		r.resizeWhole(next, &old.Spec, at)
 	}
-	if len(old.Status.NodeAllocatableResourceClaimStatuses) > 0 {
-		r.Forbidden(at, "", "pods with node allocatable resource claims cannot be resized")
-	}
 	same := r.sameOrder(p.Spec.Containers, old.Spec.Containers, at, "containers")
 	if !r.sameOrder(p.Spec.InitContainers, old.Spec.InitContainers, at, "initContainers") || !same {
 		return r.List()
 	}
 	r.resizeContainers(next, old, at)
+	if !equality.Semantic.DeepEqual(next.Volumes, old.Spec.Volumes) {
+		r.Forbidden(at, "volumes", "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature gate is disabled")
+	}
 	if r.Len() == 0 && !equality.Semantic.DeepEqual(next, &old.Spec) {
 		r.Forbidden(at, "", "only cpu and memory resources are mutable")
 	}
@@ -215,6 +215,7 @@ func unresize(c, old *corev1.Container) {
 	c.Resources = corev1.ResourceRequirements{
 		Limits:   unresized(c.Resources.Limits, old.Resources.Limits),
 		Requests: unresized(c.Resources.Requests, old.Resources.Requests),
+		Claims:   c.Resources.Claims,
 	}
 }
 

@@ -12,7 +12,6 @@ package declared
 
 import (
 	"context"
-	"reflect"
 	"slices"
 	"sync"
 
@@ -71,11 +70,12 @@ func Join(ctx context.Context, errs field.ErrorList, o, old runtime.Object, subr
 		path = []string{subresource}
 	}
 	var more field.ErrorList
-	if isNil(old) {
+	if old == nil {
 		more = rules().Validate(ctx, options, o, path...)
 	} else {
 		more = rules().ValidateUpdate(ctx, options, o, old, path...)
 	}
+	more = slices.DeleteFunc(more, (*field.Error).IsAlpha) // not enforced
 	if len(more) == 0 {
 		return errs
 	}
@@ -84,9 +84,6 @@ func Join(ctx context.Context, errs field.ErrorList, o, old runtime.Object, subr
 	})
 	return append(errs, more...)
 }
-
-// isNil reports whether there is no object, or a nil pointer to one.
-func isNil(o runtime.Object) bool { return o == nil || reflect.ValueOf(o).IsNil() }
 
 // same reports whether an error of code says the same as one of a rule. There can be several invalid values for a field,
 // so those have to agree in their origin, or in their message.

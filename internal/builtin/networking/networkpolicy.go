@@ -116,7 +116,7 @@ func validatePolicyPort(p *networkingv1.NetworkPolicyPort, path *field.Path) (er
 			break
 		}
 		if *p.EndPort < p.Port.IntVal {
-			errs = append(errs, field.Invalid(end, p.Port.IntVal, "must be greater than or equal to `port`"))
+			errs = append(errs, field.Invalid(end, *p.EndPort, "must be greater than or equal to `port`"))
 		}
 		errs = append(errs, check.Port(*p.EndPort, end)...)
 	}

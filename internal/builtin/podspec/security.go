@@ -122,9 +122,6 @@ func (r *rules) podSecurityContext(at *field.Path) {
 	for i := range c.SupplementalGroups {
 		r.Each(at.Child("supplementalGroups").Index(i), "", c.SupplementalGroups[i], validation.IsValidGroupID(c.SupplementalGroups[i]))
 	}
-	if share := r.spec.ShareProcessNamespace; share != nil && *share && r.spec.HostPID {
-		r.Invalid(at, "shareProcessNamespace", *share, "ShareProcessNamespace and HostPID cannot both be enabled")
-	}
 	r.sysctls(c.Sysctls, at)
 	if p := c.FSGroupChangePolicy; p != nil {
 		check.Enum(r.Errors, at, "fsGroupChangePolicy", *p, fsGroupChanges)

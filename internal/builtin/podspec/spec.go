@@ -1,7 +1,7 @@
 // Package podspec has the rules of the spec of a Pod or of the template of a workload. It sets
 // defaults, validates, and warns.
 //
-// Paths, reasons, messages and their order are those of kube-apiserver v1.36.
+// Paths, reasons, messages and their order are those of kube-apiserver v1.37.
 package podspec
 
 import (
@@ -89,6 +89,9 @@ func (r *rules) check(at *field.Path) {
 		r.Add(check.Labels(spec.NodeSelector, at.Child("nodeSelector"))...)
 	}
 	r.podSecurityContext(at)
+	if share := spec.ShareProcessNamespace; share != nil && *share && spec.HostPID {
+		r.Invalid(at, "shareProcessNamespace", *share, "ShareProcessNamespace and HostPID cannot both be enabled")
+	}
 	r.affinity(spec.Affinity, at)
 	r.dns(at)
 	for i, g := range spec.ReadinessGates {

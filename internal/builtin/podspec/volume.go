@@ -291,7 +291,7 @@ func ephemeralVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 
 func imageVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("image")
-	if r.pod != nil && s.Image.Reference == "" {
+	if s.Image.Reference == "" {
 		r.Required(at, "reference", "")
 	}
 	check.RequiredEnum(r.Errors, at, "pullPolicy", s.Image.PullPolicy, pullPolicies)

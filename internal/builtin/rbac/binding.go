@@ -58,7 +58,7 @@ func keptRole(role, old rbacv1.RoleRef) field.ErrorList {
 	if role == old {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), struct{ APIGroup, Kind, Name string }(role), "cannot change roleRef")}
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), struct{ APIGroup, Kind, Name string }(role), validation.FieldImmutableErrorMsg)}
 }
 
 func validateBinding(role rbacv1.RoleRef, subjects []rbacv1.Subject, kinds []string) field.ErrorList {

@@ -41,6 +41,74 @@ func RegisterValidations(scheme *runtime.Scheme) error {
 	return nil
 }
 
+// Validate_CrossVersionObjectReference validates an instance of CrossVersionObjectReference according
+// to declarative validation rules in the API schema.
+func Validate_CrossVersionObjectReference(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v2.CrossVersionObjectReference) (errs field.ErrorList) {
+
+	{ // field v2.CrossVersionObjectReference.Kind
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v2.CrossVersionObjectReference) *string {
+				return &oldObj.Kind
+			})
+		errs = append(errs, fn(fldPath.Child("kind"), &obj.Kind, oldVal, oldObj != nil)...)
+	}
+
+	{ // field v2.CrossVersionObjectReference.Name
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v2.CrossVersionObjectReference) *string {
+				return &oldObj.Name
+			})
+		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
+	}
+
+	// field v2.CrossVersionObjectReference.APIVersion has no validation
+	return errs
+}
+
 // Validate_HorizontalPodAutoscaler validates an instance of HorizontalPodAutoscaler according
 // to declarative validation rules in the API schema.
 func Validate_HorizontalPodAutoscaler(
@@ -72,7 +140,28 @@ func Validate_HorizontalPodAutoscaler(
 		errs = append(errs, fn(fldPath.Child("spec"), &obj.Spec, oldVal, oldObj != nil)...)
 	}
 
-	// field v2.HorizontalPodAutoscaler.Status has no validation
+	{ // field v2.HorizontalPodAutoscaler.Status
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v2.HorizontalPodAutoscalerStatus,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_HorizontalPodAutoscalerStatus(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v2.HorizontalPodAutoscaler) *v2.HorizontalPodAutoscalerStatus {
+				return &oldObj.Status
+			})
+		errs = append(errs, fn(fldPath.Child("status"), &obj.Status, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -82,7 +171,27 @@ func Validate_HorizontalPodAutoscalerSpec(
 	ctx context.Context, op operation.Operation, fldPath *field.Path,
 	obj, oldObj *v2.HorizontalPodAutoscalerSpec) (errs field.ErrorList) {
 
-	// field v2.HorizontalPodAutoscalerSpec.ScaleTargetRef has no validation
+	{ // field v2.HorizontalPodAutoscalerSpec.ScaleTargetRef
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v2.CrossVersionObjectReference,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_CrossVersionObjectReference(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v2.HorizontalPodAutoscalerSpec) *v2.CrossVersionObjectReference {
+				return &oldObj.ScaleTargetRef
+			})
+		errs = append(errs, fn(fldPath.Child("scaleTargetRef"), &obj.ScaleTargetRef, oldVal, oldObj != nil)...)
+	}
 
 	{ // field v2.HorizontalPodAutoscalerSpec.MinReplicas
 		fn := func(
@@ -156,7 +265,238 @@ func Validate_HorizontalPodAutoscalerSpec(
 		errs = append(errs, fn(fldPath.Child("maxReplicas"), &obj.MaxReplicas, oldVal, oldObj != nil)...)
 	}
 
-	// field v2.HorizontalPodAutoscalerSpec.Metrics has no validation
+	{ // field v2.HorizontalPodAutoscalerSpec.Metrics
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []v2.MetricSpec,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// iterate the list and call the type's validation function
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, nil, nil, Validate_MetricSpec); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v2.HorizontalPodAutoscalerSpec) []v2.MetricSpec {
+				return oldObj.Metrics
+			})
+		errs = append(errs, fn(fldPath.Child("metrics"), obj.Metrics, oldVal, oldObj != nil)...)
+	}
+
 	// field v2.HorizontalPodAutoscalerSpec.Behavior has no validation
+	return errs
+}
+
+// Validate_HorizontalPodAutoscalerStatus validates an instance of HorizontalPodAutoscalerStatus according
+// to declarative validation rules in the API schema.
+func Validate_HorizontalPodAutoscalerStatus(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v2.HorizontalPodAutoscalerStatus) (errs field.ErrorList) {
+
+	// field v2.HorizontalPodAutoscalerStatus.ObservedGeneration has no validation
+	// field v2.HorizontalPodAutoscalerStatus.LastScaleTime has no validation
+	// field v2.HorizontalPodAutoscalerStatus.CurrentReplicas has no validation
+	// field v2.HorizontalPodAutoscalerStatus.DesiredReplicas has no validation
+
+	{ // field v2.HorizontalPodAutoscalerStatus.CurrentMetrics
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []v2.MetricStatus,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// iterate the list and call the type's validation function
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, nil, nil, Validate_MetricStatus); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v2.HorizontalPodAutoscalerStatus) []v2.MetricStatus {
+				return oldObj.CurrentMetrics
+			})
+		errs = append(errs, fn(fldPath.Child("currentMetrics"), obj.CurrentMetrics, oldVal, oldObj != nil)...)
+	}
+
+	// field v2.HorizontalPodAutoscalerStatus.Conditions has no validation
+	return errs
+}
+
+// Validate_MetricSpec validates an instance of MetricSpec according
+// to declarative validation rules in the API schema.
+func Validate_MetricSpec(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v2.MetricSpec) (errs field.ErrorList) {
+
+	// field v2.MetricSpec.Type has no validation
+
+	{ // field v2.MetricSpec.Object
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v2.ObjectMetricSource,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v2.MetricSpec) *v2.ObjectMetricSource {
+				return oldObj.Object
+			})
+		errs = append(errs, fn(fldPath.Child("object"), obj.Object, oldVal, oldObj != nil)...)
+	}
+
+	// field v2.MetricSpec.Pods has no validation
+	// field v2.MetricSpec.Resource has no validation
+	// field v2.MetricSpec.ContainerResource has no validation
+	// field v2.MetricSpec.External has no validation
+	return errs
+}
+
+// Validate_MetricStatus validates an instance of MetricStatus according
+// to declarative validation rules in the API schema.
+func Validate_MetricStatus(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v2.MetricStatus) (errs field.ErrorList) {
+
+	// field v2.MetricStatus.Type has no validation
+
+	{ // field v2.MetricStatus.Object
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v2.ObjectMetricStatus,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v2.MetricStatus) *v2.ObjectMetricStatus {
+				return oldObj.Object
+			})
+		errs = append(errs, fn(fldPath.Child("object"), obj.Object, oldVal, oldObj != nil)...)
+	}
+
+	// field v2.MetricStatus.Pods has no validation
+	// field v2.MetricStatus.Resource has no validation
+	// field v2.MetricStatus.ContainerResource has no validation
+	// field v2.MetricStatus.External has no validation
+	return errs
+}
+
+// Validate_ObjectMetricSource validates an instance of ObjectMetricSource according
+// to declarative validation rules in the API schema.
+func Validate_ObjectMetricSource(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v2.ObjectMetricSource) (errs field.ErrorList) {
+
+	{ // field v2.ObjectMetricSource.DescribedObject
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v2.CrossVersionObjectReference,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_CrossVersionObjectReference(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v2.ObjectMetricSource) *v2.CrossVersionObjectReference {
+				return &oldObj.DescribedObject
+			})
+		errs = append(errs, fn(fldPath.Child("describedObject"), &obj.DescribedObject, oldVal, oldObj != nil)...)
+	}
+
+	// field v2.ObjectMetricSource.Target has no validation
+	// field v2.ObjectMetricSource.Metric has no validation
+	return errs
+}
+
+// Validate_ObjectMetricStatus validates an instance of ObjectMetricStatus according
+// to declarative validation rules in the API schema.
+func Validate_ObjectMetricStatus(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v2.ObjectMetricStatus) (errs field.ErrorList) {
+
+	// field v2.ObjectMetricStatus.Metric has no validation
+	// field v2.ObjectMetricStatus.Current has no validation
+
+	{ // field v2.ObjectMetricStatus.DescribedObject
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v2.CrossVersionObjectReference,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_CrossVersionObjectReference(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v2.ObjectMetricStatus) *v2.CrossVersionObjectReference {
+				return &oldObj.DescribedObject
+			})
+		errs = append(errs, fn(fldPath.Child("describedObject"), &obj.DescribedObject, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }

@@ -9,7 +9,9 @@ import (
 	context "context"
 	fmt "fmt"
 
+	corev1 "github.com/tidemark-dev/tidemark/internal/builtin/declared/corev1"
 	v1 "k8s.io/api/batch/v1"
+	apicorev1 "k8s.io/api/core/v1"
 	v1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	equality "k8s.io/apimachinery/pkg/api/equality"
 	operation "k8s.io/apimachinery/pkg/api/operation"
@@ -361,6 +363,22 @@ func Validate_JobSpec(
 	ctx context.Context, op operation.Operation, fldPath *field.Path,
 	obj, oldObj *v1.JobSpec) (errs field.ErrorList) {
 
+	if e := validate.DependentRequired(ctx, op, fldPath, obj, oldObj, "maxFailedIndexes",
+		func(obj *v1.JobSpec) bool {
+			if obj == nil {
+				return false
+			}
+			return obj.MaxFailedIndexes != nil
+		}, "backoffLimitPerIndex",
+		func(obj *v1.JobSpec) bool {
+			if obj == nil {
+				return false
+			}
+			return obj.BackoffLimitPerIndex != nil
+		}).MarkAlpha(); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+
 	// field v1.JobSpec.Parallelism has no validation
 	// field v1.JobSpec.Completions has no validation
 	// field v1.JobSpec.ActiveDeadlineSeconds has no validation
@@ -399,7 +417,29 @@ func Validate_JobSpec(
 
 	// field v1.JobSpec.Selector has no validation
 	// field v1.JobSpec.ManualSelector has no validation
-	// field v1.JobSpec.Template has no validation
+
+	{ // field v1.JobSpec.Template
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *apicorev1.PodTemplateSpec,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, corev1.Validate_PodTemplateSpec(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.JobSpec) *apicorev1.PodTemplateSpec {
+				return &oldObj.Template
+			})
+		errs = append(errs, fn(fldPath.Child("template"), &obj.Template, oldVal, oldObj != nil)...)
+	}
+
 	// field v1.JobSpec.TTLSecondsAfterFinished has no validation
 	// field v1.JobSpec.CompletionMode has no validation
 	// field v1.JobSpec.Suspend has no validation

@@ -12,12 +12,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	equality "k8s.io/apimachinery/pkg/api/equality"
 	operation "k8s.io/apimachinery/pkg/api/operation"
-	resource "k8s.io/apimachinery/pkg/api/resource"
 	safe "k8s.io/apimachinery/pkg/api/safe"
 	validate "k8s.io/apimachinery/pkg/api/validate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
-	sets "k8s.io/apimachinery/pkg/util/sets"
 	field "k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -135,45 +133,40 @@ func Validate_EvictionResponder(
 	return errs
 }
 
-// Validate_NodeAllocatableMappedResources validates an instance of NodeAllocatableMappedResources according
+// Validate_PodSpec validates an instance of PodSpec according
 // to declarative validation rules in the API schema.
-func Validate_NodeAllocatableMappedResources(
+func Validate_PodSpec(
 	ctx context.Context, op operation.Operation, fldPath *field.Path,
-	obj, oldObj *v1.NodeAllocatableMappedResources) (errs field.ErrorList) {
+	obj, oldObj *v1.PodSpec) (errs field.ErrorList) {
 
-	{ // field v1.NodeAllocatableMappedResources.Name
+	// field v1.PodSpec.Volumes has no validation
+	// field v1.PodSpec.InitContainers has no validation
+	// field v1.PodSpec.Containers has no validation
+	// field v1.PodSpec.EphemeralContainers has no validation
+	// field v1.PodSpec.RestartPolicy has no validation
+	// field v1.PodSpec.TerminationGracePeriodSeconds has no validation
+	// field v1.PodSpec.ActiveDeadlineSeconds has no validation
+	// field v1.PodSpec.DNSPolicy has no validation
+	// field v1.PodSpec.NodeSelector has no validation
+	// field v1.PodSpec.ServiceAccountName has no validation
+	// field v1.PodSpec.DeprecatedServiceAccount has no validation
+	// field v1.PodSpec.AutomountServiceAccountToken has no validation
+	// field v1.PodSpec.NodeName has no validation
+	// field v1.PodSpec.HostNetwork has no validation
+	// field v1.PodSpec.HostPID has no validation
+	// field v1.PodSpec.HostIPC has no validation
+	// field v1.PodSpec.ShareProcessNamespace has no validation
+	// field v1.PodSpec.SecurityContext has no validation
+	// field v1.PodSpec.ImagePullSecrets has no validation
+	// field v1.PodSpec.Hostname has no validation
+	// field v1.PodSpec.Subdomain has no validation
+	// field v1.PodSpec.Affinity has no validation
+	// field v1.PodSpec.SchedulerName has no validation
+
+	{ // field v1.PodSpec.Tolerations
 		fn := func(
 			fldPath *field.Path,
-			obj, oldObj *v1.ResourceName,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.NodeAllocatableMappedResources) *v1.ResourceName {
-				return &oldObj.Name
-			})
-		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
-	}
-
-	{ // field v1.NodeAllocatableMappedResources.Quantity
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *resource.Quantity,
+			obj, oldObj []v1.Toleration,
 			oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
 			if oldValueCorrelated && op.Type == operation.Update {
@@ -183,283 +176,59 @@ func Validate_NodeAllocatableMappedResources(
 			}
 			// call field-attached validations
 			earlyReturn := false
-			if e := validate.RequiredPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
 				earlyReturn = true
 			}
 			if earlyReturn {
 				return // do not proceed
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.NodeAllocatableMappedResources) *resource.Quantity {
-				return oldObj.Quantity
-			})
-		errs = append(errs, fn(fldPath.Child("quantity"), obj.Quantity, oldVal, oldObj != nil)...)
-	}
-
-	return errs
-}
-
-// Validate_NodeAllocatableOverheadResources validates an instance of NodeAllocatableOverheadResources according
-// to declarative validation rules in the API schema.
-func Validate_NodeAllocatableOverheadResources(
-	ctx context.Context, op operation.Operation, fldPath *field.Path,
-	obj, oldObj *v1.NodeAllocatableOverheadResources) (errs field.ErrorList) {
-
-	{ // field v1.NodeAllocatableOverheadResources.Name
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *v1.ResourceName,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.NodeAllocatableOverheadResources) *v1.ResourceName {
-				return &oldObj.Name
-			})
-		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
-	}
-
-	{ // field v1.NodeAllocatableOverheadResources.PerPod
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *resource.Quantity,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if equality.Semantic.DeepEqual(obj, oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.NodeAllocatableOverheadResources) *resource.Quantity {
-				return oldObj.PerPod
-			})
-		errs = append(errs, fn(fldPath.Child("perPod"), obj.PerPod, oldVal, oldObj != nil)...)
-	}
-
-	{ // field v1.NodeAllocatableOverheadResources.PerContainer
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *resource.Quantity,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if equality.Semantic.DeepEqual(obj, oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.NodeAllocatableOverheadResources) *resource.Quantity {
-				return oldObj.PerContainer
-			})
-		errs = append(errs, fn(fldPath.Child("perContainer"), obj.PerContainer, oldVal, oldObj != nil)...)
-	}
-
-	return errs
-}
-
-// Validate_NodeAllocatableResourceClaimStatus validates an instance of NodeAllocatableResourceClaimStatus according
-// to declarative validation rules in the API schema.
-func Validate_NodeAllocatableResourceClaimStatus(
-	ctx context.Context, op operation.Operation, fldPath *field.Path,
-	obj, oldObj *v1.NodeAllocatableResourceClaimStatus) (errs field.ErrorList) {
-
-	{ // field v1.NodeAllocatableResourceClaimStatus.ResourceClaimName
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *string,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.NodeAllocatableResourceClaimStatus) *string {
-				return &oldObj.ResourceClaimName
-			})
-		errs = append(errs, fn(fldPath.Child("resourceClaimName"), &obj.ResourceClaimName, oldVal, oldObj != nil)...)
-	}
-
-	{ // field v1.NodeAllocatableResourceClaimStatus.Containers
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj []string,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if equality.Semantic.DeepEqual(obj, oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			// lists with set semantics require unique values
-			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj, validate.DirectEqual); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.NodeAllocatableResourceClaimStatus) []string {
-				return oldObj.Containers
-			})
-		errs = append(errs, fn(fldPath.Child("containers"), obj.Containers, oldVal, oldObj != nil)...)
-	}
-
-	{ // field v1.NodeAllocatableResourceClaimStatus.Mapping
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj []v1.NodeAllocatableMappedResources,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if equality.Semantic.DeepEqual(obj, oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			// lists with map semantics require unique keys
-			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
-				func(a *v1.NodeAllocatableMappedResources, b *v1.NodeAllocatableMappedResources) bool {
-					return a.Name == b.Name
-				}); len(e) != 0 {
-				errs = append(errs, e...)
 			}
 			// iterate the list and call the type's validation function
-			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
-				func(a *v1.NodeAllocatableMappedResources, b *v1.NodeAllocatableMappedResources) bool {
-					return a.Name == b.Name
-				}, validate.SemanticDeepEqual, Validate_NodeAllocatableMappedResources); len(e) != 0 {
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, nil, nil, Validate_Toleration); len(e) != 0 {
 				errs = append(errs, e...)
 			}
 			return
 		}
 		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.NodeAllocatableResourceClaimStatus) []v1.NodeAllocatableMappedResources {
-				return oldObj.Mapping
+			func(oldObj *v1.PodSpec) []v1.Toleration {
+				return oldObj.Tolerations
 			})
-		errs = append(errs, fn(fldPath.Child("mapping"), obj.Mapping, oldVal, oldObj != nil)...)
+		errs = append(errs, fn(fldPath.Child("tolerations"), obj.Tolerations, oldVal, oldObj != nil)...)
 	}
 
-	{ // field v1.NodeAllocatableResourceClaimStatus.Overhead
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj []v1.NodeAllocatableOverheadResources,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if equality.Semantic.DeepEqual(obj, oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			// lists with map semantics require unique keys
-			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
-				func(a *v1.NodeAllocatableOverheadResources, b *v1.NodeAllocatableOverheadResources) bool {
-					return a.Name == b.Name
-				}); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			// iterate the list and call the type's validation function
-			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
-				func(a *v1.NodeAllocatableOverheadResources, b *v1.NodeAllocatableOverheadResources) bool {
-					return a.Name == b.Name
-				}, validate.SemanticDeepEqual, Validate_NodeAllocatableOverheadResources); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.NodeAllocatableResourceClaimStatus) []v1.NodeAllocatableOverheadResources {
-				return oldObj.Overhead
-			})
-		errs = append(errs, fn(fldPath.Child("overhead"), obj.Overhead, oldVal, oldObj != nil)...)
-	}
-
+	// field v1.PodSpec.HostAliases has no validation
+	// field v1.PodSpec.PriorityClassName has no validation
+	// field v1.PodSpec.Priority has no validation
+	// field v1.PodSpec.DNSConfig has no validation
+	// field v1.PodSpec.ReadinessGates has no validation
+	// field v1.PodSpec.RuntimeClassName has no validation
+	// field v1.PodSpec.EnableServiceLinks has no validation
+	// field v1.PodSpec.PreemptionPolicy has no validation
+	// field v1.PodSpec.Overhead has no validation
+	// field v1.PodSpec.TopologySpreadConstraints has no validation
+	// field v1.PodSpec.SetHostnameAsFQDN has no validation
+	// field v1.PodSpec.OS has no validation
+	// field v1.PodSpec.HostUsers has no validation
+	// field v1.PodSpec.SchedulingGates has no validation
+	// field v1.PodSpec.ResourceClaims has no validation
+	// field v1.PodSpec.Resources has no validation
+	// field v1.PodSpec.HostnameOverride has no validation
+	// field v1.PodSpec.SchedulingGroup has no validation
+	// field v1.PodSpec.EvictionResponders has no validation
 	return errs
 }
 
-// Validate_NodePodPreemptionPolicy validates an instance of NodePodPreemptionPolicy according
+// Validate_PodTemplateSpec validates an instance of PodTemplateSpec according
 // to declarative validation rules in the API schema.
-func Validate_NodePodPreemptionPolicy(
+func Validate_PodTemplateSpec(
 	ctx context.Context, op operation.Operation, fldPath *field.Path,
-	obj, oldObj *v1.NodePodPreemptionPolicy) (errs field.ErrorList) {
+	obj, oldObj *v1.PodTemplateSpec) (errs field.ErrorList) {
 
-	{ // field v1.NodePodPreemptionPolicy.DisableResizePreemption
+	// field v1.PodTemplateSpec.ObjectMeta has no validation
+
+	{ // field v1.PodTemplateSpec.Spec
 		fn := func(
 			fldPath *field.Path,
-			obj, oldObj []string,
+			obj, oldObj *v1.PodSpec,
 			oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
 			if oldValueCorrelated && op.Type == operation.Update {
@@ -467,119 +236,17 @@ func Validate_NodePodPreemptionPolicy(
 					return nil
 				}
 			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.MaxItems(ctx, op, fldPath, obj, oldObj, 20).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, validate.DirectEqual, nil, validate.LabelKey); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			// lists with set semantics require unique values
-			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj, validate.DirectEqual); len(e) != 0 {
-				errs = append(errs, e...)
-			}
+			// call the type's validation function
+			errs = append(errs, Validate_PodSpec(ctx, op, fldPath, obj, oldObj)...)
 			return
 		}
 		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.NodePodPreemptionPolicy) []string {
-				return oldObj.DisableResizePreemption
+			func(oldObj *v1.PodTemplateSpec) *v1.PodSpec {
+				return &oldObj.Spec
 			})
-		errs = append(errs, fn(fldPath.Child("disableResizePreemption"), obj.DisableResizePreemption, oldVal, oldObj != nil)...)
+		errs = append(errs, fn(fldPath.Child("spec"), &obj.Spec, oldVal, oldObj != nil)...)
 	}
 
-	return errs
-}
-
-// Validate_PodVolumeHealth validates an instance of PodVolumeHealth according
-// to declarative validation rules in the API schema.
-func Validate_PodVolumeHealth(
-	ctx context.Context, op operation.Operation, fldPath *field.Path,
-	obj, oldObj *v1.PodVolumeHealth) (errs field.ErrorList) {
-
-	{ // field v1.PodVolumeHealth.Name
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *string,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.PodVolumeHealth) *string {
-				return &oldObj.Name
-			})
-		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
-	}
-
-	{ // field v1.PodVolumeHealth.HealthConditions
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj []v1.VolumeHealthCondition,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if equality.Semantic.DeepEqual(obj, oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.MaxItems(ctx, op, fldPath, obj, oldObj, 16).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			// lists with map semantics require unique keys
-			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
-				func(a *v1.VolumeHealthCondition, b *v1.VolumeHealthCondition) bool {
-					return a.Status == b.Status && a.Reason == b.Reason
-				}); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			// iterate the list and call the type's validation function
-			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
-				func(a *v1.VolumeHealthCondition, b *v1.VolumeHealthCondition) bool {
-					return a.Status == b.Status && a.Reason == b.Reason
-				}, validate.DirectEqual, Validate_VolumeHealthCondition); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.PodVolumeHealth) []v1.VolumeHealthCondition {
-				return oldObj.HealthConditions
-			})
-		errs = append(errs, fn(fldPath.Child("healthConditions"), obj.HealthConditions, oldVal, oldObj != nil)...)
-	}
-
-	// field v1.PodVolumeHealth.LastTransitionTime has no validation
 	return errs
 }
 
@@ -717,7 +384,37 @@ func Validate_ReplicationControllerSpec(
 	}
 
 	// field v1.ReplicationControllerSpec.Selector has no validation
-	// field v1.ReplicationControllerSpec.Template has no validation
+
+	{ // field v1.ReplicationControllerSpec.Template
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.PodTemplateSpec,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_PodTemplateSpec(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.ReplicationControllerSpec) *v1.PodTemplateSpec {
+				return oldObj.Template
+			})
+		errs = append(errs, fn(fldPath.Child("template"), obj.Template, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -746,6 +443,10 @@ func Validate_Secret(
 			}
 			// call field-attached validations
 			earlyReturn := false
+			if e := validate.Immutable(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
 			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
 				earlyReturn = true
 			}
@@ -764,44 +465,13 @@ func Validate_Secret(
 	return errs
 }
 
-// Validate_VolumeHealthCondition validates an instance of VolumeHealthCondition according
+// Validate_Toleration validates an instance of Toleration according
 // to declarative validation rules in the API schema.
-func Validate_VolumeHealthCondition(
+func Validate_Toleration(
 	ctx context.Context, op operation.Operation, fldPath *field.Path,
-	obj, oldObj *v1.VolumeHealthCondition) (errs field.ErrorList) {
+	obj, oldObj *v1.Toleration) (errs field.ErrorList) {
 
-	{ // field v1.VolumeHealthCondition.Status
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *v1.VolumeHealthStatusType,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			// call the type's validation function
-			errs = append(errs, Validate_VolumeHealthStatusType(ctx, op, fldPath, obj, oldObj)...)
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.VolumeHealthCondition) *v1.VolumeHealthStatusType {
-				return &oldObj.Status
-			})
-		errs = append(errs, fn(fldPath.Child("status"), &obj.Status, oldVal, oldObj != nil)...)
-	}
-
-	{ // field v1.VolumeHealthCondition.Reason
+	{ // field v1.Toleration.Key
 		fn := func(
 			fldPath *field.Path,
 			obj, oldObj *string,
@@ -814,126 +484,27 @@ func Validate_VolumeHealthCondition(
 			}
 			// call field-attached validations
 			earlyReturn := false
-			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
 				earlyReturn = true
 			}
 			if earlyReturn {
 				return // do not proceed
 			}
-			if e := validate.MaxBytes(ctx, op, fldPath, obj, oldObj, 256); len(e) != 0 {
+			if e := validate.LabelKey(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
 				errs = append(errs, e...)
 			}
 			return
 		}
 		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.VolumeHealthCondition) *string {
-				return &oldObj.Reason
+			func(oldObj *v1.Toleration) *string {
+				return &oldObj.Key
 			})
-		errs = append(errs, fn(fldPath.Child("reason"), &obj.Reason, oldVal, oldObj != nil)...)
+		errs = append(errs, fn(fldPath.Child("key"), &obj.Key, oldVal, oldObj != nil)...)
 	}
 
-	{ // field v1.VolumeHealthCondition.Message
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *string,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			if e := validate.MaxBytes(ctx, op, fldPath, obj, oldObj, 1024); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.VolumeHealthCondition) *string {
-				return &oldObj.Message
-			})
-		errs = append(errs, fn(fldPath.Child("message"), &obj.Message, oldVal, oldObj != nil)...)
-	}
-
-	return errs
-}
-
-// Validate_VolumeHealthStatus validates an instance of VolumeHealthStatus according
-// to declarative validation rules in the API schema.
-func Validate_VolumeHealthStatus(
-	ctx context.Context, op operation.Operation, fldPath *field.Path,
-	obj, oldObj *v1.VolumeHealthStatus) (errs field.ErrorList) {
-
-	{ // field v1.VolumeHealthStatus.HealthConditions
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj []v1.VolumeHealthCondition,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if equality.Semantic.DeepEqual(obj, oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.MaxItems(ctx, op, fldPath, obj, oldObj, 16).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			// lists with map semantics require unique keys
-			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
-				func(a *v1.VolumeHealthCondition, b *v1.VolumeHealthCondition) bool {
-					return a.Status == b.Status && a.Reason == b.Reason
-				}); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			// iterate the list and call the type's validation function
-			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
-				func(a *v1.VolumeHealthCondition, b *v1.VolumeHealthCondition) bool {
-					return a.Status == b.Status && a.Reason == b.Reason
-				}, validate.DirectEqual, Validate_VolumeHealthCondition); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *v1.VolumeHealthStatus) []v1.VolumeHealthCondition {
-				return oldObj.HealthConditions
-			})
-		errs = append(errs, fn(fldPath.Child("healthConditions"), obj.HealthConditions, oldVal, oldObj != nil)...)
-	}
-
-	// field v1.VolumeHealthStatus.LastTransitionTime has no validation
-	return errs
-}
-
-var symbolsForVolumeHealthStatusType = sets.New(v1.VolumeHealthDataLoss, v1.VolumeHealthDegraded, v1.VolumeHealthInaccessible)
-
-// Validate_VolumeHealthStatusType validates an instance of VolumeHealthStatusType according
-// to declarative validation rules in the API schema.
-func Validate_VolumeHealthStatusType(
-	ctx context.Context, op operation.Operation, fldPath *field.Path,
-	obj, oldObj *v1.VolumeHealthStatusType) (errs field.ErrorList) {
-
-	if e := validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForVolumeHealthStatusType, nil); len(e) != 0 {
-		errs = append(errs, e...)
-	}
-
+	// field v1.Toleration.Operator has no validation
+	// field v1.Toleration.Value has no validation
+	// field v1.Toleration.Effect has no validation
+	// field v1.Toleration.TolerationSeconds has no validation
 	return errs
 }

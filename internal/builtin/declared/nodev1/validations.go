@@ -9,7 +9,10 @@ import (
 	context "context"
 	fmt "fmt"
 
+	corev1 "github.com/tidemark-dev/tidemark/internal/builtin/declared/corev1"
+	apicorev1 "k8s.io/api/core/v1"
 	v1 "k8s.io/api/node/v1"
+	equality "k8s.io/apimachinery/pkg/api/equality"
 	operation "k8s.io/apimachinery/pkg/api/operation"
 	safe "k8s.io/apimachinery/pkg/api/safe"
 	validate "k8s.io/apimachinery/pkg/api/validate"
@@ -86,6 +89,79 @@ func Validate_RuntimeClass(
 	}
 
 	// field v1.RuntimeClass.Overhead has no validation
-	// field v1.RuntimeClass.Scheduling has no validation
+
+	{ // field v1.RuntimeClass.Scheduling
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.Scheduling,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_Scheduling(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.RuntimeClass) *v1.Scheduling {
+				return oldObj.Scheduling
+			})
+		errs = append(errs, fn(fldPath.Child("scheduling"), obj.Scheduling, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
+// Validate_Scheduling validates an instance of Scheduling according
+// to declarative validation rules in the API schema.
+func Validate_Scheduling(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v1.Scheduling) (errs field.ErrorList) {
+
+	// field v1.Scheduling.NodeSelector has no validation
+
+	{ // field v1.Scheduling.Tolerations
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []apicorev1.Toleration,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// iterate the list and call the type's validation function
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, nil, nil, corev1.Validate_Toleration); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.Scheduling) []apicorev1.Toleration {
+				return oldObj.Tolerations
+			})
+		errs = append(errs, fn(fldPath.Child("tolerations"), obj.Tolerations, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }

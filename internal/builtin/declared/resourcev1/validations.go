@@ -147,7 +147,39 @@ func Validate_AllocatedDeviceStatus(
 		errs = append(errs, fn(fldPath.Child("shareID"), obj.ShareID, oldVal, oldObj != nil)...)
 	}
 
-	// field v1.AllocatedDeviceStatus.Conditions has no validation
+	{ // field v1.AllocatedDeviceStatus.Conditions
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []metav1.Condition,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// lists with map semantics require unique keys
+			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
+				func(a *metav1.Condition, b *metav1.Condition) bool { return a.Type == b.Type }).MarkAlpha(); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.AllocatedDeviceStatus) []metav1.Condition {
+				return oldObj.Conditions
+			})
+		errs = append(errs, fn(fldPath.Child("conditions"), obj.Conditions, oldVal, oldObj != nil)...)
+	}
+
 	// field v1.AllocatedDeviceStatus.Data has no validation
 
 	{ // field v1.AllocatedDeviceStatus.NetworkData
@@ -963,6 +995,12 @@ func Validate_DeviceAttribute(
 			}
 			if earlyReturn {
 				return // do not proceed
+			}
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, nil, nil,
+				func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *string) field.ErrorList {
+					return validate.MaxBytes(ctx, op, fldPath, obj, oldObj, 64)
+				}).MarkAlpha(); len(e) != 0 {
+				errs = append(errs, e...)
 			}
 			return
 		}
@@ -2215,7 +2253,28 @@ func Validate_DeviceTaintRule(
 		errs = append(errs, fn(fldPath.Child("spec"), &obj.Spec, oldVal, oldObj != nil)...)
 	}
 
-	// field v1.DeviceTaintRule.Status has no validation
+	{ // field v1.DeviceTaintRule.Status
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.DeviceTaintRuleStatus,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_DeviceTaintRuleStatus(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.DeviceTaintRule) *v1.DeviceTaintRuleStatus {
+				return &oldObj.Status
+			})
+		errs = append(errs, fn(fldPath.Child("status"), &obj.Status, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -2247,6 +2306,48 @@ func Validate_DeviceTaintRuleSpec(
 				return &oldObj.Taint
 			})
 		errs = append(errs, fn(fldPath.Child("taint"), &obj.Taint, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
+// Validate_DeviceTaintRuleStatus validates an instance of DeviceTaintRuleStatus according
+// to declarative validation rules in the API schema.
+func Validate_DeviceTaintRuleStatus(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v1.DeviceTaintRuleStatus) (errs field.ErrorList) {
+
+	{ // field v1.DeviceTaintRuleStatus.Conditions
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []metav1.Condition,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkAlpha().MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// lists with map semantics require unique keys
+			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
+				func(a *metav1.Condition, b *metav1.Condition) bool { return a.Type == b.Type }).MarkAlpha(); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.DeviceTaintRuleStatus) []metav1.Condition {
+				return oldObj.Conditions
+			})
+		errs = append(errs, fn(fldPath.Child("conditions"), obj.Conditions, oldVal, oldObj != nil)...)
 	}
 
 	return errs
@@ -2597,6 +2698,21 @@ func Validate_NodeAllocatableMapping(
 	ctx context.Context, op operation.Operation, fldPath *field.Path,
 	obj, oldObj *v1.NodeAllocatableMapping) (errs field.ErrorList) {
 
+	if e := validate.DependentRequired(ctx, op, fldPath, obj, oldObj, "capacityKey",
+		func(obj *v1.NodeAllocatableMapping) bool {
+			if obj == nil {
+				return false
+			}
+			return obj.CapacityKey != nil
+		}, "capacityMultiplier",
+		func(obj *v1.NodeAllocatableMapping) bool {
+			if obj == nil {
+				return false
+			}
+			return obj.CapacityMultiplier != nil
+		}).MarkAlpha(); len(e) != 0 {
+		errs = append(errs, e...)
+	}
 	if e := validate.Union(ctx, op, fldPath, obj, oldObj, unionMembershipFor_k8s_io_api_resource_v1_NodeAllocatableMapping_,
 		func(obj *v1.NodeAllocatableMapping) bool {
 			if obj == nil {
@@ -2610,6 +2726,21 @@ func Validate_NodeAllocatableMapping(
 			}
 			return obj.DeviceMultiplier != nil
 		}); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+	if e := validate.DependentRequired(ctx, op, fldPath, obj, oldObj, "capacityMultiplier",
+		func(obj *v1.NodeAllocatableMapping) bool {
+			if obj == nil {
+				return false
+			}
+			return obj.CapacityMultiplier != nil
+		}, "capacityKey",
+		func(obj *v1.NodeAllocatableMapping) bool {
+			if obj == nil {
+				return false
+			}
+			return obj.CapacityKey != nil
+		}).MarkAlpha(); len(e) != 0 {
 		errs = append(errs, e...)
 	}
 
