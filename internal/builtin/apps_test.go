@@ -27,6 +27,8 @@ func TestDeployment(t *testing.T) {
 		{"a selector is valid", "selector: {matchExpressions: [{key: a, operator: Is}]}", "selector.matchExpressions[0].operator: Invalid value: \"Is\": not a valid selector operator\nselector: Invalid value: {\"matchExpressions\":[{\"key\":\"a\",\"operator\":\"Is\"}]}: invalid label selector"},
 		{"a selector selects the template", "selector: {matchLabels: {app: b}}", "template.metadata.labels: Invalid value: {\"app\":\"a\"}: `selector` does not match template `labels`"},
 		{"the template is checked", "template.spec.containers: []", "template.spec.containers: Required value"},
+		{"some are available in a rolling update", "updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 0}}", "updateStrategy.rollingUpdate.maxUnavailable: Invalid value: 0: cannot be 0"},
+		{"maxUnavailable is a part", "updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 200%}}", `updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "200%": must not be greater than 100%`},
 		{"Pods run on", "template.spec.restartPolicy: Never", `template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"`},
 		{"a strategy is known", "strategy: {type: Any}", `strategy: Unsupported value: {"Type":"Any","RollingUpdate":null}: supported values: "Recreate", "RollingUpdate"`},
 		{"Recreate has no numbers", "strategy: {type: Recreate, rollingUpdate: {}}", "strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"},
@@ -163,15 +165,13 @@ func TestStatefulSet(t *testing.T) {
 		return testkinds.Texts(apps.ValidateStatefulSet(s))
 	})
 	testkinds.Rules(t, workload, testkinds.Below("spec", []testkinds.Rule{
-		{"default: all", "volumeClaimTemplates: [{metadata: {name: v}}]\ntemplate.spec: {containers: []}", "persistentVolumeClaimRetentionPolicy.whenDeleted: Retain\npersistentVolumeClaimRetentionPolicy.whenScaled: Retain\npodManagementPolicy: OrderedReady\nreplicas: 1\nrevisionHistoryLimit: 10\ntemplate.spec.dnsPolicy: ClusterFirst\ntemplate.spec.restartPolicy: Always\ntemplate.spec.schedulerName: default-scheduler\ntemplate.spec.securityContext: {}\ntemplate.spec.terminationGracePeriodSeconds: 30\nupdateStrategy.rollingUpdate.partition: 0\nupdateStrategy.type: RollingUpdate\nupdateStrategy: removed\nvolumeClaimTemplates[0].apiVersion: v1\nvolumeClaimTemplates[0].kind: PersistentVolumeClaim\nvolumeClaimTemplates[0].spec.volumeMode: Filesystem\nvolumeClaimTemplates[0].status.phase: Pending\nvolumeClaimTemplates[0].status: removed"},
+		{"default: all", "volumeClaimTemplates: [{metadata: {name: v}}]\ntemplate.spec: {containers: []}", "persistentVolumeClaimRetentionPolicy.whenDeleted: Retain\npersistentVolumeClaimRetentionPolicy.whenScaled: Retain\npodManagementPolicy: OrderedReady\nreplicas: 1\nrevisionHistoryLimit: 10\ntemplate.spec.dnsPolicy: ClusterFirst\ntemplate.spec.restartPolicy: Always\ntemplate.spec.schedulerName: default-scheduler\ntemplate.spec.securityContext: {}\ntemplate.spec.terminationGracePeriodSeconds: 30\nupdateStrategy.rollingUpdate.maxUnavailable: 1\nupdateStrategy.rollingUpdate.partition: 0\nupdateStrategy.type: RollingUpdate\nupdateStrategy: removed\nvolumeClaimTemplates[0].apiVersion: v1\nvolumeClaimTemplates[0].kind: PersistentVolumeClaim\nvolumeClaimTemplates[0].spec.volumeMode: Filesystem\nvolumeClaimTemplates[0].status.phase: Pending\nvolumeClaimTemplates[0].status: removed"},
 		{"default: a partition", "template.spec: {containers: []}\nupdateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 1}}", "persistentVolumeClaimRetentionPolicy.whenDeleted: Retain\npersistentVolumeClaimRetentionPolicy.whenScaled: Retain\npodManagementPolicy: OrderedReady\nreplicas: 1\nrevisionHistoryLimit: 10\ntemplate.spec.dnsPolicy: ClusterFirst\ntemplate.spec.restartPolicy: Always\ntemplate.spec.schedulerName: default-scheduler\ntemplate.spec.securityContext: {}\ntemplate.spec.terminationGracePeriodSeconds: 30\nupdateStrategy.rollingUpdate.partition: 0"},
 	}), func(s *appsv1.StatefulSet) []string { return testkinds.Changes(s, apps.DefaultStatefulSet) })
-	testkinds.Rules(t, workload, testkinds.Below("spec", []testkinds.Rule{
-		{"prepare: maxUnavailable is alpha, of every type", "updateStrategy: {type: OnDelete, rollingUpdate: {partition: 1, maxUnavailable: 1}}", "updateStrategy.rollingUpdate.maxUnavailable: removed"},
-	}), func(s *appsv1.StatefulSet) []string { return testkinds.Changes(s, apps.PrepareStatefulSet) })
 	testkinds.Updates(t, workload, []testkinds.Update{
 		{"replicas change", "", "spec.replicas: 5", ""},
-		{"the rest of the spec stays", "", "spec.serviceName: a", "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"},
+		{"serviceName is immutable", "", "spec.serviceName: a", `spec.serviceName: Invalid value: "a": field is immutable`},
+		{"podManagementPolicy is immutable", "", "spec.podManagementPolicy: Parallel", `spec.podManagementPolicy: Invalid value: "Parallel": field is immutable`},
 	}, func(s, old *appsv1.StatefulSet) []string {
 		apps.DefaultStatefulSet(s)
 		apps.DefaultStatefulSet(old)

@@ -18,7 +18,8 @@ func TestAutoscaler(t *testing.T) {
 	}
 	testkinds.Rules(t, autoscaler, testkinds.Below("spec", []testkinds.Rule{
 		{"valid", "behavior: {scaleUp: {policies: [{type: Pods, value: 1, periodSeconds: 1800}]}}", ""},
-		{"minReplicas is 1 at least", "minReplicas: 0", "minReplicas: Invalid value: 0: must be greater than or equal to 1\nmetrics: Forbidden: must specify at least one Object or External metric to support scaling to zero replicas"},
+		{"minReplicas is 0 at least", "minReplicas: -1", "minReplicas: Invalid value: -1: must be greater than or equal to 0"},
+		{"minReplicas 0 needs a metric beyond Pods", "minReplicas: 0", "metrics: Forbidden: must specify at least one Object or External metric to support scaling to zero replicas"},
 		{"maxReplicas is required", "maxReplicas: 0", "maxReplicas: Required value: must be set and greater than 0\nmaxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`"},
 		{"maxReplicas is positive", "maxReplicas: -1", "maxReplicas: Invalid value: -1: must be greater than or equal to 1\nmaxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`"},
 		{"maxReplicas is at least minReplicas", "minReplicas: 4", "maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`"},

@@ -121,7 +121,7 @@ func complete(t *resource.Type, group, version string) {
 			k.Group, k.Version = group, version
 		}
 	}
-	if t.Conversion == nil && declared.Has(t.New()) {
+	if group != "apiextensions.k8s.io" && group != "apiregistration.k8s.io" {
 		t.Strategy.Declared = declared.Join
 	}
 }

@@ -162,7 +162,8 @@ func TestNode(t *testing.T) {
 		{"labels change", "", "metadata.labels: {a: b}", ""},
 		{"ranges stay", "", "spec.podCIDRs: [10.0.1.0/24]", `spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid`},
 		{"ranges do not come", "", "spec.podCIDRs[1]: fd00::/64", `spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid`},
-		{"the provider stays", "", "spec.providerID: c", `spec.providerID: Forbidden: node updates may not change providerID except from "" to valid`},
+		{"the provider stays", "", "spec.providerID: c", `spec.providerID: Invalid value: null: field cannot be modified once set`},
+		{"the provider is not removed", "", "spec.providerID: null", `spec.providerID: Invalid value: null: field cannot be cleared once set`},
 		{"the external name stays", "", "spec.externalID: c", "spec.externalID: Forbidden: may not be updated"},
 		{"addresses are unique", "", "status: {addresses: [{type: InternalIP, address: a}, {type: InternalIP, address: a}]}", `status.addresses[1]: Duplicate value: {"Type":"InternalIP","Address":"a"}`},
 	}, func(n, old *corev1.Node) []string { return testkinds.Texts(core.ValidateNodeStatus(n, old)) })

@@ -108,7 +108,7 @@ func TestDeviceClaim(t *testing.T) {
 	}), func(c *resourcev1.ResourceClaim) []string { return testkinds.Changes(c, devices.DefaultClaim) })
 	testkinds.Updates(t, devicesClaim, []testkinds.Update{
 		{"update: labels change", "", "metadata.labels: {a: b}", ""},
-		{"update: the spec stays", "", "spec.devices.requests[0].exactly.count: 2", `spec: Invalid value: {"Devices":{"Requests":[{"Name":"r","Exactly":{"DeviceClassName":"gpu","Selectors":null,"AllocationMode":"","Count":2,"AdminAccess":null,"Tolerations":null,"Capacity":null},"FirstAvailable":null},{"Name":"s","Exactly":null,"FirstAvailable":[{"Name":"large","DeviceClassName":"gpu","Selectors":null,"AllocationMode":"","Count":0,"Tolerations":null,"Capacity":null},{"Name":"small","DeviceClassName":"gpu","Selectors":null,"AllocationMode":"","Count":0,"Tolerations":null,"Capacity":null}]}],"Constraints":null,"Config":null}}: field is immutable`},
+		{"update: the spec stays", "", "spec.devices.requests[0].exactly.count: 2", `spec: Invalid value: {"Devices":{"Requests":[{"Name":"r","Exactly":{"DeviceClassName":"gpu","Selectors":null,"AllocationMode":"","Count":2,"AdminAccess":null,"Tolerations":null,"Capacity":null,"DerivedAttributes":null},"FirstAvailable":null},{"Name":"s","Exactly":null,"FirstAvailable":[{"Name":"large","DeviceClassName":"gpu","Selectors":null,"AllocationMode":"","Count":0,"Tolerations":null,"Capacity":null,"DerivedAttributes":null},{"Name":"small","DeviceClassName":"gpu","Selectors":null,"AllocationMode":"","Count":0,"Tolerations":null,"Capacity":null,"DerivedAttributes":null}]}],"Constraints":null,"Config":null}}: field is immutable`},
 	}, func(c, old *resourcev1.ResourceClaim) []string {
 		return testkinds.Texts(devices.ValidateClaimUpdate(c, old))
 	})
@@ -125,7 +125,7 @@ func TestDeviceClaimTemplate(t *testing.T) {
 		return testkinds.Texts(devices.ValidateTemplate(c))
 	})
 	testkinds.Updates(t, template, []testkinds.Update{
-		{"update: the spec stays", "", "spec.spec.devices.requests[0].name: x", `spec: Invalid value: {"Spec":{"Devices":{"Requests":[{"Name":"x","Exactly":{"DeviceClassName":"gpu","Selectors":null,"AllocationMode":"ExactCount","Count":1,"AdminAccess":null,"Tolerations":null,"Capacity":null},"FirstAvailable":null}],"Constraints":null,"Config":null}}}: field is immutable`},
+		{"update: the spec stays", "", "spec.spec.devices.requests[0].name: x", `spec: Invalid value: {"Spec":{"Devices":{"Requests":[{"Name":"x","Exactly":{"DeviceClassName":"gpu","Selectors":null,"AllocationMode":"ExactCount","Count":1,"AdminAccess":null,"Tolerations":null,"Capacity":null,"DerivedAttributes":null},"FirstAvailable":null}],"Constraints":null,"Config":null}}}: field is immutable`},
 	}, func(c, old *resourcev1.ResourceClaimTemplate) []string {
 		devices.DefaultTemplate(c)
 		devices.DefaultTemplate(old)
@@ -250,7 +250,7 @@ func TestDeviceClaimStatus(t *testing.T) {
 	testkinds.Updates(t, devicesClaim, testkinds.UpdatesBelow("status", []testkinds.Update{
 		{"it is allocated", "", allocated, ""},
 		{"it is reserved", allocated, "reservedFor: [{resource: pods, name: a, uid: u}]", ""},
-		{"an allocation stays", allocated, "allocation.devices.results[0].device: x", `allocation: Invalid value: {"Devices":{"Results":[{"Request":"r","Driver":"a.b","Pool":"p","Device":"x","AdminAccess":null,"Tolerations":null,"BindingConditions":null,"BindingFailureConditions":null,"ShareID":null,"ConsumedCapacity":null}],"Config":null},"NodeSelector":null,"AllocationTimestamp":null}: field is immutable`},
+		{"an allocation stays", allocated, "allocation.devices.results[0].device: x", `allocation: Invalid value: {"Devices":{"Results":[{"Request":"r","Driver":"a.b","Pool":"p","Device":"x","AdminAccess":null,"Tolerations":null,"BindingConditions":null,"BindingFailureConditions":null,"ShareID":null,"ConsumedCapacity":null,"SkipNodeOperations":null}],"Config":null},"NodeSelector":null,"AllocationTimestamp":null}: field is immutable`},
 		{"an allocation goes", allocated, "allocation: null", ""},
 		{"a result is of a request", "", allocated + "allocation.devices.results[0].request: x", `allocation.devices.results[0].request: Invalid value: "x": must be the name of a request in the claim or the name of a request and a subrequest separated by '/'`},
 		{"a result has a driver", "", allocated + "allocation.devices.results[0].driver: ''", "allocation.devices.results[0].driver: Required value"},
@@ -272,7 +272,7 @@ func TestDeviceClaimStatus(t *testing.T) {
 		{"devices: unique", allocated, "devices: [" + status + ", " + status + "]", `devices[1]: Duplicate value: {"Driver":"a.b","Pool":"p","Device":"d","ShareID":""}`},
 		{"devices: a share is another device", allocated, "devices: [{driver: a.b, pool: p, device: d, shareID: " + consumerUID + "}]", `devices[0]: Invalid value: {"Driver":"a.b","Pool":"p","Device":"d","ShareID":"01234567-89ab-cdef-0123-456789abcdef"}: must be an allocated device in the claim`},
 		{"devices: names", allocated, "devices: [{driver: '', pool: '', device: A}]", "devices[0].driver: Required value\ndevices[0].pool: Required value\ndevices[0].device: Invalid value: \"A\": a lowercase RFC 1123 label must consist of...\ndevices[0]: Invalid value: {\"Driver\":\"\",\"Pool\":\"\",\"Device\":\"A\",\"ShareID\":\"\"}: must be an allocated device in the claim"},
-		{"devices: conditions are checked", allocated, "devices: [" + status + "]\ndevices[0].conditions: [{type: a}]", "devices[0].conditions[0].status: Unsupported value: \"\": supported values: \"False\", \"True\", \"Unknown\"\ndevices[0].conditions[0].lastTransitionTime: Required value\ndevices[0].conditions[0].reason: Required value"},
+		{"devices: conditions are checked", allocated, "devices: [" + status + "]\ndevices[0].conditions: [{type: a}]", "devices[0].conditions[0].status: Required value\ndevices[0].conditions[0].lastTransitionTime: Required value\ndevices[0].conditions[0].reason: Required value"},
 		{"devices: data are an object", allocated, "devices: [" + status + "]\ndevices[0].data: [1]", `devices[0].data: Invalid value: "<value omitted>": must be a valid JSON object`},
 		{"devices: addresses", allocated, "devices: [" + status + "]\ndevices[0].networkData: {ips: [a, 10.0.0.1/24, 10.0.0.1/24]}", "devices[0].networkData.ips[0]: Invalid value: \"a\": must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)\ndevices[0].networkData.ips[2]: Duplicate value: \"10.0.0.1/24\""},
 		{"devices: an interface has 256 characters", allocated, "devices: [" + status + "]\ndevices[0].networkData: {interfaceName: \"{a*257}\", hardwareAddress: \"{a*129}\"}", "devices[0].networkData.interfaceName: Too long: may not be more than 256 bytes\ndevices[0].networkData.hardwareAddress: Too long: may not be more than 128 bytes"},

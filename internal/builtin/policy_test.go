@@ -26,7 +26,7 @@ func TestPodDisruptionBudget(t *testing.T) {
 	})
 	testkinds.Updates(t, "{metadata: {name: b}}", []testkinds.Update{
 		{"status: not negative", "", "status: {disruptionsAllowed: -1, currentHealthy: -1, desiredHealthy: -1, expectedPods: -1}", "status.disruptionsAllowed: Invalid value: -1: must be greater than or equal to 0\nstatus.currentHealthy: Invalid value: -1: must be greater than or equal to 0\nstatus.desiredHealthy: Invalid value: -1: must be greater than or equal to 0\nstatus.expectedPods: Invalid value: -1: must be greater than or equal to 0"},
-		{"status: conditions are whole", "", "status: {conditions: [{type: A}], disruptionsAllowed: 0, currentHealthy: 0, desiredHealthy: 0, expectedPods: 0}", "status.conditions[0].status: Unsupported value: \"\": supported values: \"False\", \"True\", \"Unknown\"\nstatus.conditions[0].lastTransitionTime: Required value\nstatus.conditions[0].reason: Required value"},
+		{"status: conditions are whole", "", "status: {conditions: [{type: A}], disruptionsAllowed: 0, currentHealthy: 0, desiredHealthy: 0, expectedPods: 0}", "status.conditions[0].status: Required value\nstatus.conditions[0].lastTransitionTime: Required value\nstatus.conditions[0].reason: Required value"},
 	}, func(b, old *policyv1.PodDisruptionBudget) []string {
 		return testkinds.Texts(policy.ValidateBudgetStatus(b, old))
 	})

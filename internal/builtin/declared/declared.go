@@ -53,17 +53,17 @@ var rules = sync.OnceValue(func() *runtime.Scheme {
 	return s
 })
 
-// Has reports whether the type of an object has rules.
-func Has(o runtime.Object) bool { return rules().HasValidationFunc(o) }
-
-// Join returns the errors of the code that validated an object, and those of the rules of its type. Old is nil for a new
-// object; subresource is "" for the object itself. A type without rules adds nothing.
+// Join returns the errors of the code that validated an object, each once, and those of the rules of its type. Old is nil
+// for a new object; subresource is "" for the object itself.
 //
 // The rules are not run when the code found as many errors as a response shows: a rule makes an error for each item that
 // breaks it, however many there are.
 func Join(ctx context.Context, errs field.ErrorList, o, old runtime.Object, subresource string) field.ErrorList {
 	if len(errs) >= check.MaxErrors {
 		return errs
+	}
+	if len(errs) > 1 {
+		errs = once(errs)
 	}
 	var path []string
 	if subresource != "" {
@@ -83,6 +83,24 @@ func Join(ctx context.Context, errs field.ErrorList, o, old runtime.Object, subr
 		return slices.ContainsFunc(more, func(m *field.Error) bool { return same(e, m) })
 	})
 	return append(errs, more...)
+}
+
+// once returns the errors without those that say the same as the first one of their kind for a field. Texts are made only
+// to compare two of them: the value in an error can be a whole object.
+func once(errs field.ErrorList) field.ErrorList {
+	type kind struct {
+		of            field.ErrorType
+		field, detail string
+	}
+	first := make(map[kind]*field.Error, len(errs))
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		k := kind{e.Type, e.Field, e.Detail}
+		f, again := first[k]
+		if !again {
+			first[k] = e
+		}
+		return again && f.Error() == e.Error()
+	})
 }
 
 // same reports whether an error of code says the same as one of a rule. There can be several invalid values for a field,
