@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/features"
+	"github.com/tidemark-dev/tidemark/internal/kubeversion"
 	"github.com/tidemark-dev/tidemark/internal/world"
 )
 
@@ -113,5 +114,5 @@ func (s *Server) read(c *world.Config) (err error) {
 func (s *Server) version() world.Version {
 	own := cmp.Or(s.Version, release)
 	revision, at := commit()
-	return world.Version{Own: own, Git: gitVersion(own), Kubernetes: kubernetes, Commit: revision, BuildDate: at}
+	return world.Version{Own: own, Git: gitVersion(own), Kubernetes: kubeversion.Current.String(), Commit: revision, BuildDate: at}
 }

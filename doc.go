@@ -1,5 +1,5 @@
 // Package tidemark is a Kubernetes API server to embed in a Go program. It serves the
-// API of Kubernetes v1.36 from one process. It needs no etcd, no kubelet and no cluster.
+// API of Kubernetes v1.37 from one process. It needs no etcd, no kubelet and no cluster.
 //
 //	var s tidemark.Server // in memory, on a free port of the loopback interface
 //	if err := s.Start(ctx); err != nil {

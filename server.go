@@ -82,7 +82,7 @@ type Server struct {
 	// Diagnostics shows on which parts requests spend their time. Zero: only in the log.
 	Diagnostics Diagnostics
 	// Version is the server's own version, which /version shows after the version of
-	// Kubernetes: "0.1.0" makes "v1.36.3+tidemark.0.1.0". Empty: the version of this
+	// Kubernetes: "0.1.0" makes "v1.37.2+tidemark.0.1.0". Empty: the version of this
 	// source.
 	Version string
 

@@ -81,12 +81,12 @@ func TestFeatureGates(t *testing.T) {
 func TestVersion(t *testing.T) {
 	for own, want := range map[string]string{
 		"":                    tidemark.Version(),
-		"1.2.3":               "v1.36.3+tidemark.1.2.3",
-		"v1.2.3-rc.1+dirty_x": "v1.36.3+tidemark.1.2.3-rc.1.dirty.x",
+		"1.2.3":               "v1.37.2+tidemark.1.2.3",
+		"v1.2.3-rc.1+dirty_x": "v1.37.2+tidemark.1.2.3-rc.1.dirty.x",
 	} {
 		_, body := servertest.Get(t, servertest.Anonymous(servertest.Start(t, &tidemark.Server{Version: own})), "/version")
 		var v version.Info
-		if err := json.Unmarshal([]byte(body), &v); err != nil || v.GitVersion != want || v.Major != "1" || v.Minor != "36" {
+		if err := json.Unmarshal([]byte(body), &v); err != nil || v.GitVersion != want || v.Major != "1" || v.Minor != "37" {
 			t.Errorf("/version of %q says %s, want %s", own, body, want)
 		}
 	}

@@ -3,21 +3,20 @@ package tidemark
 import (
 	"runtime/debug"
 	"strings"
-)
 
-// kubernetes is the version whose behaviour is served.
-const kubernetes = "v1.36.3"
+	"github.com/tidemark-dev/tidemark/internal/kubeversion"
+)
 
 // release is the version of this source tree.
 const release = "0.2.0"
 
-// Version returns the default gitVersion of /version: "v1.36.3+tidemark.0.2.0". The part
+// Version returns the default gitVersion of /version: "v1.37.2+tidemark.0.2.0". The part
 // after the plus is build metadata, which clients that compare versions (Helm, kubectl)
 // ignore.
 func Version() string { return gitVersion(release) }
 
 func gitVersion(own string) string {
-	return kubernetes + "+tidemark." + metadata(own)
+	return kubeversion.Current.String() + "+tidemark." + metadata(own)
 }
 
 // metadata makes a version valid build metadata: identifiers of letters, digits and hyphens,

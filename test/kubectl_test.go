@@ -17,7 +17,7 @@ const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a",
 func TestKubectl(t *testing.T) {
 	t.Parallel()
 	k := newKubectl(t, servers.Start(t))
-	k.want("", []string{"get", "--raw", "/version"}, `"gitVersion": "v1.36.3+tidemark.`)
+	k.want("", []string{"get", "--raw", "/version"}, `"gitVersion": "v1.37.2+tidemark.`)
 	k.want("", []string{"cluster-info"}, "is running at")
 	k.want("", []string{"api-resources"}, "deployments", "apps/v1", "flowschemas", "customresourcedefinitions")
 	k.want("", []string{"api-versions"}, "apps/v1", "resource.k8s.io/v1", "autoscaling/v2", "autoscaling/v1")

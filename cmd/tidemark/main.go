@@ -125,7 +125,7 @@ func newRoot() (root *cobra.Command, ran *bool) {
 		Use:   "tidemark",
 		Short: "A Kubernetes API server in one program",
 		Long: `Tidemark is a Kubernetes API server with an embedded durable store: it needs no etcd, and
-can use one. It serves the API of Kubernetes v1.36 without kubelets, and without
+can use one. It serves the API of Kubernetes v1.37 without kubelets, and without
 controllers that run workloads.`,
 		Example: `  # Start a server that keeps its objects in the user's data directory
   tidemark serve

@@ -41,7 +41,7 @@ func TestVersion(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &v); err != nil || code != exitOK {
 		t.Fatalf("%d %v\n%s", code, err, out)
 	}
-	if v.GitVersion != "v1.36.3+tidemark."+v.Version || v.Kubernetes != "v1.36.3" || v.GoVersion == "" {
+	if v.GitVersion != "v1.37.2+tidemark."+v.Version || v.Kubernetes != "v1.37.2" || v.GoVersion == "" {
 		t.Errorf("%+v", v)
 	}
 	for arg, want := range map[string]string{"version": "tidemark " + v.Version + ", serving", "--version": "tidemark version " + v.Version} {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures"
 	podresources "k8s.io/component-helpers/resource"
 
+	"github.com/tidemark-dev/tidemark/internal/kubeversion"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -130,7 +131,7 @@ func shortages(p *corev1.Pod, n *corev1.Node) (all []string) {
 }
 
 // release is the version of Kubernetes whose features the server knows.
-var release = version.MustParse("1.36.3")
+var release = version.MustParse(kubeversion.Current.String())
 
 // declaredFeatures refuses updates of a Pod that need a feature which its Node does not declare.
 func declaredFeatures(c *Config) registry.Plugin {

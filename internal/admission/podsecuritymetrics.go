@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/pod-security-admission/api"
 
+	"github.com/tidemark-dev/tidemark/internal/kubeversion"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
@@ -47,7 +48,7 @@ const (
 )
 
 // newestLevels is the newest version of the Pod Security Standards that the server has.
-var newestLevels = api.MajorMinorVersion(1, 36)
+var newestLevels = api.MajorMinorVersion(kubeversion.Current.Major, kubeversion.Current.Minor)
 
 func (m *securityMetrics) evaluated(a *registry.Attributes, decision string, by api.LevelVersion, mode string) {
 	version := by.Version.String()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tidemark-dev/tidemark/internal/kubeversion"
 )
 
 // checks returns the checks of /healthz, /livez or /readyz, in order.
@@ -135,7 +137,7 @@ func versionDocument(c *Config) []byte {
 		Compiler       string `json:"compiler"`
 		Platform       string `json:"platform"`
 	}{
-		Major: major, Minor: minor, EmulationMajor: major, EmulationMinor: minor,
+		Major: major, Minor: minor, EmulationMajor: major, EmulationMinor: emulated,
 		MinMajor: major, MinMinor: minMinor,
 		GitVersion: c.Version, GitCommit: c.Commit, BuildDate: c.buildDate(),
 		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: platform,
@@ -146,11 +148,12 @@ func versionDocument(c *Config) []byte {
 	return b
 }
 
-// The release of Kubernetes whose API the server has.
-const (
-	major    = "1"
-	minor    = "36"
-	minMinor = "35"
+// The version of Kubernetes whose API the server has.
+var (
+	major    = strconv.Itoa(kubeversion.Current.Major)
+	minor    = strconv.Itoa(kubeversion.Current.Minor)
+	emulated = strconv.Itoa(kubeversion.Current.Emulated)
+	minMinor = strconv.Itoa(kubeversion.Current.MinCompatible)
 )
 
 // buildDate returns the build date in a form that clients can parse.

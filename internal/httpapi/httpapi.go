@@ -46,7 +46,7 @@ type Config struct {
 	Missing func(path string) error
 	// Prefix was cut off the paths of requests: "/fork/try". Audit events have it. Empty: none.
 	Prefix string
-	// Version is gitVersion of /version: "v1.36.3+tidemark.0.1.0".
+	// Version is gitVersion of /version: "v1.37.2+tidemark.0.1.0".
 	Version string
 	// Commit and BuildDate are for /version; empty: unknown.
 	Commit, BuildDate string

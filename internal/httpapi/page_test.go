@@ -142,7 +142,7 @@ func TestIndexAndVersion(t *testing.T) {
 		if err := json.Unmarshal([]byte(s.do(t, "GET", path, "").body), &v); err != nil {
 			t.Fatal(err)
 		}
-		if v["major"] != "1" || v["minor"] != "36" || v["minCompatibilityMinor"] != "35" || v["gitVersion"] != "v1.36.3+tidemark.0.0.0" || v["platform"] == "" {
+		if v["major"] != "1" || v["minor"] != "37" || v["minCompatibilityMinor"] != "36" || v["gitVersion"] != "v1.37.2+tidemark.0.0.0" || v["platform"] == "" {
 			t.Errorf("version %v", v)
 		}
 	}

@@ -39,7 +39,7 @@ func (q *request) statusz() error {
 		TypeMeta:   metav1.TypeMeta{Kind: "Statusz", APIVersion: "config.k8s.io/" + version},
 		ObjectMeta: metav1.ObjectMeta{Name: "apiserver"},
 		StartTime:  metav1.NewTime(q.h.root.started), UptimeSeconds: int64(up / time.Second),
-		GoVersion: runtime.Version(), BinaryVersion: strings.TrimPrefix(q.h.c.Version, "v"), EmulationVersion: major + "." + minor,
+		GoVersion: runtime.Version(), BinaryVersion: strings.TrimPrefix(q.h.c.Version, "v"), EmulationVersion: major + "." + emulated,
 		Paths: debuggingPaths(q.paths()),
 	}
 	if out.Media == "" {

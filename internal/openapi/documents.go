@@ -231,7 +231,7 @@ func encode(v any) ([]byte, error) {
 
 var bearer = tree{"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}
 
-// info has the version of Kubernetes, such as "1.36".
+// info has the version of Kubernetes, such as "1.37".
 func (d *documents) info() tree {
 	parts := strings.SplitN(strings.TrimPrefix(d.version, "v"), ".", 3)
 	return tree{"title": "Kubernetes", "version": strings.Join(parts[:min(2, len(parts))], ".")}

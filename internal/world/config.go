@@ -165,7 +165,7 @@ type Shutdown struct {
 
 // Version is the versions for /version.
 type Version struct {
-	Own, Git, Kubernetes string // "0.1.0", "v1.36.3+tidemark.0.1.0", "v1.36.3"
+	Own, Git, Kubernetes string // "0.1.0", "v1.37.2+tidemark.0.1.0", "v1.37.2"
 	Commit, BuildDate    string // empty: not known
 }
 
