@@ -57,7 +57,7 @@ const (
 	always
 )
 
-// plugins are all plugins of kube-apiserver v1.36, in its order, and after them the parts of
+// plugins are all plugins of kube-apiserver v1.37, in its order, and after them the parts of
 // the server that are plugins, too.
 var plugins = []entry{
 	{"AlwaysAdmit", off, nil},            // it does nothing
@@ -86,14 +86,12 @@ var plugins = []entry{
 	{"RuntimeClass", on, one(runtimeClass)},
 	{"CertificateApproval", on, one(certificateApproval)},
 	{"CertificateSigning", on, one(certificateSigning)},
-	{"ClusterTrustBundleAttest", on, nil}, // for a feature that is off by default
+	{"ClusterTrustBundleAttest", on, one(bundleAttestation)},
 	{"CertificateSubjectRestriction", on, one(subjectRestriction)},
 	{"DefaultIngressClass", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.IngressClass()} }},
 	{"DenyServiceExternalIPs", off, one(denyExternalIPs)},
 	{"PodTopologyLabels", on, one(topologyLabels)},
-	{"PodGroupWorkloadExists", on, nil}, // for a feature that is off by default
 	{"NodeDeclaredFeatureValidator", on, one(declaredFeatures)},
-	{"JobValidation", on, nil}, // for a feature that is off by default
 	{"PodResizeValidator", on, one(validateResize)},
 	{"MutatingAdmissionPolicy", on, one(mutatingPolicies)},
 	{"MutatingAdmissionWebhook", on, webhooks((*webhook.Webhooks).Mutating)},
@@ -110,6 +108,7 @@ var plugins = []entry{
 	{"", always, one(claimRights)},
 	{"", always, one(paramRights)},
 	{"", always, one(unenforcedWarnings)},
+	{"", always, one(podCertificateSigning)},
 	{"", always, one(escalation)}, // after all plugins that change a role
 }
 

@@ -182,7 +182,7 @@ func TestNodeRestrictionTokens(t *testing.T) {
 	p := noderestriction.Plugin(grants("bank"))
 	check(t, p, st.Any(), request("here", "1", "vault"), "")
 	check(t, p, st.Any(), request("here", "1", "bank"), "")
-	check(t, p, st.Any(), request("here", "1", "safe"), `audience "safe" not found in pod spec volume, system:node:worker is not authorized`)
+	check(t, p, st.Any(), request("here", "1", "safe"), `system:node:worker is not authorized to request tokens for audience "safe"`)
 	check(t, p, st.Any(), request("here", "2", "vault"), "does not match the UID in record")
 	check(t, p, st.Any(), request("there", "1", "vault"), "scheduled on a different node")
 	check(t, noderestriction.Plugin(nil), st.Any(), request("here", "1", "bank"), "is not authorized to request tokens for this audience")

@@ -1,4 +1,4 @@
-// Package builtin has the kinds that every server serves, those of Kubernetes v1.36, as rows of data.
+// Package builtin has the kinds that every server serves, those of Kubernetes v1.37, as rows of data.
 // There is one file for each API group. A row has only the fields in which its kind differs from most:
 // complete fills in the rest.
 //
@@ -55,6 +55,7 @@ func build() *resource.Catalog {
 		discoveryGroup(),
 		resourceGroup(),
 		flowcontrolGroup(),
+		storagemigrationGroup(),
 	}
 	relate(groups)
 	addColumns(groups)

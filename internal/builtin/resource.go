@@ -22,6 +22,18 @@ func resourceGroup() resource.Group {
 			},
 		},
 		{
+			Names:        resource.Names{Resource: "devicetaintrules", Kind: "DeviceTaintRule"},
+			New:          object[resourcev1.DeviceTaintRule],
+			Subresources: []resource.Subresource{statusWith(updates(devices.ValidateTaintRuleStatus))},
+			Strategy: resource.Strategy{
+				Metadata: recheckUpdate, Status: statusAlone, Generation: counted,
+				Default:        defaults(devices.DefaultTaintRule),
+				PrepareUpdate:  prepares(devices.PrepareTaintRuleUpdate),
+				Validate:       validates(devices.ValidateTaintRule),
+				ValidateUpdate: updates(devices.ValidateTaintRuleUpdate),
+			},
+		},
+		{
 			Names: resource.Names{Resource: "resourceclaims", Kind: "ResourceClaim"},
 			New:   object[resourcev1.ResourceClaim], Namespaced: true,
 			Subresources: []resource.Subresource{{Name: "status", Verbs: getPatchUpdate, Set: sets(devices.SetClaimStatus), Validate: updates(devices.ValidateClaimStatus)}},
@@ -45,7 +57,7 @@ func resourceGroup() resource.Group {
 		{
 			Names:   resource.Names{Resource: "resourceslices", Kind: "ResourceSlice"},
 			New:     object[resourcev1.ResourceSlice],
-			Display: resource.Display{Fields: fields("spec.driver", "spec.nodeName"), FieldError: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s"},
+			Display: resource.Display{Fields: fields("spec.driver", "spec.nodeName", "spec.pool.name"), FieldError: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s"},
 			Strategy: resource.Strategy{
 				AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Generation: counted, Deletion: returnsObject,
 				Default:        defaults(devices.DefaultSlice),

@@ -16,18 +16,17 @@ func storageGroup() resource.Group {
 			Strategy: resource.Strategy{
 				Metadata: recheckUpdate, Generation: resource.Generation{CountChanges: true}, Deletion: returnsObject,
 				Default:        defaults(storage.DefaultDriver),
-				PrepareCreate:  defaults(storage.PrepareDriver),
-				PrepareUpdate:  prepares(storage.PrepareDriverUpdate),
 				Validate:       validates(storage.ValidateDriver),
 				ValidateUpdate: updates(storage.ValidateDriverUpdate),
 				Warnings:       warns(storage.DriverWarnings),
 			},
 		},
 		{
-			Names: resource.Names{Resource: "csinodes", Kind: "CSINode"},
-			New:   object[storagev1.CSINode],
+			Names:        resource.Names{Resource: "csinodes", Kind: "CSINode"},
+			New:          object[storagev1.CSINode],
+			Subresources: []resource.Subresource{{Name: "status", Verbs: getPatchUpdate, Set: sets(storage.SetNodeStatus), Validate: updates(storage.ValidateNodeStatus)}},
 			Strategy: resource.Strategy{
-				Metadata: recheckNew, Deletion: returnsObject,
+				Metadata: recheckNew, Status: statusAlone, Deletion: returnsObject,
 				Validate:       validates(storage.ValidateNode),
 				ValidateUpdate: updates(storage.ValidateNodeUpdate),
 			},

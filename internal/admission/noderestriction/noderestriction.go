@@ -69,6 +69,7 @@ func (p restriction) rules() map[string]rule {
 		"leases.coordination.k8s.io":     func(_ context.Context, r request) error { return leases(r) },
 		"csinodes.storage.k8s.io":        func(_ context.Context, r request) error { return csiNodes(r) },
 		"resourceslices.resource.k8s.io": func(_ context.Context, r request) error { return resourceSlices(r) },
+		"podcertificaterequests.certificates.k8s.io":     p.podCertificates,
 		"certificatesigningrequests.certificates.k8s.io": func(_ context.Context, r request) error { return signingRequests(r) },
 	}
 }
@@ -184,6 +185,9 @@ func leases(r request) error {
 func csiNodes(r request) error {
 	if r.Name != r.node {
 		return r.Forbidden("can only access CSINode with the same name as the requesting node")
+	}
+	if r.Subresource == "status" {
+		return r.Forbidden("CSIVolumeHealth feature gate is disabled")
 	}
 	return nil
 }

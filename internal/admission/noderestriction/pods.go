@@ -262,6 +262,8 @@ func podStatus(r request, old, next *corev1.Pod) error {
 		return r.Forbidden("node %q cannot update resource claim statues", r.node)
 	case !equality.Semantic.DeepEqual(old.Status.ExtendedResourceClaimStatus, next.Status.ExtendedResourceClaimStatus):
 		return r.Forbidden("node %q cannot update extended resource claim status", r.node)
+	case !equality.Semantic.DeepEqual(old.Status.NodeAllocatableResourceClaimStatuses, next.Status.NodeAllocatableResourceClaimStatuses):
+		return r.Forbidden("node %q cannot update node allocatable resource claim statuses", r.node)
 	}
 	return nil
 }

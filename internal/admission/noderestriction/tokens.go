@@ -71,7 +71,7 @@ func (p restriction) checkAudience(ctx context.Context, r request, pod *corev1.P
 			return err
 		}
 	}
-	return r.Forbidden("audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", audience, r.User.Name)
+	return r.Forbidden("%s is not authorized to request tokens for audience %q", r.User.Name, audience)
 }
 
 // namesAudience reports whether a volume of a Pod names an audience: by a projected token, or by
@@ -183,11 +183,12 @@ type stored struct {
 }
 
 var (
-	storedPods    = stored{"pods", schema.GroupResource{Resource: "pod"}}
-	storedNodes   = stored{"nodes", schema.GroupResource{Resource: "node"}}
-	storedClaims  = stored{"persistentvolumeclaims", schema.GroupResource{Resource: "persistentvolumeclaim"}}
-	storedVolumes = stored{"persistentvolumes", schema.GroupResource{Resource: "persistentvolume"}}
-	storedDrivers = stored{"csidrivers.storage.k8s.io", schema.GroupResource{Group: "storage.k8s.io", Resource: "csidriver"}}
+	storedPods     = stored{"pods", schema.GroupResource{Resource: "pod"}}
+	storedNodes    = stored{"nodes", schema.GroupResource{Resource: "node"}}
+	storedAccounts = stored{"serviceaccounts", schema.GroupResource{Resource: "serviceaccount"}}
+	storedClaims   = stored{"persistentvolumeclaims", schema.GroupResource{Resource: "persistentvolumeclaim"}}
+	storedVolumes  = stored{"persistentvolumes", schema.GroupResource{Resource: "persistentvolume"}}
+	storedDrivers  = stored{"csidrivers.storage.k8s.io", schema.GroupResource{Group: "storage.k8s.io", Resource: "csidriver"}}
 )
 
 // get returns a stored object. The prefix is its namespace with a slash, or empty.

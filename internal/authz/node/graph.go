@@ -55,9 +55,9 @@ type graph struct {
 	users map[fullName]map[string]int32
 	// volumesOf are the names of the volumes that are bound to a claim.
 	volumesOf map[fullName]map[string]struct{}
-	// attachments and slices are the nodes that VolumeAttachments and ResourceSlices name, by
-	// the names of those.
-	attachments, slices map[string]string
+	// attachments, slices and requests are the nodes that VolumeAttachments, ResourceSlices and PodCertificateRequests
+	// name, by the keys of those.
+	attachments, slices, requests map[string]string
 }
 
 // assigned is a Pod that has a node.
@@ -76,15 +76,17 @@ func newGraph() *graph {
 	g := &graph{
 		grants: map[grant]int32{}, pods: map[string]assigned{}, volumes: map[string]bound{},
 		users: map[fullName]map[string]int32{}, volumesOf: map[fullName]map[string]struct{}{},
-		attachments: map[string]string{}, slices: map[string]string{},
+		attachments: map[string]string{}, slices: map[string]string{}, requests: map[string]string{},
 	}
 	sets := [...]func(key string, o *store.Object){
 		g.setPod, g.setVolume,
 		func(name string, o *store.Object) { setNode(g.attachments, name, o) },
 		func(name string, o *store.Object) { setNode(g.slices, name, o) },
+		func(key string, o *store.Object) { setNode(g.requests, key, o) },
 	}
 	g.tracker = derived.NewTracker(func(i int, key string, o *store.Object) { sets[i](key, o) },
-		"pods", "persistentvolumes", "volumeattachments.storage.k8s.io", "resourceslices.resource.k8s.io")
+		"pods", "persistentvolumes", "volumeattachments.storage.k8s.io", "resourceslices.resource.k8s.io",
+		"podcertificaterequests.certificates.k8s.io")
 	return g
 }
 

@@ -101,8 +101,9 @@ var rules = map[schema.GroupResource]rule{
 	{Group: "storage.k8s.io", Resource: "volumeattachments"}: getOne(func(r request) bool {
 		return r.Namespace == "" && r.graph.names(r.store.Any(), r.node, r.graph.attachments, r.Name)
 	}),
-	{Group: "storage.k8s.io", Resource: "csinodes"}:    csiNodes,
-	{Group: "coordination.k8s.io", Resource: "leases"}: leases,
+	{Group: "storage.k8s.io", Resource: "csinodes"}:                    csiNodes,
+	{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}: podCertificateRequests,
+	{Group: "coordination.k8s.io", Resource: "leases"}:                 leases,
 
 	// The same for all nodes:
 	{Group: "authentication.k8s.io", Resource: "tokenreviews"}:             anyOf("create"),
@@ -113,6 +114,7 @@ var rules = map[schema.GroupResource]rule{
 	{Resource: "events"}:                         anyOf("create", "update", "patch"),
 	{Group: "events.k8s.io", Resource: "events"}: anyOf("create", "update", "patch"),
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}: anyOf("create", "get", "list", "watch"),
+	{Group: "certificates.k8s.io", Resource: "clustertrustbundles"}:        anyOf("get", "list", "watch"),
 	{Group: "storage.k8s.io", Resource: "csidrivers"}:                      anyOf("get", "watch", "list"),
 	{Group: "node.k8s.io", Resource: "runtimeclasses"}:                     anyOf("get", "list", "watch"),
 }
@@ -232,14 +234,37 @@ func leases(r request) (bool, string) {
 // csiNodes allows each node its CSINode. The name of a new one is checked by NodeRestriction.
 func csiNodes(r request) (bool, string) {
 	switch {
-	case !slices.Contains(ownVerbs, r.Verb):
-		return false, "can only get, create, update, patch, or delete a CSINode"
+	case r.Subresource == "status":
+		return false, "CSINode status access requires CSIVolumeHealth feature"
 	case r.Subresource != "":
 		return false, "cannot authorize CSINode subresources"
+	case !slices.Contains(ownVerbs, r.Verb):
+		return false, "can only get, create, update, patch, or delete a CSINode"
 	case r.Verb != "create" && r.Name != r.node:
 		return false, "can only access CSINode with the same name as the requesting node"
 	}
 	return true, ""
+}
+
+// podCertificateRequests allows each node the requests that name it. Those that it creates are checked by NodeRestriction.
+func podCertificateRequests(r request) (bool, string) {
+	if r.Subresource != "" {
+		return false, "nodes may not access the status subresource of PodCertificateRequests"
+	}
+	switch r.Verb {
+	case "create":
+		return true, ""
+	case "get":
+		return r.related(func(r request) bool {
+			return r.graph.names(r.store.Any(), r.node, r.graph.requests, r.Namespace+"/"+r.Name)
+		})
+	case "list", "watch":
+		if r.selects("spec.nodeName") {
+			return true, ""
+		}
+		return false, "can only list/watch podcertificaterequests with nodeName field selector"
+	}
+	return false, fmt.Sprintf("nodes may not %s podcertificaterequests", r.Verb)
 }
 
 // resourceSlices allows each node its ResourceSlices. The node of a new one is checked by

@@ -62,6 +62,12 @@ func (k kind) reading(members ...string) kind {
 	return k
 }
 
+// emptyAsNull makes a table without rows have null, not an empty list.
+func (k kind) emptyAsNull() kind {
+	k.columns.NoneIsNull = true
+	return k
+}
+
 // sorted sets the sort key of the rows of a list.
 func (k kind) sorted(place func(runtime.Object) int32) kind {
 	k.columns.Place = place

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -29,7 +31,8 @@ func DefaultDriver(d *storagev1.CSIDriver) {
 	for _, b := range []struct {
 		of    **bool
 		value bool
-	}{{&s.AttachRequired, true}, {&s.PodInfoOnMount, false}, {&s.StorageCapacity, false}, {&s.RequiresRepublish, false}, {&s.SELinuxMount, false}} {
+	}{{&s.AttachRequired, true}, {&s.PodInfoOnMount, false}, {&s.StorageCapacity, false}, {&s.RequiresRepublish, false}, {&s.SELinuxMount, false},
+		{&s.PreventPodSchedulingIfMissing, false}} {
 		if *b.of == nil {
 			*b.of = ptr(b.value)
 		}
@@ -40,16 +43,6 @@ func DefaultDriver(d *storagev1.CSIDriver) {
 	if len(s.VolumeLifecycleModes) == 0 {
 		s.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 	}
-}
-
-// PrepareDriver drops an alpha field.
-func PrepareDriver(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }
-
-// PrepareDriverUpdate is PrepareDriver for an update.
-func PrepareDriverUpdate(d, _ *storagev1.CSIDriver) bool {
-	had := d.Spec.PreventPodSchedulingIfMissing != nil
-	PrepareDriver(d)
-	return had
 }
 
 // DriverWarnings warns about tokens that are passed to the driver in volume attributes.
@@ -163,6 +156,77 @@ func ValidateNodeUpdate(n, old *storagev1.CSINode) field.ErrorList {
 			}
 		}
 		delete(named, was.Name)
+	}
+	return errs
+}
+
+// SetNodeStatus sets the status of a CSINode. The health of storage belongs to a feature that is off: it is dropped unless
+// the stored object has it.
+func SetNodeStatus(n, sent *storagev1.CSINode) {
+	had := len(n.Status.StorageHealth) > 0
+	if n.Status = sent.Status; !had {
+		n.Status.StorageHealth = nil
+	}
+}
+
+// mostHealthConditions bounds the conditions that a driver reports about its storage.
+const mostHealthConditions = 16
+
+// ValidateNodeStatus checks an update of the subresource status.
+func ValidateNodeStatus(n, _ *storagev1.CSINode) (errs field.ErrorList) {
+	path := field.NewPath("status", "storageHealth")
+	var names check.Seen[string]
+	for i := range n.Status.StorageHealth {
+		h, at := &n.Status.StorageHealth[i], path.Index(i)
+		if names.Again(h.Name) {
+			errs = append(errs, field.Duplicate(at, h.Name))
+		}
+		errs = append(errs, driverName(h.Name, at.Child("name"))...)
+		all := at.Child("healthConditions")
+		if len(h.HealthConditions) > mostHealthConditions {
+			errs = append(errs, field.TooMany(all, len(h.HealthConditions), mostHealthConditions))
+			continue
+		}
+		for j := range h.HealthConditions {
+			errs = append(errs, validateHealth(&h.HealthConditions[j], all.Index(j))...)
+		}
+	}
+	return errs
+}
+
+// The limits and values of a condition of storage.
+const (
+	longestHealthReason  = 256
+	longestHealthMessage = 1024
+)
+
+var (
+	healthStatuses    = []storagev1.StorageHealthStatusType{storagev1.StorageDegraded, storagev1.StorageUnreachable}
+	healthAccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
+	healthVolumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock}
+)
+
+func validateHealth(c *storagev1.StorageHealthCondition, at *field.Path) field.ErrorList {
+	errs := check.OneOf(c.Status, healthStatuses, at.Child("status"))
+	reason := at.Child("reason")
+	if c.Reason == "" {
+		errs = append(errs, field.Required(reason, ""))
+	} else {
+		for _, wrong := range metav1validation.IsValidConditionReason(c.Reason) {
+			errs = append(errs, field.Invalid(reason, c.Reason, wrong))
+		}
+		if len(c.Reason) > longestHealthReason {
+			errs = append(errs, field.TooLong(reason, c.Reason, longestHealthReason))
+		}
+	}
+	if len(c.Message) > longestHealthMessage {
+		errs = append(errs, field.TooLong(at.Child("message"), c.Message, longestHealthMessage))
+	}
+	if m := c.AccessMode; m != nil {
+		errs = append(errs, check.OneOf(*m, healthAccessModes, at.Child("accessMode"))...)
+	}
+	if m := c.VolumeMode; m != nil {
+		errs = append(errs, check.OneOf(*m, healthVolumeModes, at.Child("volumeMode"))...)
 	}
 	return errs
 }

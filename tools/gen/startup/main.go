@@ -79,7 +79,7 @@ func main() {
 func generate(server, token string) error {
 	var all []json.RawMessage
 	var text strings.Builder
-	text.WriteString("# The objects that kube-apiserver v1.36.3 makes when it starts, without what differs from\n# run to run and without the status. Made by tools/gen/startup.\n")
+	text.WriteString("# The objects that kube-apiserver v1.37.2 makes when it starts, without what differs from\n# run to run and without the status. Made by tools/gen/startup.\n")
 	for _, s := range sources {
 		objects, err := read(server, token, s)
 		if err != nil {
