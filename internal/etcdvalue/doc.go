@@ -1,5 +1,5 @@
 // Package etcdvalue translates between the objects of the store and the keys and values that
-// kube-apiserver v1.36 keeps in etcd, so that both can work with the same data.
+// kube-apiserver v1.37 keeps in etcd, so that both can work with the same data.
 //
 // # The layers of a value
 //

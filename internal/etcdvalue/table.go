@@ -60,9 +60,14 @@ var rows = map[string]row{
 	"apiservices.apiregistration.k8s.io":             {path: "apiregistration.k8s.io/apiservices", form: inJSON, alike: []string{"v1beta1"}},
 	"customresourcedefinitions.apiextensions.k8s.io": {path: "apiextensions.k8s.io/customresourcedefinitions", version: "v1beta1", form: inDefinition},
 
-	// v1 is new in 1.36: kube-apiserver stores a version that 1.35 can read.
-	"mutatingadmissionpolicies.admissionregistration.k8s.io":       {version: "v1beta1", alike: []string{"v1", "v1alpha1"}},
-	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": {version: "v1beta1", alike: []string{"v1"}},
+	// v1 is new in 1.37: kube-apiserver stores a version that 1.36 can read.
+	"clustertrustbundles.certificates.k8s.io":          {version: "v1beta1", alike: []string{"v1", "v1alpha1"}},
+	"devicetaintrules.resource.k8s.io":                 {version: "v1beta2", alike: []string{"v1", "v1alpha3"}},
+	"podcertificaterequests.certificates.k8s.io":       {version: "v1beta1", alike: []string{"v1"}},
+	"storageversionmigrations.storagemigration.k8s.io": {version: "v1beta1", alike: []string{"v1"}},
+
+	"mutatingadmissionpolicies.admissionregistration.k8s.io":       {alike: []string{"v1beta1", "v1alpha1"}},
+	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": {alike: []string{"v1beta1"}},
 
 	"controllerrevisions.apps":                                       {alike: []string{"v1beta1", "v1beta2"}},
 	"cronjobs.batch":                                                 {alike: []string{"v1beta1"}},
