@@ -7,13 +7,11 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"fmt"
-	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/types"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
@@ -41,8 +39,8 @@ func DefaultPodRequest(r *PodRequest) {
 func ValidatePodRequest(r *PodRequest) field.ErrorList {
 	path, spec := field.NewPath("spec"), &r.Spec
 	var errs check.Errors
-	errs.Add(validateSignerName(spec.SignerName, path.Child("signerName"))...)
-	validateUserAnnotations(&errs, spec.UnverifiedUserAnnotations, path.Child("unverifiedUserAnnotations"))
+	errs.Add(check.SignerName(spec.SignerName, path.Child("signerName"))...)
+	errs.Add(check.UserAnnotations(spec.UnverifiedUserAnnotations, path.Child("unverifiedUserAnnotations"))...)
 	errs.Each(path, "podName", spec.PodName, validation.NameIsDNSSubdomain(spec.PodName, false))
 	validateUID(&errs, path, "podUID", spec.PodUID)
 	errs.Each(path, "serviceAccountName", spec.ServiceAccountName, validation.ValidateServiceAccountName(spec.ServiceAccountName, false))
@@ -50,7 +48,7 @@ func ValidatePodRequest(r *PodRequest) field.ErrorList {
 	errs.Each(path, "nodeName", spec.NodeName, validation.NameIsDNSSubdomain(string(spec.NodeName), false))
 	validateUID(&errs, path, "nodeUID", spec.NodeUID)
 	most := int32(mostPodSeconds)
-	if domain, _, _ := strings.Cut(spec.SignerName, "/"); domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
+	if check.IsOwnSigner(spec.SignerName) {
 		most = mostOwnPodSeconds
 	}
 	switch s := spec.MaxExpirationSeconds; {
@@ -74,16 +72,6 @@ func validateUID(errs *check.Errors, path *field.Path, name string, uid types.UI
 	}
 	if len(uid) > longestUID {
 		errs.Add(field.TooLong(path.Child(name), uid, longestUID))
-	}
-}
-
-// validateUserAnnotations requires keys with a domain, and annotations of the size that objects may have.
-func validateUserAnnotations(errs *check.Errors, all map[string]string, path *field.Path) {
-	for key := range check.Sorted(all) {
-		errs.Add(utilvalidation.IsDomainPrefixedKey(path, strings.ToLower(key))...)
-	}
-	if validation.ValidateAnnotationsSize(all) != nil {
-		errs.Add(field.TooLong(path, "", validation.TotalAnnotationSizeLimitB))
 	}
 }
 

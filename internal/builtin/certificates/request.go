@@ -5,15 +5,12 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
@@ -88,7 +85,7 @@ func ValidateRequest(r *Request) field.ErrorList {
 	if r.Spec.SignerName == legacySigner {
 		errs = append(errs, field.Invalid(at, r.Spec.SignerName, "the legacy signerName is not allowed via this API version"))
 	} else {
-		errs = append(errs, validateSignerName(r.Spec.SignerName, at)...)
+		errs = append(errs, check.SignerName(r.Spec.SignerName, at)...)
 	}
 	if s := r.Spec.ExpirationSeconds; s != nil && *s < leastSeconds {
 		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
@@ -107,46 +104,4 @@ func Parse(r *Request) (*x509.CertificateRequest, error) {
 		return nil, err
 	}
 	return made, made.CheckSignature()
-}
-
-// The name of a signer is a domain, a slash, and a path that has room for a namespace and a name.
-const (
-	longestDomain = validation.DNS1123SubdomainMaxLength
-	longestPath   = validation.DNS1123LabelMaxLength + 1 + validation.DNS1123SubdomainMaxLength
-)
-
-func validateSignerName(name string, at *field.Path) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(at, "")}
-	}
-	domain, path, ok := strings.Cut(name, "/")
-	if !ok || strings.Contains(path, "/") {
-		return field.ErrorList{field.Invalid(at, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
-	}
-	var errs field.ErrorList
-	if len(domain) > longestDomain {
-		errs = append(errs, field.TooLong(at, "", longestDomain))
-	}
-	errs = append(errs, validateLabels(domain, validation.IsDNS1123Label, at)...)
-	if !strings.Contains(domain, ".") {
-		errs = append(errs, field.Invalid(at, domain, "should be a domain with at least two segments separated by dots"))
-	}
-	errs = append(errs, validateLabels(path, validation.IsDNS1123Subdomain, at)...)
-	if most := longestDomain + 1 + longestPath; len(name) > most {
-		errs = append(errs, field.TooLong(at, "", most))
-	}
-	return errs
-}
-
-// validateLabels returns the errors of the first invalid label.
-func validateLabels(text string, check func(string) []string, at *field.Path) (errs field.ErrorList) {
-	for label := range strings.SplitSeq(text, ".") {
-		for _, wrong := range check(label) {
-			errs = append(errs, field.Invalid(at, text, fmt.Sprintf("validating label %q: %s", label, wrong)))
-		}
-		if len(errs) > 0 {
-			break
-		}
-	}
-	return errs
 }

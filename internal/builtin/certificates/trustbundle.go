@@ -4,11 +4,12 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // TrustBundle is a ClusterTrustBundle.
@@ -37,38 +38,21 @@ func ValidateTrustBundleUpdate(b, old *TrustBundle) field.ErrorList {
 
 // validateBundleNames checks the name of a bundle and the name of its signer.
 func validateBundleNames(b *TrustBundle) (errs field.ErrorList) {
-	check := func(member, name string, prefix bool) {
-		for _, wrong := range bundleNameFaults(b.Spec.SignerName, name, prefix) {
+	named := func(member, name string, prefix bool) {
+		for _, wrong := range check.BundleNameFaults(b.Spec.SignerName, name, prefix) {
 			errs = append(errs, field.Invalid(field.NewPath("metadata", member), name, wrong))
 		}
 	}
 	if b.GenerateName != "" {
-		check("generateName", b.GenerateName, true)
+		named("generateName", b.GenerateName, true)
 	}
 	if b.Name != "" {
-		check("name", b.Name, false)
+		named("name", b.Name, false)
 	}
 	if b.Spec.SignerName != "" {
-		errs = append(errs, validateSignerName(b.Spec.SignerName, field.NewPath("spec", "signerName"))...)
+		errs = append(errs, check.SignerName(b.Spec.SignerName, field.NewPath("spec", "signerName"))...)
 	}
 	return errs
-}
-
-// bundleNameFaults returns a message for each fault of a name, or of a prefix of names. The name of a bundle begins with
-// that of its signer, with colons instead of slashes.
-func bundleNameFaults(signer, name string, prefix bool) []string {
-	if signer == "" {
-		if strings.Contains(name, ":") {
-			return []string{`ClusterTrustBundle without signer name must not have ":" in its name`}
-		}
-		return validation.NameIsDNSSubdomain(name, prefix)
-	}
-	want := strings.ReplaceAll(signer, "/", ":") + ":"
-	rest, ok := strings.CutPrefix(name, want)
-	if !ok {
-		return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, want)}
-	}
-	return validation.NameIsDNSSubdomain(rest, prefix)
 }
 
 // validateAnchors requires certificates of authorities in PEM, each of them once.

@@ -100,6 +100,9 @@ func SetPodStatus(p, sent *corev1.Pod) {
 	if len(old.NodeAllocatableResourceClaimStatuses) == 0 { // also an alpha field
 		p.Status.NodeAllocatableResourceClaimStatuses = nil
 	}
+	if len(old.VolumeHealth) == 0 { // and this one
+		p.Status.VolumeHealth = nil
+	}
 	check.SetIfZero(&p.Status.QOSClass, old.QOSClass)
 	check.SetIfZero(&p.Status.ObservedGeneration, old.ObservedGeneration)
 	seen := map[corev1.PodConditionType]int{}

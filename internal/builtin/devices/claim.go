@@ -20,6 +20,7 @@ func DefaultClaim(c *resourcev1.ResourceClaim) {
 	defaultSpec(&c.Spec)
 	if a := c.Status.Allocation; a != nil {
 		for i := range a.Devices.Results {
+			a.Devices.Results[i].SkipNodeOperations = nil // alpha
 			defaultTolerated(a.Devices.Results[i].Tolerations)
 		}
 		for i := range a.Devices.Config {
@@ -52,10 +53,12 @@ func defaultSpec(s *resourcev1.ResourceClaimSpec) {
 		if r.Exactly != nil {
 			defaultCount(&r.Exactly.AllocationMode, &r.Exactly.Count)
 			defaultTolerated(r.Exactly.Tolerations)
+			r.Exactly.DerivedAttributes = nil // alpha
 		}
 		for j := range r.FirstAvailable {
 			defaultCount(&r.FirstAvailable[j].AllocationMode, &r.FirstAvailable[j].Count)
 			defaultTolerated(r.FirstAvailable[j].Tolerations)
+			r.FirstAvailable[j].DerivedAttributes = nil // alpha
 		}
 	}
 }

@@ -3,16 +3,12 @@ package devices
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -20,58 +16,40 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/nodeselector"
 )
 
-// DefaultSlice sets the times of taints, and multipliers of mappings.
+// DefaultSlice sets the times of taints.
 func DefaultSlice(s *resourcev1.ResourceSlice) {
 	for i := range s.Spec.Devices {
 		d := &s.Spec.Devices[i]
 		for j := range d.Taints {
 			if d.Taints[j].TimeAdded == nil {
-				d.Taints[j].TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
+				d.Taints[j].TimeAdded = now()
 			}
-		}
-		defaultMultipliers(mappings(d))
-	}
-}
-
-// mappings returns the alpha field NodeAllocatableResourceMappings of a device, or the zero Value: k8s.io/api
-// has the field in v0.36 only. Reflection lets this package compile with later versions.
-func mappings(d *resourcev1.Device) reflect.Value {
-	return reflect.ValueOf(d).Elem().FieldByName("NodeAllocatableResourceMappings")
-}
-
-func defaultMultipliers(all reflect.Value) {
-	if !all.IsValid() {
-		return
-	}
-	for _, name := range all.MapKeys() {
-		m := reflect.New(all.Type().Elem()).Elem()
-		m.Set(all.MapIndex(name))
-		if multiplier := m.FieldByName("AllocationMultiplier"); multiplier.IsNil() {
-			one := apiresource.MustParse("1")
-			multiplier.Set(reflect.ValueOf(&one))
-			all.SetMapIndex(name, m)
 		}
 	}
 }
 
 // PrepareSlice removes alpha fields.
 func PrepareSlice(s *resourcev1.ResourceSlice) {
+	s.Spec.PartitionTypeAttribute, s.Spec.SkipNodeOperations = nil, nil
 	for i := range s.Spec.Devices {
 		d := &s.Spec.Devices[i]
-		if all := mappings(d); all.IsValid() {
-			all.SetZero()
-		}
+		d.NodeAllocatableResources = nil
 		d.Attributes = withoutLists(d.Attributes)
+		if slices.ContainsFunc(d.ConsumesCounters, hasGroups) {
+			d.ConsumesCounters = slices.Clone(d.ConsumesCounters)
+			for j := range d.ConsumesCounters {
+				d.ConsumesCounters[j].CompatibilityGroups = nil
+			}
+		}
 	}
 }
 
 // PrepareSliceUpdate removes alpha fields, which no stored ResourceSlice has.
 func PrepareSliceUpdate(s, _ *resourcev1.ResourceSlice) bool {
 	has := func(d resourcev1.Device) bool {
-		all := mappings(&d)
-		return all.IsValid() && !all.IsZero() || hasLists(d.Attributes)
+		return d.NodeAllocatableResources != nil || hasLists(d.Attributes) || slices.ContainsFunc(d.ConsumesCounters, hasGroups)
 	}
-	if !slices.ContainsFunc(s.Spec.Devices, has) {
+	if s.Spec.PartitionTypeAttribute == nil && s.Spec.SkipNodeOperations == nil && !slices.ContainsFunc(s.Spec.Devices, has) {
 		return false
 	}
 	s.Spec.Devices = slices.Clone(s.Spec.Devices)
@@ -79,6 +57,9 @@ func PrepareSliceUpdate(s, _ *resourcev1.ResourceSlice) bool {
 	return true
 }
 
+func hasGroups(c resourcev1.DeviceCounterConsumption) bool { return c.CompatibilityGroups != nil }
+
+// attributes are the attributes of a device.
 type attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute
 
 // hasLists reports whether an attribute has lists of values, which are alpha.

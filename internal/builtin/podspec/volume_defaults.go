@@ -94,6 +94,5 @@ func defaultProjected(p *corev1.ProjectedVolumeSource) {
 		if s.ServiceAccountToken != nil && s.ServiceAccountToken.ExpirationSeconds == nil {
 			s.ServiceAccountToken.ExpirationSeconds = ptr.To[int64](60 * 60)
 		}
-		s.ClusterTrustBundle, s.PodCertificate = nil, nil // the features are off by default
 	}
 }

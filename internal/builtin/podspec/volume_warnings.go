@@ -55,7 +55,8 @@ func (p filePath) String() string {
 type origin struct{ kind, name string }
 
 func (o origin) String() string {
-	if o.kind == "ConfigMap" || o.kind == "Secret" {
+	switch o.kind {
+	case "ConfigMap", "Secret", "ClusterTrustBundle":
 		return fmt.Sprintf("%s %q", o.kind, o.name)
 	}
 	return o.kind
@@ -94,6 +95,18 @@ func (w *warnings) overlaps(v *corev1.Volume) {
 				all = append(all, downwardPaths(s.DownwardAPI.Items, origin{kind: "DownwardAPI"})...)
 			case s.ServiceAccountToken != nil:
 				all = append(all, filePath{s.ServiceAccountToken.Path, origin{kind: "ServiceAccountToken"}})
+			case s.ClusterTrustBundle != nil:
+				name := s.ClusterTrustBundle.Name
+				if name == nil {
+					name = s.ClusterTrustBundle.SignerName
+				}
+				if name != nil {
+					all = append(all, filePath{s.ClusterTrustBundle.Path, origin{"ClusterTrustBundle", *name}})
+				}
+			case s.PodCertificate != nil:
+				c := s.PodCertificate
+				all = append(all, filePath{c.CertificateChainPath, origin{kind: "PodCertificate chain"}}, filePath{c.KeyPath, origin{kind: "PodCertificate key"}},
+					filePath{c.CredentialBundlePath, origin{kind: "PodCertificate credential bundle"}})
 			}
 		}
 		w.meeting(v.Name, origin{kind: "Projected"}, all)
