@@ -185,7 +185,16 @@ func evict(name, query string, code int, why string) step {
 	return s
 }
 
-// TestEviction checks evictions. Messages are those of kube-apiserver v1.36, except
+// disrupted returns n members of disruptedPods.
+func disrupted(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`"p%d":"2020-01-01T00:00:00Z"`, i)
+	}
+	return strings.Join(all, ",")
+}
+
+// TestEviction checks evictions. Messages are those of kube-apiserver v1.37, except
 // for a Pod with two budgets, for which it returns 500.
 func TestEviction(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
@@ -207,6 +216,14 @@ func TestEviction(t *testing.T) {
 		evict("b", "", 429, "The disruption budget b needs 1 healthy pods and has 1 currently"),
 		allows("b", 1, 0, 2, 1),
 		evict("b", "", 429, "The disruption budget b does not allow evicting pods currently"),
+		{"PATCH " + budgets + "/b/status", `{"status":{"disruptionsAllowed":1,"disruptedPods":{` + disrupted(2001) + `}}}`, 200, nil},
+		{"POST " + pods + "/b/eviction", `{"metadata":{"name":"b"}}`, 403, values{
+			"message":          `"poddisruptionbudget.policy \"b\" is forbidden: DisruptedPods map too big - too many evictions not confirmed by PDB controller"`,
+			"details.causes.0": `{"reason":"DisruptionBudget","message":"The disruption budget b does not allow evicting pods currently: too many pending evictions not confirmed by PDB controller"}`,
+		}},
+		{"PATCH " + budgets + "/b/status", `{"status":{"disruptedPods":null}}`, 200, nil},
+		{"POST " + pods + "/b/eviction", `{"metadata":{"name":"b"},"deleteOptions":{"ignoreStoreReadErrorWithClusterBreakingPotential":true}}`, 422,
+			`Eviction.policy "b" is invalid: deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: can not be set for pod eviction, try after removing the option`},
 		allows("b", 1, 1, 2, 1),
 		evict("b", "?dryRun=All", 201, ""),
 		{"GET " + budgets + "/b", "", 200, values{"status.disruptionsAllowed": "1", "status.disruptedPods": "null"}},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -33,6 +34,11 @@ func (c *Config) eviction(ctx context.Context, call *registry.VirtualRequest) (r
 	e := evicting{Config: c, registry: call.Registry, by: call.By, ctx: ctx, pod: c.target("pods", call.Target.Namespace, call.Target.Name)}
 	if sent.DeleteOptions != nil {
 		e.options = *sent.DeleteOptions
+	}
+	if ignore := e.options.IgnoreStoreReadErrorWithClusterBreakingPotential; ignore != nil && *ignore {
+		return nil, apierrors.NewInvalid(policyv1.SchemeGroupVersion.WithKind("Eviction").GroupKind(), call.Target.Name, field.ErrorList{
+			field.Invalid(field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential"), true, "can not be set for pod eviction, try after removing the option"),
+		})
 	}
 	if errs := metav1validation.ValidateDeleteOptions(&e.options); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
@@ -186,14 +192,13 @@ func isReady(p *corev1.Pod) bool {
 // use uses up one disruption of a budget, and records the Pod.
 func (e *evicting) use(b *policyv1.PodDisruptionBudget, pod string) error {
 	s := &b.Status
-	resource := schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
 	switch {
 	case s.ObservedGeneration < b.Generation:
 		return disrupted(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", b.Name))
 	case s.DisruptionsAllowed < 0:
-		return apierrors.NewForbidden(resource, b.Name, errors.New("pdb disruptions allowed is negative"))
+		return damaged(b.Name, "pdb disruptions allowed is negative", "pdb disruptions allowed is negative")
 	case len(s.DisruptedPods) > maxDisruptedPods:
-		return apierrors.NewForbidden(resource, b.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+		return damaged(b.Name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller", "too many pending evictions not confirmed by PDB controller")
 	case s.DisruptionsAllowed == 0 && s.CurrentHealthy <= s.DesiredHealthy:
 		return disrupted(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
 	case s.DisruptionsAllowed == 0:
@@ -225,6 +230,15 @@ func (e *evicting) exhausted(b *policyv1.PodDisruptionBudget) {
 func disrupted(seconds int, why string) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", seconds)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: why}}
+	return err
+}
+
+// damaged refuses an eviction for a budget whose status is damaged. The cause says why in words of its own.
+func damaged(budget, why, cause string) error {
+	err := apierrors.NewForbidden(schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}, budget, errors.New(why))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf("The disruption budget %s does not allow evicting pods currently: %s", budget, cause),
+	})
 	return err
 }
 
