@@ -87,7 +87,7 @@ func coreGroup() resource.Group {
 		{
 			Names:        resource.Names{Resource: "nodes", Kind: "Node", ShortNames: []string{"no"}},
 			New:          object[corev1.Node],
-			Subresources: []resource.Subresource{proxy[corev1.NodeProxyOptions](proxyName), {Name: "status", Verbs: getPatchUpdate, Set: setNodeStatus, Validate: updates(core.ValidateNodeStatus)}},
+			Subresources: []resource.Subresource{proxy[corev1.NodeProxyOptions](proxyNode), {Name: "status", Verbs: getPatchUpdate, Set: setNodeStatus, Validate: updates(core.ValidateNodeStatus)}},
 			Display:      resource.Display{Fields: []resource.Field{{Name: "spec.unschedulable", Default: "false"}}, FieldError: notSupported},
 			Strategy: resource.Strategy{
 				AllowUnconditionalUpdate: true, Status: resource.StatusRules{KeepOnCreate: true},
@@ -219,7 +219,7 @@ func coreGroup() resource.Group {
 		{
 			Names: resource.Names{Resource: "services", Kind: "Service", ShortNames: []string{"svc"}, Categories: inAll},
 			New:   object[corev1.Service], Namespaced: true,
-			Subresources: []resource.Subresource{proxy[corev1.ServiceProxyOptions](proxyName), {Name: "status", Verbs: getPatchUpdate, Set: setServiceStatus, Validate: validateServiceStatus}},
+			Subresources: []resource.Subresource{proxy[corev1.ServiceProxyOptions](proxyService), {Name: "status", Verbs: getPatchUpdate, Set: setServiceStatus, Validate: validateServiceStatus}},
 			Display:      resource.Display{Fields: serviceFields, FieldError: notSupported},
 			Strategy: resource.Strategy{
 				AllowCreateOnUpdate: true, AllowUnconditionalUpdate: true,

@@ -31,11 +31,18 @@ func (q *request) connect(s *resource.Subresource) error {
 	target := q.target()
 	target.Subresource = ""
 	if s.Name == "proxy" {
-		_, name, _, ok := net.SplitSchemeNamePort(target.Name)
+		_, name, port, ok := net.SplitSchemeNamePort(target.Name)
 		if !ok {
 			return apierrors.NewBadRequest(fmt.Sprintf("invalid %s request %q", q.typ.Singular, target.Name))
 		}
 		target.Name = name
+		if target.Type.Collection == "services" {
+			host, err := q.proxyService(target, port)
+			if err != nil {
+				return err
+			}
+			return registry.NotImplemented("the connection to " + host)
+		}
 	}
 	o, err := q.h.c.Registry.Read(q.context(), target)
 	if err != nil {

@@ -390,6 +390,35 @@ func TestConnections(t *testing.T) {
 	})
 }
 
+// TestServiceProxy checks which endpoints a request to a Service would be forwarded to: those of EndpointSlices that are
+// ready Pods.
+func TestServiceProxy(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	const (
+		services, slices = "/api/v1/namespaces/default/services", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+		none             = `no endpoints available for service "s"`
+		slice            = `{"metadata":{"name":"s-%[1]s","labels":{"kubernetes.io/service-name":"s"}},"addressType":"IPv4","ports":[{"name":"http","port":81}],
+			"endpoints":[{"addresses":["10.0.0.9"],"conditions":{"ready":%[2]s},"targetRef":{"kind":"Pod","namespace":"default","name":%[3]q}}]}`
+	)
+	run(t, c, []step{
+		{"POST " + services, `{"metadata":{"name":"s"},"spec":{"ports":[{"name":"http","port":80}]}}`, 201, nil},
+		{"POST " + pods, `{"metadata":{"name":"p"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}`, 201, nil},
+		{"PATCH " + pods + "/p/status", `{"status":{"podIP":"10.0.0.9","podIPs":[{"ip":"10.0.0.9"}]}}`, 200, nil},
+		{"POST /api/v1/namespaces/default/endpoints", `{"metadata":{"name":"s"},"subsets":[{"addresses":[{"ip":"10.0.0.9","targetRef":{"kind":"Pod","namespace":"default","name":"p"}}],"ports":[{"name":"http","port":81}]}]}`, 201, nil},
+		{"GET " + services + "/s:http/proxy/", "", 503, none},
+		{"GET " + services + "/none/proxy/", "", 503, `no endpoints available for service "none"`},
+		{"GET " + services + "/none:80/proxy/", "", 404, `services "none" not found`},
+		{"GET " + services + "/s:81/proxy/", "", 503, `no service port 81 found for service "s"`},
+		{"POST " + slices, fmt.Sprintf(slice, "a", "false", "p"), 201, nil},
+		{"POST " + slices, fmt.Sprintf(slice, "b", "true", "other"), 201, nil},
+		{"GET " + services + "/s:http/proxy/", "", 503, none},
+		{"POST " + slices, fmt.Sprintf(slice, "c", "true", "p"), 201, nil},
+		{"GET " + services + "/s/proxy/", "", 503, none},
+		{"GET " + services + "/s:http/proxy/", "", 501, "the connection to 10.0.0.9:81: not served by this version; nothing was changed"},
+		{"GET " + services + "/https:s:80/proxy/", "", 501, nil},
+	})
+}
+
 const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 // TestApproval checks that a certificate request is approved once, and signed once.
