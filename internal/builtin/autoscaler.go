@@ -241,6 +241,7 @@ func conditionsToV2(in []autoscalingv1.HorizontalPodAutoscalerCondition) []autos
 			LastTransitionTime: c.LastTransitionTime,
 			Reason:             c.Reason,
 			Message:            c.Message,
+			ObservedGeneration: c.ObservedGeneration,
 		}
 	}
 	return out
@@ -255,6 +256,7 @@ func conditionsFromV2(in []autoscalingv2.HorizontalPodAutoscalerCondition) []aut
 			LastTransitionTime: c.LastTransitionTime,
 			Reason:             c.Reason,
 			Message:            c.Message,
+			ObservedGeneration: c.ObservedGeneration,
 		}
 	}
 	return out

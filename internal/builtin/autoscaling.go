@@ -16,7 +16,7 @@ func autoscalingGroup() resource.Group {
 		New:   object[autoscalingv2.HorizontalPodAutoscaler], Namespaced: true,
 		Subresources: []resource.Subresource{statusWith(updates(autoscaling.ValidateAutoscalerStatus))},
 		Strategy: resource.Strategy{
-			AllowUnconditionalUpdate: true, Metadata: recheckUpdate,
+			AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Generation: counted,
 			Default:        defaultAutoscaler,
 			Validate:       validates(autoscaling.ValidateAutoscaler),
 			ValidateUpdate: updates(autoscaling.ValidateAutoscalerUpdate),

@@ -63,6 +63,7 @@ func TestAutoscaler(t *testing.T) {
 		return testkinds.Texts(autoscaling.ValidateAutoscalerUpdate(a, old))
 	})
 	testkinds.Updates(t, autoscaler, []testkinds.Update{
+		{"status: a generation is not negative", "", "status: {observedGeneration: -1, conditions: [{type: AbleToScale, observedGeneration: -2}]}", "status.conditions[0].observedGeneration: Invalid value: -2: must be greater than or equal to 0"},
 		{"status: not negative", "", "status: {currentReplicas: -1, desiredReplicas: -1}", "status.currentReplicas: Invalid value: -1: must be greater than or equal to 0\nstatus.desiredReplicas: Invalid value: -1: must be greater than or equal to 0"},
 	}, func(a, old *autoscalingv2.HorizontalPodAutoscaler) []string {
 		return testkinds.Texts(autoscaling.ValidateAutoscalerStatus(a, old))

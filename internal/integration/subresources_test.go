@@ -510,3 +510,20 @@ func TestScaleWithoutReplicas(t *testing.T) {
 		{"GET " + things + "/e", "", 200, values{"spec": `{"size":{"n":4}}`}},
 	})
 }
+
+// TestAutoscalerGeneration: a HorizontalPodAutoscaler counts the changes of its spec, in both versions, and its conditions
+// keep the generation that they are about.
+func TestAutoscalerGeneration(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
+	const v1, v2 = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+	generation := func(n string) values { return values{"metadata.generation": n} }
+	run(t, c, []step{
+		{"POST " + v2, `{"metadata":{"name":"h","generation":9},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`, 201, generation("1")},
+		{"MERGE " + v2 + "/h", `{"metadata":{"labels":{"a":"b"},"generation":50}}`, 200, generation("1")},
+		{"MERGE " + v1 + "/h", `{"spec":{"maxReplicas":4}}`, 200, generation("2")},
+		{"MERGE " + v2 + "/h/status", `{"status":{"observedGeneration":2,"conditions":[{"type":"AbleToScale","status":"True","observedGeneration":2}]}}`, 200, generation("2")},
+		{"GET " + v1 + "/h", "", 200, values{"metadata.annotations": `{"autoscaling.alpha.kubernetes.io/conditions":"[{\"type\":\"AbleToScale\",\"status\":\"True\",\"lastTransitionTime\":null,\"observedGeneration\":2}]"}`}},
+		{"MERGE " + v1 + "/h", `{"metadata":{"labels":{"a":"c"}}}`, 200, nil},
+		{"GET " + v2 + "/h", "", 200, values{"status.conditions.0.observedGeneration": "2", "metadata.generation": "2"}},
+	})
+}

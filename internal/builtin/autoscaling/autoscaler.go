@@ -38,16 +38,16 @@ func ValidateAutoscalerUpdate(a, old *autoscalingv2.HorizontalPodAutoscaler) fie
 	return validateSpec(a, r)
 }
 
-// ValidateAutoscalerStatus checks the numbers of replicas and the observed generations of conditions.
+// ValidateAutoscalerStatus checks the generations that conditions have, and the numbers of replicas.
 func ValidateAutoscalerStatus(a, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	errs := check.NotNegative(int64(a.Status.CurrentReplicas), field.NewPath("status", "currentReplicas"))
-	errs = append(errs, check.NotNegative(int64(a.Status.DesiredReplicas), field.NewPath("status", "desiredReplicas"))...)
+	var all check.Errors
 	for i := range a.Status.Conditions {
-		if g := a.Status.Conditions[i].ObservedGeneration; g != nil {
-			errs = append(errs, check.NotNegative(*g, field.NewPath("status", "conditions").Index(i).Child("observedGeneration"))...)
+		if g := a.Status.Conditions[i].ObservedGeneration; g != nil && *g < 0 {
+			all.NonNegative(field.NewPath("status", "conditions").Index(i), "observedGeneration", *g)
 		}
 	}
-	return errs
+	errs := append(all.List(), check.NotNegative(int64(a.Status.CurrentReplicas), field.NewPath("status", "currentReplicas"))...)
+	return append(errs, check.NotNegative(int64(a.Status.DesiredReplicas), field.NewPath("status", "desiredReplicas"))...)
 }
 
 // rules are the parts of the validation that depend on the old object.
