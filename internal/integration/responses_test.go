@@ -13,7 +13,7 @@ import (
 )
 
 // TestOtherUID checks the errors of writes and deletions with the UID of another
-// object. Messages are those of kube-apiserver v1.36.
+// object. Messages are those of kube-apiserver v1.37.
 func TestOtherUID(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()
@@ -31,16 +31,20 @@ func TestOtherUID(t *testing.T) {
 		{"POST " + apps + "deployments", `{"metadata":{"name":"a"},"spec":{` + template + `}}`, 201, nil},
 	})
 	for place, row := range map[string]struct{ path, body string }{
-		"/services/specs/default/a":                   {core + "services/a", `{"metadata":{"name":"a","uid":"x"},"spec":{"ports":[{"port":1}]}}`},
-		"/configmaps/default/a":                       {core + "configmaps/a", `{"metadata":{"name":"a","uid":"x"}}`},
-		"/minions/a":                                  {"/api/v1/nodes/a", `{"metadata":{"name":"a","uid":"x"}}`},
-		"/deployments/default/a":                      {apps + "deployments/a", `{"metadata":{"name":"a","uid":"x"},"spec":{` + template + `}}`},
-		"/example.com/things/default/a":               {things + "/a", `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","uid":"x","resourceVersion":"1"},"spec":{"n":1}}`},
-		"/apiregistration.k8s.io/apiservices/v1.apps": {"/apis/apiregistration.k8s.io/v1/apiservices/v1.apps", `{"metadata":{"name":"v1.apps","uid":"x"},"spec":{"group":"apps","version":"v1","groupPriorityMinimum":1,"versionPriority":1}}`},
+		"/registry/services/specs/default/a":                   {core + "services/a", `{"metadata":{"name":"a","uid":"x"},"spec":{"ports":[{"port":1}]}}`},
+		"/registry/configmaps/default/a":                       {core + "configmaps/a", `{"metadata":{"name":"a","uid":"x"}}`},
+		"/registry/minions/a":                                  {"/api/v1/nodes/a", `{"metadata":{"name":"a","uid":"x"}}`},
+		"/registry/deployments/default/a":                      {apps + "deployments/a", `{"metadata":{"name":"a","uid":"x"},"spec":{` + template + `}}`},
+		"/registry/example.com/things/default/a":               {things + "/a", `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","uid":"x","resourceVersion":"1"},"spec":{"n":1}}`},
+		"/registry/apiregistration.k8s.io/apiservices/v1.apps": {"/apis/apiregistration.k8s.io/v1/apiservices/v1.apps", `{"metadata":{"name":"v1.apps","uid":"x"},"spec":{"group":"apps","version":"v1","groupPriorityMinimum":1,"versionPriority":1}}`},
 	} {
 		code, _, response := exchange(t, c, http.MethodPut, row.path, row.body)
 		if want := `Code: 4, Key: ` + place + `, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: x, `; code != 409 || !strings.Contains(string(response), want) {
 			t.Errorf("PUT %s: %d %s, want 409 with %s", row.path, code, response, want)
+		}
+		code, _, response = exchange(t, c, http.MethodPut, row.path+"?dryRun=All", row.body)
+		if want := `Key: ` + strings.TrimPrefix(place, "/registry") + `, `; code != 409 || !strings.Contains(string(response), want) {
+			t.Errorf("PUT %s as a dry run: %d %s, want 409 with %s", row.path, code, response, want)
 		}
 	}
 	const immutable = `Invalid value: "x": field is immutable`
@@ -220,5 +224,58 @@ func TestLegacyPolicies(t *testing.T) {
 		{"GET " + core + "secrets/s", "", 200, values{"metadata.finalizers": orphan}},
 		{"DELETE " + core + "secrets?orphanDependents=false", "", 200, nil},
 		{"GET " + core + "secrets/s", "", 404, nil},
+	})
+}
+
+// TestRepeatedErrors checks errors that the validation of metadata finds several times: custom resources, definitions and
+// API services report them each time, as kube-apiserver v1.37 does.
+func TestRepeatedErrors(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	run(t, c, []step{
+		{"POST " + definitions, definition(`"n":{"type":"integer"}`), 201, nil},
+		{"POST " + things, thing("a", `{"n":1}`), 201, nil},
+		{"POST /api/v1/namespaces/default/configmaps", `{"metadata":{"name":"a"}}`, 201, nil},
+		{"POST /apis/coordination.k8s.io/v1/namespaces/default/leases", `{"metadata":{"name":"a"},"spec":{}}`, 201, nil},
+	})
+	const wrong = `{"metadata":{"labels":{"a":"b c"}}}`
+	for path, n := range map[string]int{
+		"/api/v1/namespaces/default/configmaps/a":                  1,
+		"/apis/coordination.k8s.io/v1/namespaces/default/leases/a": 1,
+		things + "/a":                                         3,
+		definitions + "/things.example.com":                   4,
+		"/apis/apiregistration.k8s.io/v1/apiservices/v1.apps": 4,
+	} {
+		_, _, response := exchange(t, c, "MERGE", path, wrong)
+		var status struct {
+			Details struct{ Causes []struct{ Message string } }
+		}
+		if err := json.Unmarshal(response, &status); err != nil || len(status.Details.Causes) != n {
+			t.Errorf("%s: %d causes, want %d: %s", path, len(status.Details.Causes), n, response)
+		}
+	}
+}
+
+// TestReadableDeletion checks deletions with the option for objects that cannot be read, of those that can be read.
+func TestReadableDeletion(t *testing.T) {
+	const (
+		maps   = "/api/v1/namespaces/default/configmaps"
+		ignore = `"ignoreStoreReadErrorWithClusterBreakingPotential":true`
+		field  = "ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: "
+		no     = `Operation cannot be fulfilled on configmaps "a": StorageError: invalid object, Code: 4, Key: /registry/configmaps/default/a, ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion is not allowed because the object is decodable from storage`
+	)
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	run(t, c, []step{
+		{"POST " + maps, `{"metadata":{"name":"a"}}`, 201, nil},
+		{"DELETE " + maps + "/a", "{" + ignore + "}", 409, no},
+		{"DELETE " + maps + "/a", `{"dryRun":["All"],` + ignore + "}", 409, no},
+		{"DELETE " + maps + "/a", `{"gracePeriodSeconds":0,` + ignore + "}", 422, `DeleteOptions.meta.k8s.io "" is invalid: ` + field + "cannot be set together with .gracePeriodSeconds"},
+		{"DELETE " + maps + "/none", "{" + ignore + "}", 404, nil},
+		{"DELETE " + maps, "{" + ignore + "}", 422, `DeleteOptions.meta.k8s.io "" is invalid: ` + field + "is not allowed with DELETECOLLECTION, try again after removing the option"},
+		{"GET " + maps + "/a", "", 200, nil},
+	})
+	off := servertest.Start(t, &tidemark.Server{FeatureGates: map[string]bool{"AllowUnsafeMalformedObjectDeletion": false}}).RESTConfig()
+	run(t, off, []step{
+		{"POST " + maps, `{"metadata":{"name":"a"}}`, 201, nil},
+		{"DELETE " + maps + "/a", `{"gracePeriodSeconds":0,` + ignore + "}", 200, nil}, // as if it were not there
 	})
 }

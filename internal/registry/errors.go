@@ -137,8 +137,17 @@ func conflict(t Target, why error) error {
 }
 
 // uidConflict is the error of a UID that the object does not have.
-func uidConflict(t Target, sent, have string) error {
-	return conflict(t, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s", storageKey(t), sent, have))
+func (w *write) uidConflict(sent, have string) error {
+	return w.invalidObject(fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", sent, have))
+}
+
+// invalidObject is the conflict that kube-apiserver's storage finds.
+func (w *write) invalidObject(why string) error {
+	key := storageKey(w.Target)
+	if w.dryRun { // it does not reach etcd
+		key = strings.TrimPrefix(key, storageRoot)
+	}
+	return conflict(w.Target, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %s", key, why))
 }
 
 // preconditionFailed returns the error for a precondition that does not hold.

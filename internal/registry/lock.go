@@ -24,11 +24,11 @@ func bodyLock(meta metav1.Object) (lock, error) {
 }
 
 // check compares the lock with the stored object.
-func (l lock) check(t Target, current *store.Object) error {
+func (l lock) check(w *write, current *store.Object) error {
 	if have := textAt(current.Bytes(), "metadata", "uid"); l.uid != "" && l.uid != have {
-		return uidConflict(t, l.uid, have)
+		return w.uidConflict(l.uid, have)
 	}
-	return l.checkVersion(t, current)
+	return l.checkVersion(w.Target, current)
 }
 
 // checkVersion compares the resourceVersion only.

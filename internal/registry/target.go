@@ -125,7 +125,7 @@ var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
 // definitionsCollection is the collection of the definitions of custom resources.
 const definitionsCollection = "customresourcedefinitions.apiextensions.k8s.io"
 
-// storageKey returns the key that kube-apiserver's errors have for an object.
+// storageKey returns the key of an object in etcd, which kube-apiserver's errors have.
 func storageKey(t Target) string {
 	prefix := keyPrefixes[t.Type.Collection]
 	if prefix == "" {
@@ -134,8 +134,11 @@ func storageKey(t Target) string {
 			prefix = t.Type.Group + "/" + prefix
 		}
 	}
-	return "/" + prefix + "/" + strings.TrimPrefix(t.key(), "/")
+	return storageRoot + "/" + prefix + "/" + strings.TrimPrefix(t.key(), "/")
 }
+
+// storageRoot is the default of kube-apiserver's flag --etcd-prefix.
+const storageRoot = "/registry"
 
 // keyPrefixes are the prefixes of storage keys that differ from the name of the resource.
 var keyPrefixes = map[string]string{

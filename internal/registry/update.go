@@ -63,7 +63,7 @@ func (r *Registry) updateOnce(ctx context.Context, t Target, b Body, o WriteOpti
 			return made, err
 		},
 		next: func(v currentObject) (runtime.Object, error) {
-			if err := lock.check(w.Target, v.stored); err != nil {
+			if err := lock.check(w, v.stored); err != nil {
 				return nil, err
 			}
 			o, err := take()
@@ -82,7 +82,7 @@ func (r *Registry) createByUpdate(ctx context.Context, w *write, sent runtime.Ob
 		return nil, w.notFound()
 	}
 	if l.uid != "" {
-		return nil, uidConflict(w.Target, l.uid, "")
+		return nil, w.uidConflict(l.uid, "")
 	}
 	if err := w.allow("create"); err != nil {
 		return nil, err

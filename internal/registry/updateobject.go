@@ -32,7 +32,7 @@ func (r *Registry) UpdateObject(ctx context.Context, t Target, a ObjectUpdate) (
 	made, err := r.modify(ctx, w, objectChange{versioned: a.ResourceVersion != "", next: func(v currentObject) (runtime.Object, error) {
 		w.owners.setDecided(w.owners.managedOf(v.stored))
 		next := v.object.DeepCopyObject()
-		if err := a.check(t, next.(metav1.Object)); err != nil {
+		if err := a.check(w, next.(metav1.Object)); err != nil {
 			return nil, err
 		}
 		return next, a.Change(next)
@@ -41,12 +41,12 @@ func (r *Registry) UpdateObject(ctx context.Context, t Target, a ObjectUpdate) (
 }
 
 // check compares the object with the preconditions.
-func (a *ObjectUpdate) check(t Target, meta metav1.Object) error {
+func (a *ObjectUpdate) check(w *write, meta metav1.Object) error {
 	if have := meta.GetUID(); a.UID != "" && a.UID != have {
-		return uidConflict(t, string(a.UID), string(have))
+		return w.uidConflict(string(a.UID), string(have))
 	}
 	if have := meta.GetResourceVersion(); a.ResourceVersion != "" && a.ResourceVersion != have {
-		return conflict(t, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", storageKey(t), a.ResourceVersion, have))
+		return w.invalidObject(fmt.Sprintf("Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", a.ResourceVersion, have))
 	}
 	return nil
 }
