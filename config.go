@@ -23,7 +23,8 @@ func (s *Server) config() (world.Config, error) {
 		InProcess: s.InProcess, Listen: s.Listen.config(), TLS: s.TLS.config(),
 		PolicyFile: s.Authorization.PolicyFile, Audit: s.Audit.config(), Fairness: world.Fairness(s.Fairness),
 		NoUnenforcedWarnings: s.Admission.NoUnenforcedWarnings, Controllers: s.Controllers, EventTTL: s.EventTTL,
-		CBOR: features.Enabled(s.FeatureGates, features.CBOR), UnsafeDeletion: features.Enabled(s.FeatureGates, features.UnsafeDeletion),
+		CBOR: features.Enabled(s.FeatureGates, features.CBOR), UnsafeDeletion: features.Enabled(s.FeatureGates, features.UnsafeDeletion), AllStandIns: s.FeatureGates[features.UnsafeDeletion],
+		WebhookReviews: !features.Enabled(s.FeatureGates, features.ExcludedReviews), PlainStreams: !features.Enabled(s.FeatureGates, features.StreamCompression),
 		Shutdown: world.Shutdown(s.Shutdown), Logger: s.Logger, SlowRequest: s.Diagnostics.SlowRequest, Tracer: s.Diagnostics.tracer(), Profiling: s.Diagnostics.Profiling,
 		Version: s.version(), Clock: s.Clock.of(), Seed: s.Seed, Now: s.now, BackupTime: s.backupTime, Failure: &s.failure,
 	}

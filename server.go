@@ -67,8 +67,8 @@ type Server struct {
 	// EventTTL is how long Events are kept after their last write; zero: an hour.
 	EventTTL time.Duration
 	// FeatureGates enables and disables features, by their names in kube-apiserver: CBORServingAndStorage, which affects
-	// serving alone, and AllowUnsafeMalformedObjectDeletion. Both are off by default. Start refuses other names. Nil: all
-	// defaults.
+	// serving alone and is off by default; AllowUnsafeMalformedObjectDeletion, ExcludeAdmissionWebhookVirtualResources and
+	// WatchListCompression, which are on. Start refuses other names. Nil: all defaults.
 	FeatureGates map[string]bool
 
 	// Shutdown configures how Close ends the server. Zero: at once.

@@ -85,23 +85,32 @@ func (m *Member) Add(to []byte, f *Fragment) []byte {
 	return append(to, f.blocks...)
 }
 
-// maxStored is the largest text of a stored block.
-const maxStored = 1<<16 - 1
+// MaxStored is the largest text of a stored block, in bytes.
+const MaxStored = 1<<16 - 1
 
 // AddStored appends a text without compression, for short texts between fragments.
 func (m *Member) AddStored(to, text []byte) []byte {
-	m.crc = crc32.Update(m.crc, crc32.IEEETable, text)
-	m.size += uint32(len(text))
 	for len(text) > 0 {
-		n := min(len(text), maxStored)
-		to = append(to, 0)
-		to = binary.LittleEndian.AppendUint16(to, uint16(n))
-		to = binary.LittleEndian.AppendUint16(to, ^uint16(n))
-		to = append(to, text[:n]...)
+		n := min(len(text), MaxStored)
+		to = append(m.StoredHead(to, text[:n]), text[:n]...)
 		text = text[n:]
 	}
 	return to
 }
+
+// StoredHead appends the head of a stored block. The caller writes the text, of at most MaxStored
+// bytes, after it.
+func (m *Member) StoredHead(to, text []byte) []byte {
+	m.crc = crc32.Update(m.crc, crc32.IEEETable, text)
+	m.size += uint32(len(text))
+	to = append(to, 0)
+	to = binary.LittleEndian.AppendUint16(to, uint16(len(text)))
+	return binary.LittleEndian.AppendUint16(to, ^uint16(len(text)))
+}
+
+// Sync appends an empty block that is not the last, so that readers return the text before it: some
+// read the header of the next member first. A fragment ends with such a block.
+func (m *Member) Sync(to []byte) []byte { return append(to, 0, 0, 0, 0xff, 0xff) }
 
 // End appends the last block, which is empty, and the trailer.
 func (m *Member) End(to []byte) []byte {

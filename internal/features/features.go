@@ -11,15 +11,21 @@ import (
 const (
 	// CBOR affects serving alone: objects are always stored as JSON.
 	CBOR = "CBORServingAndStorage"
-	// UnsafeDeletion lets clients delete objects that cannot be read. With it, a server also starts on a data directory if
-	// it cannot decrypt some values, whatever the reason.
+	// UnsafeDeletion lets clients delete objects that cannot be read. If it is set to true, and not only on by default, a
+	// server also starts on a data directory if it cannot decrypt some values, whatever the reason.
 	UnsafeDeletion = "AllowUnsafeMalformedObjectDeletion"
+	// ExcludedReviews hides reviews of tokens and access from admission webhooks.
+	ExcludedReviews = "ExcludeAdmissionWebhookVirtualResources"
+	// StreamCompression compresses watches that begin with the present objects.
+	StreamCompression = "WatchListCompression"
 )
 
 // known are the gates with their defaults.
 var known = map[string]bool{
-	CBOR:           false,
-	UnsafeDeletion: false,
+	CBOR:              false,
+	UnsafeDeletion:    true,
+	ExcludedReviews:   true,
+	StreamCompression: true,
 }
 
 // Known returns the gates with their defaults.

@@ -79,6 +79,8 @@ type Config struct {
 	// lists, which get at most a third of it, and objects as protobuf, CBOR, table rows or
 	// other versions. 64 MiB hold 10,000 pods. The cache counts as history. Zero: 96 MiB.
 	RepresentationBytes int64
+	// PlainStreams: no watch is compressed.
+	PlainStreams bool
 	// Limits holds the limits. A zero field means its value in DefaultLimits.
 	Limits Limits
 	// Behind is set on a server whose objects are a copy of another one's, and reports whether the copy is far behind.

@@ -135,9 +135,14 @@ func (s *httpStream) try(events []registry.Event) (ok, full bool) {
 		}
 		ends[i] = len(buf)
 	}
-	if err == nil {
-		ok, full = s.response.TryWrite(buf)
+	sent := buf
+	if err == nil && s.zipped {
+		sent = s.pack(nil, buf)
 	}
+	if err == nil {
+		ok, full = s.response.TryWrite(sent)
+	}
+	n := len(sent)
 	q.h.giveBack(room, buf)
 	if !ok {
 		if q.shape != nil {
@@ -150,6 +155,6 @@ func (s *httpStream) try(events []registry.Event) (ok, full bool) {
 		q.route.sent(end - from)
 		from = end
 	}
-	q.bytes += int64(from)
+	q.bytes += int64(n)
 	return true, full
 }

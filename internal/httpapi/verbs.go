@@ -281,9 +281,10 @@ func (q *request) delete(t registry.Target, out wire.Output) error {
 // mayDeleteUnsafely returns an error for a deletion of an object that cannot be read unless the user has the
 // permission for that, too.
 func (q *request) mayDeleteUnsafely(o *metav1.DeleteOptions) error {
-	if !q.h.c.Registry.UnsafeDeletion || o == nil || o.IgnoreStoreReadErrorWithClusterBreakingPotential == nil || !*o.IgnoreStoreReadErrorWithClusterBreakingPotential {
+	if !q.h.c.Registry.UnsafeDeletion || !registry.IgnoresReadErrors(o) {
 		return nil
 	}
+	q.audited.annotate(map[string]string{"apiserver.k8s.io/unsafe-delete-ignore-read-error": ""})
 	return q.alsoAllowed("unsafe-delete-ignore-read-errors")
 }
 

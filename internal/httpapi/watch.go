@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/deflate"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -64,6 +67,9 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 		return q.watchWebSocket()
 	}
 	q.header()["Content-Type"] = contentType
+	if q.lines.zipped = !q.h.c.PlainStreams && streamsList(o) && listsGzip(q.r.Header.Get("Accept-Encoding")); q.lines.zipped {
+		q.compressed()
+	}
 	q.lines.open(q)
 	q.to = &q.lines
 	if q.dropAfter == 0 { // otherwise the events are counted
@@ -72,6 +78,22 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	q.writeHeader(http.StatusOK)
 	q.letGo()
 	return nil
+}
+
+// streamsList reports whether a watch begins with the present objects, as a list that is streamed. The options have their
+// defaults.
+func streamsList(o *metainternal.ListOptions) bool {
+	return o.SendInitialEvents != nil && *o.SendInitialEvents && o.AllowWatchBookmarks
+}
+
+// listsGzip reports whether an Accept-Encoding header lists gzip, without a weight.
+func listsGzip(header string) bool {
+	for part := range strings.SplitSeq(header, ",") {
+		if strings.TrimSpace(part) == "gzip" {
+			return true
+		}
+	}
+	return false
 }
 
 // letGo drops the parts of the request that only the start of a watch needed: many wait at once,
@@ -106,6 +128,7 @@ func (q *request) pull() error {
 	room := q.events[:0]
 	for {
 		initial := !q.watch.Initialized()
+		q.lines.initial = initial
 		events, err := q.nextEvents(room[:0])
 		if len(events) == 0 && err == nil {
 			room = q.events[:0]
@@ -289,7 +312,7 @@ func (q *request) sendEvents(events []registry.Event) error {
 // sendsShared reports whether the object of an event is sent from the bytes that all watches share.
 func (q *request) sendsShared(e *registry.Event) bool {
 	_, plain := q.to.(*httpStream)
-	return plain && q.shape == nil && q.typ.Conversion == nil && e.Type != registry.Bookmark && e.Status == nil && e.Object.Len() > largeEvents
+	return plain && !(q.lines.zipped && q.lines.initial) && q.shape == nil && q.typ.Conversion == nil && e.Type != registry.Bookmark && e.Status == nil && e.Object.Len() > largeEvents
 }
 
 // sendShared sends the buffer and an event up to the end of its object. It returns the buffer with the rest of the event.
@@ -298,6 +321,9 @@ func (q *request) sendShared(buf []byte, e *registry.Event) ([]byte, error) {
 	buf = wire.BeginEvent(buf, string(e.Type))
 	object := e.Object.Bytes()
 	q.route.sent(len(buf) - before + len(object) + len(wire.EventTail))
+	if q.lines.zipped {
+		return buf[:0], q.lines.sendStored(buf, object)
+	}
 	if err := q.to.send(buf, nil); err != nil {
 		return buf, err
 	}
@@ -346,6 +372,9 @@ type httpStream struct {
 	c        *http.ResponseController
 	response sharedResponse // nil: the response knows of no others
 
+	// zipped: the body is gzip. initial: the events that are sent are the present objects.
+	zipped, initial bool
+
 	// Of a watch that shares its connection, see share.go.
 	joined bool
 	left   []registry.Event // not delivered: for the request's goroutine
@@ -367,17 +396,61 @@ func (s *httpStream) open(q *request) {
 }
 
 func (s *httpStream) send(events []byte, _ []int) error {
-	if s.response == nil {
-		return s.q.write(events)
+	if !s.zipped {
+		return s.write(events)
 	}
-	if ok, _ := s.response.TryWrite(events); ok { // as mostly: a flush follows
-		s.q.bytes += int64(len(events))
+	room := s.q.h.buffer(len(events))
+	packed := s.pack((*room)[:0], events)
+	if err := s.write(packed); err != nil {
+		return err // the buffer may still be on its way out
+	}
+	s.q.h.giveBack(room, packed)
+	return nil
+}
+
+// pack appends events as a gzip member, so that a client can read them at once, and a watch that waits holds no
+// compressor. The present objects are compressed. Later events are stored in it as they are: compressing each of them
+// for each watch costs more than their transport.
+func (s *httpStream) pack(to, events []byte) []byte {
+	var m deflate.Member
+	to = m.Begin(to)
+	if s.initial {
+		to = m.Add(to, deflate.Compress(events))
+	} else {
+		to = m.Sync(m.AddStored(to, events))
+	}
+	return m.End(to)
+}
+
+// sendStored sends text, and an object with the end of its event, as a gzip member. It does not copy the object.
+func (s *httpStream) sendStored(text, object []byte) error {
+	var m deflate.Member
+	buf := m.AddStored(m.Begin(nil), text)
+	for block := range slices.Chunk(object, deflate.MaxStored) {
+		if err := s.write(m.StoredHead(buf, block)); err != nil {
+			return err
+		}
+		if err := s.write(block); err != nil {
+			return err
+		}
+		buf = nil // it may still be on its way out
+	}
+	return s.write(m.End(m.Sync(m.AddStored(buf, []byte(wire.EventTail)))))
+}
+
+// write writes bytes of the body.
+func (s *httpStream) write(b []byte) error {
+	if s.response == nil {
+		return s.q.write(b)
+	}
+	if ok, _ := s.response.TryWrite(b); ok { // as mostly: a flush follows
+		s.q.bytes += int64(len(b))
 		return nil
 	}
-	if !s.q.seat.Suspend(int64(len(events))) {
+	if !s.q.seat.Suspend(int64(len(b))) {
 		return errNoRoom
 	}
-	n, err := s.q.w.Write(events)
+	n, err := s.q.w.Write(b)
 	s.q.bytes += int64(n)
 	if err == nil {
 		err = s.q.seat.Resume(s.q.ctx)

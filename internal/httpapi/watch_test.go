@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -112,6 +113,73 @@ func TestWatchManyInitialEvents(t *testing.T) {
 	}
 	w := s.watch(t, maps+"?watch=1&allowWatchBookmarks=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
 	w.want(t, append(want, "BOOKMARK")...)
+}
+
+// TestWatchGzip: a watch that begins with the present objects is compressed if the client lists gzip, and each event
+// can be read when it is sent.
+func TestWatchGzip(t *testing.T) {
+	const list = maps + "?watch=1&allowWatchBookmarks=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+	for _, http1 := range []bool{false, true} {
+		s := start(t, wiring{http1: http1})
+		for i := range 20 {
+			s.create(t, "default", fmt.Sprintf("m-%02d", i), 1000)
+		}
+		w := s.watch(t, list, "Accept-Encoding: deflate, gzip")
+		if h := w.resp.Header; h.Get("Content-Encoding") != "gzip" || h.Get("Vary") != "Accept-Encoding" {
+			t.Fatalf("the headers are %v", h)
+		}
+		counted := &countingReader{r: w.resp.Body}
+		z, err := gzip.NewReader(counted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.lines = bufio.NewReader(z)
+		for i := range 20 {
+			w.want(t, fmt.Sprintf("ADDED m-%02d", i))
+		}
+		w.want(t, "BOOKMARK")
+		if counted.n > 10_000 {
+			t.Errorf("the present objects take %d bytes, want less than half of their text", counted.n)
+		}
+		for i := range 3 {
+			s.create(t, "default", fmt.Sprintf("n-%d", i), 10)
+			w.want(t, fmt.Sprintf("ADDED n-%d", i))
+		}
+		s.create(t, "default", "o", 700_000)
+		w.want(t, "ADDED o")
+		s.do(t, "DELETE", maps+"/o", "")
+		w.want(t, "DELETED o")
+		s.handler.Drain()
+		w.want(t, "")
+	}
+	s := start(t, wiring{})
+	for path, encodings := range map[string][]string{
+		list: {"identity", "deflate, gzip;q=0.5", "GZIP", "*", "br"},
+		maps + "?watch=1&allowWatchBookmarks=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&timeoutSeconds=1": {"gzip"},
+		maps + "?watch=1": {"gzip"},
+	} {
+		for _, encoding := range encodings {
+			if h := s.watch(t, path, "Accept-Encoding: "+encoding).resp.Header; h.Get("Content-Encoding") != "" {
+				t.Errorf("%s with Accept-Encoding %s: %v", path, encoding, h)
+			}
+		}
+	}
+	plain := start(t, wiring{config: func(c *httpapi.Config) { c.PlainStreams = true }})
+	if h := plain.watch(t, list, "Accept-Encoding: gzip").resp.Header; h.Get("Content-Encoding") != "" {
+		t.Errorf("without the feature: %v", h)
+	}
+}
+
+// countingReader counts the bytes that are read.
+type countingReader struct {
+	r io.Reader
+	n int
+}
+
+func (c *countingReader) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += n
+	return n, err
 }
 
 func TestWatchOldPrefix(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -330,3 +331,33 @@ func text(code int, contentType, body string) webhooktest.Response {
 
 // hang responds when the caller has left.
 func hang(_ http.ResponseWriter, r *webhooktest.Review) { <-r.HTTP.Context().Done() }
+
+// TestWebhooksSkipReviews: webhooks see reviews of tokens and access only if the feature that hides them is disabled.
+func TestWebhooksSkipReviews(t *testing.T) {
+	reviews := map[string]string{
+		tokenReviews:  `{"spec":{"token":"x"}}`,
+		accessReviews: `{"spec":{"user":"u","resourceAttributes":{"verb":"get","resource":"pods"}}}`,
+		selfAccess:    `{"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}`,
+		localAccess:   `{"metadata":{"namespace":"default"},"spec":{"user":"u","resourceAttributes":{"namespace":"default","verb":"get","resource":"pods"}}}`,
+		"/apis/authorization.k8s.io/v1/selfsubjectrulesreviews": `{"spec":{"namespace":"default"}}`,
+		"/apis/authentication.k8s.io/v1/selfsubjectreviews":     `{}`,
+	}
+	const everything = `"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"]}]`
+	for _, hidden := range []bool{true, false} {
+		hook := webhooktest.Start(t)
+		c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}, FeatureGates: map[string]bool{"ExcludeAdmissionWebhookVirtualResources": hidden}}).RESTConfig()
+		text := fmt.Sprintf(`{"metadata":{"name":"w"},"webhooks":[{"name":"w.example.com",%s,"sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":%s}]}`, everything, hook.Config("/"))
+		create[admissionregistrationv1.MutatingWebhookConfiguration](t, c, mutatingPath, text)
+		create[admissionregistrationv1.ValidatingWebhookConfiguration](t, c, validatingPath, text)
+		for path, body := range reviews {
+			run(t, c, []step{{"POST " + path, body, 201, nil}})
+			want := 0
+			if !hidden {
+				want = 2
+			}
+			if got := len(hook.Take()); got != want {
+				t.Errorf("POST %s with the feature %t: the webhooks are called %d times, want %d", path, hidden, got, want)
+			}
+		}
+	}
+}

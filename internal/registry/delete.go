@@ -12,7 +12,6 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -29,7 +28,7 @@ func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions
 
 // deleteOnce is Delete by the state at hand.
 func (r *Registry) deleteOnce(ctx context.Context, t Target, o *metav1.DeleteOptions, by *authn.User) (Object, error) {
-	w, err := newDeletion(t, o, by)
+	w, err := r.newDeletion(t, o, by)
 	if err != nil {
 		return Object{}, err
 	}
@@ -38,7 +37,7 @@ func (r *Registry) deleteOnce(ctx context.Context, t Target, o *metav1.DeleteOpt
 
 // DeleteFor deletes an object for a VirtualHandler. Admission has seen the request of the client.
 func (r *Registry) DeleteFor(ctx context.Context, t Target, o *metav1.DeleteOptions, by *authn.User) (Object, error) {
-	w, err := newDeletion(t, o, by)
+	w, err := r.newDeletion(t, o, by)
 	if err != nil {
 		return Object{}, err
 	}
@@ -47,12 +46,15 @@ func (r *Registry) DeleteFor(ctx context.Context, t Target, o *metav1.DeleteOpti
 }
 
 // newDeletion checks the options of a deletion. Empty values of dryRun request no dry-run.
-func newDeletion(t Target, o *metav1.DeleteOptions, by *authn.User) (*write, error) {
+func (r *Registry) newDeletion(t Target, o *metav1.DeleteOptions, by *authn.User) (*write, error) {
 	if o == nil {
 		o = &metav1.DeleteOptions{}
 	}
 	checked := *o
 	checked.DryRun = nonEmpty(o.DryRun)
+	if !r.UnsafeDeletion {
+		checked.IgnoreStoreReadErrorWithClusterBreakingPotential = nil
+	}
 	if errs := metav1validation.ValidateDeleteOptions(&checked); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
@@ -77,13 +79,11 @@ func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
 		if err := unreadable(current); err != nil {
 			return r.deleteUnreadable(ctx, w, current, err)
 		}
-		if r.unsafeDeletion(w) {
-			return Object{}, apierrors.NewInvalid(schema.GroupKind{Group: w.Type.Group, Kind: w.Type.Resource}, w.Name, field.ErrorList{
-				field.Invalid(field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential"), true, "is exclusively used to delete corrupt object(s), try again by removing this option"),
-			})
-		}
 		if current == nil {
 			return Object{}, w.notFound()
+		}
+		if r.unsafeDeletion(w) {
+			return Object{}, w.readable()
 		}
 		if err := checkPreconditions(w.Target, current, w.deletion.Preconditions); err != nil {
 			return Object{}, err
@@ -166,8 +166,20 @@ func (r *Registry) deleteUnreadable(ctx context.Context, w *write, current *stor
 
 // unsafeDeletion reports whether a client deletes one object that it believes to be unreadable.
 func (r *Registry) unsafeDeletion(w *write) bool {
-	ignore := w.deletion.IgnoreStoreReadErrorWithClusterBreakingPotential
-	return r.UnsafeDeletion && ignore != nil && *ignore && w.Subresource == "" && !w.collection
+	return IgnoresReadErrors(w.deletion) && w.Subresource == "" && !w.collection
+}
+
+// IgnoresReadErrors reports whether a deletion is of an object that cannot be read.
+func IgnoresReadErrors(o *metav1.DeleteOptions) bool {
+	return o != nil && o.IgnoreStoreReadErrorWithClusterBreakingPotential != nil && *o.IgnoreStoreReadErrorWithClusterBreakingPotential
+}
+
+// readable refuses to delete an object that can be read without its finalizers and admission. As in
+// kube-apiserver, a dry run reads from etcd, too.
+func (w *write) readable() error {
+	stored := *w
+	stored.dryRun = false
+	return stored.invalidObject("unsafe deletion is not allowed because the object is decodable from storage")
 }
 
 // remove removes an object from the store.

@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/fairness"
@@ -24,9 +26,14 @@ const deletersPerCollection = 256
 // already is no error. After another error the remaining objects stay, and the list has nothing but
 // Annotations.
 func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.DeleteOptions, lo *metainternal.ListOptions, by *authn.User) (*List, error) {
-	w, err := newDeletion(t, o, by)
+	w, err := r.newDeletion(t, o, by)
 	if err != nil {
 		return nil, err
+	}
+	if IgnoresReadErrors(w.deletion) {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", field.ErrorList{
+			field.Invalid(field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential"), true, "is not allowed with DELETECOLLECTION, try again after removing the option"),
+		})
 	}
 	defer r.Turn()()
 	l, err := r.List(ctx, t, lo)

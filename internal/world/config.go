@@ -53,6 +53,10 @@ type Config struct {
 	EventTTL             time.Duration
 	// CBOR and UnsafeDeletion are features that are enabled.
 	CBOR, UnsafeDeletion bool
+	// AllStandIns: a start on a data directory ignores all values that cannot be decrypted.
+	AllStandIns bool
+	// WebhookReviews: webhooks see reviews of tokens and access. PlainStreams: no watch is compressed.
+	WebhookReviews, PlainStreams bool
 
 	Shutdown    Shutdown
 	Logger      *slog.Logger // nil: nothing is logged

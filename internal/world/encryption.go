@@ -11,7 +11,7 @@ import (
 
 // standIns selects the values that a start on a data directory replaces by stand-ins if they cannot be decrypted.
 func (p *process) standIns() encryption.StandIns {
-	if p.UnsafeDeletion {
+	if p.AllStandIns {
 		return encryption.AllStandIns
 	}
 	return encryption.SomeStandIns

@@ -252,7 +252,7 @@ func (w *World) newWebhooks(conditions *match.Metrics) *webhook.Webhooks {
 	c, services := &p.Admission, remote.Services(w.store)
 	all := webhook.Config{
 		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: w.access, Conditions: conditions,
-		Audited: p.audit != nil, Log: p.logOf(logWebhooks),
+		Reviews: p.WebhookReviews, Audited: p.audit != nil, Log: p.logOf(logWebhooks),
 	}
 	if all.Validating = all.Mutating; c.MutatingUsers != c.ValidatingUsers {
 		all.Validating = remote.NewConnections(services, c.ValidatingUsers)
@@ -304,6 +304,7 @@ func (w *World) api() httpapi.Config {
 		Authz:               w.access,
 		Audit:               p.audit,
 		Media:               wire.Served{CBOR: p.CBOR},
+		PlainStreams:        p.PlainStreams,
 		OpenAPI:             w.openAPI,
 		Pages:               p.issuerPages(w.tokens, w.URL()),
 		Missing:             w.missingAt,

@@ -84,6 +84,20 @@ var exempt = map[string]bool{
 // them.
 func Exempt(t registry.Target) bool { return exempt[t.Type.Collection] }
 
+// reviews are the resources of reviews, by their group. They are never stored.
+var reviews = map[schema.GroupResource]bool{
+	{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"}:       true,
+	{Group: "authentication.k8s.io", Resource: "tokenreviews"}:             true,
+	{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}: true,
+	{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"}:  true,
+	{Group: "authorization.k8s.io", Resource: "selfsubjectrulesreviews"}:   true,
+	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}:      true,
+}
+
+// IsReview reports whether a target is a review of a token or of access, which a cluster does not work without: neither
+// policies nor webhooks see it.
+func IsReview(t registry.Target) bool { return reviews[t.Type.GroupResource()] }
+
 // MayMatch reports whether requests with an operation on a target may match. It is cheap: it uses
 // neither objects nor the state.
 func (c *Criteria) MayMatch(t registry.Target, o registry.Operation) bool {

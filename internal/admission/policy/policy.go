@@ -212,20 +212,12 @@ func criteria(r *admissionregistrationv1.MatchResources) *match.Criteria {
 	return c
 }
 
-// exempt are the resources that no policy applies to: policies themselves, so that a broken one can be
-// removed, and reviews, which a cluster does not work without.
+// exempt are the policies themselves, which no policy applies to, so that a broken one can be removed.
 var exempt = map[schema.GroupResource]bool{
 	{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicies"}:       true,
 	{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicybindings"}: true,
 	{Group: admissionregistrationv1.GroupName, Resource: "mutatingadmissionpolicies"}:         true,
 	{Group: admissionregistrationv1.GroupName, Resource: "mutatingadmissionpolicybindings"}:   true,
-
-	{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"}:       true,
-	{Group: "authentication.k8s.io", Resource: "tokenreviews"}:             true,
-	{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}: true,
-	{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"}:  true,
-	{Group: "authorization.k8s.io", Resource: "selfsubjectrulesreviews"}:   true,
-	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}:      true,
 }
 
 // Handles reports whether the rules of any policy may match an operation on a target. It is for
@@ -243,7 +235,7 @@ func (s *set[C]) of(t registry.Target, o registry.Operation) []*Policy[C] {
 		return found
 	}
 	var found []*Policy[C]
-	if !exempt[t.Type.GroupResource()] {
+	if !exempt[t.Type.GroupResource()] && !match.IsReview(t) {
 		for _, p := range s.all {
 			if p.criteria == nil || p.criteria.MayMatch(t, o) {
 				found = append(found, p)

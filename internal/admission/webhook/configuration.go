@@ -61,7 +61,8 @@ type hook struct {
 // configurations are the webhooks of a phase, compiled. A change compiles the configuration that has
 // changed, and no other.
 type configurations struct {
-	value *derived.Value[*compiled]
+	value   *derived.Value[*compiled]
+	reviews bool // webhooks see reviews
 }
 
 type compiled struct {
@@ -86,7 +87,7 @@ func (w *Webhooks) configurations(p phase) *configurations {
 		}
 		return next
 	}
-	return &configurations{derived.NewIncremental(&compiled{byKey: map[string][]*hook{}}, update, p.collection())}
+	return &configurations{derived.NewIncremental(&compiled{byKey: map[string][]*hook{}}, update, p.collection()), w.c.Reviews}
 }
 
 // at returns the webhooks at a state.

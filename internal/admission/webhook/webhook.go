@@ -39,6 +39,8 @@ type Config struct {
 	Authz authz.Authorizer
 	// Conditions count match conditions; nil: nothing does.
 	Conditions *match.Metrics
+	// Reviews: webhooks see reviews of tokens and access, too.
+	Reviews bool
 	// Audited: requests have audit events, for which there are annotations.
 	Audited bool
 	// Log gets the failures of webhooks; nil: it is discarded.
@@ -84,7 +86,7 @@ func (w *Webhooks) Validating() registry.Plugin {
 
 // handle reports whether a webhook may apply to an operation on a target.
 func (c *configurations) handle(s *store.State, t registry.Target, o registry.Operation) bool {
-	if match.Exempt(t) {
+	if match.Exempt(t) || !c.reviews && match.IsReview(t) {
 		return false
 	}
 	for _, h := range c.at(s) {
