@@ -173,7 +173,7 @@ func pairOf(of interpreter.InterpretableCall, bindings map[string]*functions.Ove
 type pair struct {
 	interpreter.InterpretableCall
 	id    string // the overload
-	a, b  interpreter.Interpretable
+	a, b  interpreter.InterpretableV2
 	check func(a, b ref.Val) bool
 	call  functions.BinaryOp
 }
@@ -182,8 +182,11 @@ type pair struct {
 func (p *pair) OverloadID() string { return p.id }
 
 // Eval implements interpreter.Interpretable.
-func (p *pair) Eval(vars interpreter.Activation) ref.Val {
-	a, b := p.a.Eval(vars), p.b.Eval(vars)
+func (p *pair) Eval(vars interpreter.Activation) ref.Val { return p.Exec(interpreter.AsFrame(vars)) }
+
+// Exec implements interpreter.InterpretableV2.
+func (p *pair) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	a, b := p.a.Exec(frame), p.b.Exec(frame)
 	switch {
 	case types.IsUnknownOrError(a):
 		return a

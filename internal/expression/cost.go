@@ -40,8 +40,9 @@ func (c *call) cost(args []ref.Val, result ref.Val) uint64 {
 		return *cost
 	}
 	switch c.overload {
-	case overloads.StartsWithString, overloads.EndsWithString, overloads.StringToBytes, overloads.BytesToString,
-		overloads.ExtQuoteString, overloads.ExtFormatString:
+	case overloads.StartsWithString, overloads.EndsWithString:
+		return traversal(sizeOf(args[1]))
+	case overloads.StringToBytes, overloads.BytesToString, overloads.ExtQuoteString, overloads.ExtFormatString:
 		return traversal(sizeOf(args[0]))
 	case overloads.InList:
 		return sizeOf(args[1])
@@ -51,7 +52,7 @@ func (c *call) cost(args []ref.Val, result ref.Val) uint64 {
 		return traversal(min(sizeOf(args[0]), sizeOf(args[1])))
 	case overloads.AddString, overloads.AddBytes:
 		return traversal(sizeOf(args[0]) + sizeOf(args[1]))
-	case overloads.MatchesString:
+	case overloads.Matches, overloads.MatchesString:
 		expression := math.Ceil(float64(sizeOf(args[1])) * common.RegexStringLengthCostFactor)
 		return traversal(1+sizeOf(args[0])) * uint64(expression)
 	case overloads.ContainsString:

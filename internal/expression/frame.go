@@ -15,17 +15,19 @@ import (
 
 // Planned is a program that a planner made. It is immutable, and safe for concurrent use.
 type Planned struct {
-	root interpreter.Interpretable
+	root interpreter.InterpretableV2
 	ids  int // the IDs of steps are below it
 	// program is set instead if this version of cel-go needs it.
 	program cel.Program
 }
 
 // frame is the state of one evaluation of a program: its variables, its cost, and the values of
-// steps that others have not used yet. The steps find it as the outermost Activation.
+// steps that others have not used yet. The steps find it as the outermost Activation, in ExecutionFrames without a
+// context: those of cel-go would count the cost and the interrupts.
 type frame struct {
 	vars interpreter.Activation
-	done <-chan struct{} // of the context
+	exec interpreter.ExecutionFrame // of the steps
+	done <-chan struct{}            // of the context
 	cost uint64
 
 	checks uint // of the context
@@ -56,6 +58,7 @@ func (p *Planned) Eval(ctx context.Context, vars interpreter.Activation) (value 
 	}
 	f := frames.Get().(*frame)
 	f.vars, f.done = vars, ctx.Done()
+	f.exec.Activation = f
 	if len(f.count) < p.ids {
 		f.count = make([]int32, p.ids)
 	}
@@ -71,7 +74,7 @@ func (p *Planned) Eval(ctx context.Context, vars interpreter.Activation) (value 
 		cost = f.cost
 		f.release()
 	}()
-	value = p.root.Eval(f)
+	value = p.root.Exec(&f.exec)
 	if failed, ok := value.(*types.Err); ok {
 		err = failed
 	}
@@ -112,23 +115,17 @@ func frameOf(vars interpreter.Activation) *frame {
 			return v
 		case *iteration:
 			return v.frame
+		case *interpreter.ExecutionFrame:
+			vars = v.Activation
+		default:
+			vars = vars.Parent()
 		}
-		vars = vars.Parent()
 	}
 	return nil
 }
 
-// ResolveName implements interpreter.Activation. Comprehensions look at #interrupted in each
-// iteration.
-func (f *frame) ResolveName(name string) (any, bool) {
-	if name != "#interrupted" {
-		return f.vars.ResolveName(name)
-	}
-	if f.interrupted() {
-		return true, true
-	}
-	return nil, false
-}
+// ResolveName implements interpreter.Activation.
+func (f *frame) ResolveName(name string) (any, bool) { return f.vars.ResolveName(name) }
 
 // interrupted reports whether the context has ended. It looks once in many calls.
 func (f *frame) interrupted() bool {
@@ -162,12 +159,15 @@ func (f *frame) iterated(i *iteration) {
 // Parent implements interpreter.Activation.
 func (f *frame) Parent() interpreter.Activation { return nil }
 
-// push adds the value of a step to the stack, and ends the evaluation if it costs too much.
+// push adds the value of a step to the stack, and ends the evaluation if it costs too much or the context has ended.
 func (f *frame) push(value ref.Val, id int64) {
 	f.stack = append(f.stack, stepValue{value, id})
 	f.top = max(f.top, len(f.stack))
 	f.count[id]++
 	f.spend(0)
+	if f.interrupted() {
+		panic(interpreter.EvalCancelledError{Cause: interpreter.ContextCancelled, Message: interruptedText})
+	}
 }
 
 // spend adds a cost, and ends the evaluation if it costs too much.
@@ -176,6 +176,8 @@ func (f *frame) spend(cost uint64) {
 		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: tooExpensive})
 	}
 }
+
+const interruptedText = "operation interrupted"
 
 const tooExpensive = "operation cancelled: actual cost limit exceeded"
 

@@ -20,8 +20,8 @@ type observer struct {
 	folds  []*observed    // comprehensions
 }
 
-// decorate wraps a step. It is an interpreter.InterpretableDecorator.
-func (o *observer) decorate(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+// decorate wraps a step. It is an interpreter.InterpretableDecoratorV2.
+func (o *observer) decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	switch step := i.(type) {
 	case *observed, *observedAttribute, *observedConst, *observedConstructor:
 		return i, nil
@@ -36,7 +36,7 @@ func (o *observer) decorate(i interpreter.Interpretable) (interpreter.Interpreta
 	case interpreter.InterpretableConstructor:
 		return o.constructor(step), nil
 	}
-	s := &observed{Interpretable: i}
+	s := &observed{InterpretableV2: i}
 	o.finish = append(o.finish, func() error { return o.complete(s) })
 	return s, nil
 }
@@ -48,7 +48,7 @@ func (o *observer) see(ids ...int64) {
 	}
 }
 
-// idsOf returns the IDs of steps. Their type is another one in later versions of cel-go.
+// idsOf returns the IDs of steps.
 func idsOf[S interface{ ID() int64 }](o *observer, steps ...S) []int64 {
 	ids := make([]int64, len(steps))
 	for i, s := range steps {
@@ -61,7 +61,7 @@ func idsOf[S interface{ ID() int64 }](o *observer, steps ...S) []int64 {
 // observed is a step that is neither an attribute, nor a constant, nor a constructor: a logical
 // operator, a comprehension, or a call.
 type observed struct {
-	interpreter.Interpretable
+	interpreter.InterpretableV2
 	id    int64
 	drops []int64 // values that an operator or a comprehension takes off the stack
 	call  *call   // nil: the step is no call
@@ -69,33 +69,38 @@ type observed struct {
 
 // complete finds the values that a step takes off the stack.
 func (o *observer) complete(s *observed) error {
-	s.id = s.Interpretable.ID()
+	s.id = s.InterpretableV2.ID()
 	o.see(s.id)
-	switch name := fmt.Sprintf("%T", s.Interpretable); strings.TrimPrefix(name, "*interpreter.") {
+	switch name := fmt.Sprintf("%T", s.InterpretableV2); strings.TrimPrefix(name, "*interpreter.") {
 	case "evalOr", "evalAnd":
-		var terms []interpreter.Interpretable
-		if err := readField(s.Interpretable, "terms", &terms); err != nil {
+		var terms []interpreter.InterpretableV2
+		if err := readField(s.InterpretableV2, "terms", &terms); err != nil {
 			return err
 		}
 		s.drops = idsOf(o, terms...)
 	case "evalFold":
-		var of interpreter.Interpretable
-		if err := readField(s.Interpretable, "iterRange", &of); err != nil {
+		var of interpreter.InterpretableV2
+		if err := readField(s.InterpretableV2, "iterRange", &of); err != nil {
 			return err
 		}
 		s.drops = idsOf(o, of)
 		o.folds = append(o.folds, s)
 	default:
-		if c, ok := s.Interpretable.(interpreter.InterpretableCall); ok {
+		if c, ok := s.InterpretableV2.(interpreter.InterpretableCall); ok {
 			s.call = o.costs.callOf(c, idsOf(o, c.Args()...))
 		}
 	}
 	return nil
 }
 
-// Eval evaluates the step.
+// Eval implements interpreter.Interpretable.
 func (s *observed) Eval(vars interpreter.Activation) ref.Val {
-	value := s.Interpretable.Eval(vars)
+	return s.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec evaluates the step.
+func (s *observed) Exec(vars *interpreter.ExecutionFrame) ref.Val {
+	value := s.InterpretableV2.Exec(vars)
 	f := frameOf(vars)
 	if s.call != nil {
 		f.called(s.call, value)
@@ -115,8 +120,13 @@ type observedConst struct {
 	id    int64
 }
 
-// Eval evaluates the step.
+// Eval implements interpreter.Interpretable.
 func (s *observedConst) Eval(vars interpreter.Activation) ref.Val {
+	return s.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec evaluates the step.
+func (s *observedConst) Exec(vars *interpreter.ExecutionFrame) ref.Val {
 	if f := frameOf(vars); f != nil {
 		f.push(s.value, s.id)
 	}
@@ -149,9 +159,14 @@ func (o *observer) constructor(step interpreter.InterpretableConstructor) *obser
 	return s
 }
 
-// Eval evaluates the step.
+// Eval implements interpreter.Interpretable.
 func (s *observedConstructor) Eval(vars interpreter.Activation) ref.Val {
-	value := s.InterpretableConstructor.Eval(vars)
+	return s.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec evaluates the step.
+func (s *observedConstructor) Exec(vars *interpreter.ExecutionFrame) ref.Val {
+	value := s.InterpretableConstructor.Exec(vars)
 	f := frameOf(vars)
 	f.takeArgs(s.args)
 	f.cost += s.cost
@@ -184,7 +199,7 @@ func (o *observer) attribute(a interpreter.InterpretableAttribute) ([]int64, uin
 	of := a.Attr()
 	drops, cost := []int64{of.ID()}, uint64(common.SelectAndIdentCost)
 	if fmt.Sprintf("%T", of) == "*interpreter.conditionalAttribute" {
-		var condition interpreter.Interpretable
+		var condition interpreter.InterpretableV2
 		var truthy, falsy interpreter.Attribute
 		if err := readField(of, "expr", &condition); err != nil {
 			return nil, 0, err
@@ -203,9 +218,14 @@ func (o *observer) attribute(a interpreter.InterpretableAttribute) ([]int64, uin
 	return drops, cost, nil
 }
 
-// Eval evaluates the step.
+// Eval implements interpreter.Interpretable.
 func (s *observedAttribute) Eval(vars interpreter.Activation) ref.Val {
-	value := s.InterpretableAttribute.Eval(vars)
+	return s.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec evaluates the step.
+func (s *observedAttribute) Exec(vars *interpreter.ExecutionFrame) ref.Val {
+	value := s.InterpretableAttribute.Exec(vars)
 	f := frameOf(vars)
 	for _, id := range s.drops {
 		f.drop(id)

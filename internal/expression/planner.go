@@ -173,7 +173,7 @@ func (p *Planner) planOther(ast *cel.Ast) (*Planned, error) {
 // planOwn makes a program of the planner.
 func (p *Planner) planOwn(ast *cel.Ast) (*Planned, error) {
 	o := &observer{costs: p.costs}
-	options := append(p.options[:len(p.options):len(p.options)], interpreter.CustomDecorator(o.decorate))
+	options := append(p.options[:len(p.options):len(p.options)], interpreter.CustomDecoratorV2(o.decorate))
 	root, err := p.interpreter.NewInterpretable(ast.NativeRep(), options...)
 	if err != nil {
 		return nil, err
@@ -184,8 +184,8 @@ func (p *Planner) planOwn(ast *cel.Ast) (*Planned, error) {
 		}
 	}
 	for _, s := range o.folds {
-		if q := quantifierOf(s.Interpretable); q != nil {
-			s.Interpretable = q
+		if q := quantifierOf(s.InterpretableV2); q != nil {
+			s.InterpretableV2 = q
 		}
 	}
 	return &Planned{root: root, ids: int(o.maxID) + 1}, nil

@@ -20,10 +20,10 @@ import (
 type quantifier struct {
 	id              int64
 	result, item    string // names of variables
-	over            interpreter.Interpretable
-	condition, step interpreter.Interpretable
-	predicate       interpreter.Interpretable
-	last            interpreter.Interpretable // the result of the comprehension
+	over            interpreter.InterpretableV2
+	condition, step interpreter.InterpretableV2
+	predicate       interpreter.InterpretableV2
+	last            interpreter.InterpretableV2 // the result of the comprehension
 
 	start       types.Bool // the first value of r; the opposite value ends the comprehension
 	stepID      int64
@@ -35,7 +35,7 @@ type quantifier struct {
 }
 
 // fold reads the parts of a comprehension of cel-go, which has the fields of evalFold.
-func (q *quantifier) fold(of interpreter.Interpretable) (accu interpreter.Interpretable, err error) {
+func (q *quantifier) fold(of interpreter.InterpretableV2) (accu interpreter.InterpretableV2, err error) {
 	q.id = of.ID()
 	var second string
 	var exhaustive, interruptable bool
@@ -62,7 +62,7 @@ func (q *quantifier) fold(of interpreter.Interpretable) (accu interpreter.Interp
 }
 
 // quantifierOf returns the quantifier that does the same as a comprehension, nil if there is none.
-func quantifierOf(of interpreter.Interpretable) *quantifier {
+func quantifierOf(of interpreter.InterpretableV2) *quantifier {
 	q := &quantifier{}
 	accu, err := q.fold(of)
 	if err != nil {
@@ -85,11 +85,11 @@ func (q *quantifier) readStep() bool {
 	if !q.start {
 		want = "*interpreter.evalOr"
 	}
-	if !ok || fmt.Sprintf("%T", step.Interpretable) != want {
+	if !ok || fmt.Sprintf("%T", step.InterpretableV2) != want {
 		return false
 	}
-	var terms []interpreter.Interpretable
-	if readField(step.Interpretable, "terms", &terms) != nil || len(terms) != 2 {
+	var terms []interpreter.InterpretableV2
+	if readField(step.InterpretableV2, "terms", &terms) != nil || len(terms) != 2 {
 		return false
 	}
 	read, ok := q.reads(terms[0])
@@ -121,7 +121,7 @@ func (q *quantifier) readCondition() bool {
 }
 
 // reads reports whether a step is the variable r, and returns its cost.
-func (q *quantifier) reads(step interpreter.Interpretable) (cost uint64, ok bool) {
+func (q *quantifier) reads(step interpreter.InterpretableV2) (cost uint64, ok bool) {
 	a, ok := step.(*observedAttribute)
 	if !ok {
 		return 0, false
@@ -136,12 +136,12 @@ func (q *quantifier) reads(step interpreter.Interpretable) (cost uint64, ok bool
 
 // constantCall returns the argument and the cost of a call of a function of one boolean, if the cost does
 // not depend on the argument.
-func constantCall(step interpreter.Interpretable, function string) (arg interpreter.Interpretable, cost uint64, ok bool) {
+func constantCall(step interpreter.InterpretableV2, function string) (arg interpreter.InterpretableV2, cost uint64, ok bool) {
 	s, ok := step.(*observed)
 	if !ok || s.call == nil || s.call.function != function {
 		return nil, 0, false
 	}
-	call, ok := s.Interpretable.(interpreter.InterpretableCall)
+	call, ok := s.InterpretableV2.(interpreter.InterpretableCall)
 	if !ok || len(call.Args()) != 1 {
 		return nil, 0, false
 	}
@@ -161,6 +161,7 @@ type iteration struct {
 	of           *quantifier
 	vars         interpreter.Activation
 	frame        *frame
+	exec         interpreter.ExecutionFrame // of the steps
 	result, item ref.Val
 }
 
@@ -178,12 +179,21 @@ func (i *iteration) ResolveName(name string) (any, bool) {
 // Parent implements interpreter.Activation.
 func (i *iteration) Parent() interpreter.Activation { return i.vars }
 
+// Unwrap returns the variables without those of the quantifier. cel-go calls it for the name of a variable that may not be
+// one of those.
+func (i *iteration) Unwrap() interpreter.Activation { return i.vars }
+
 // ID implements interpreter.Interpretable.
 func (q *quantifier) ID() int64 { return q.id }
 
 // Eval implements interpreter.Interpretable.
 func (q *quantifier) Eval(vars interpreter.Activation) ref.Val {
-	over := q.over.Eval(vars)
+	return q.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (q *quantifier) Exec(vars *interpreter.ExecutionFrame) ref.Val {
+	over := q.over.Exec(vars)
 	if types.IsUnknownOrError(over) {
 		return over
 	}
@@ -193,25 +203,26 @@ func (q *quantifier) Eval(vars interpreter.Activation) ref.Val {
 	f := frameOf(vars)
 	i := f.iterate()
 	defer f.iterated(i)
-	*i = iteration{of: q, vars: vars, frame: f, result: q.start}
+	*i = iteration{of: q, vars: vars.Activation, frame: f, result: q.start}
+	i.exec.Activation = i
 	if items, ok := over.(*sequence); ok {
 		for n := range items.items {
 			if more, interrupted := i.next(items.at(n)); interrupted {
-				return types.NewErr("operation interrupted")
+				return types.NewErr(interruptedText)
 			} else if !more {
 				break
 			}
 		}
-		return q.last.Eval(i)
+		return q.last.Exec(&i.exec)
 	}
 	for all := over.(traits.Iterable).Iterator(); all.HasNext() == types.True; {
 		if more, interrupted := i.next(all.Next()); interrupted {
-			return types.NewErr("operation interrupted")
+			return types.NewErr(interruptedText)
 		} else if !more {
 			break
 		}
 	}
-	return q.last.Eval(i)
+	return q.last.Exec(&i.exec)
 }
 
 // next evaluates the quantifier for an item, and reports whether to continue.
@@ -220,10 +231,10 @@ func (i *iteration) next(item ref.Val) (more, interrupted bool) {
 	i.item = item
 	r, ok := i.result.(types.Bool)
 	if !ok {
-		if condition, ok := q.condition.Eval(i).(types.Bool); ok && condition != types.True {
+		if condition, ok := q.condition.Exec(&i.exec).(types.Bool); ok && condition != types.True {
 			return false, false
 		}
-		i.result = q.step.Eval(i)
+		i.result = q.step.Exec(&i.exec)
 		return true, f.interrupted()
 	}
 	for _, cost := range q.conditionCosts {
@@ -233,7 +244,7 @@ func (i *iteration) next(item ref.Val) (more, interrupted bool) {
 		return false, false
 	}
 	f.spend(q.readCost)
-	value := q.predicate.Eval(i)
+	value := q.predicate.Exec(&i.exec)
 	f.drop(q.predicateID)
 	if _, ok := value.(types.Bool); !ok {
 		if !types.IsError(value) {
