@@ -14,6 +14,9 @@ const (
 	// watchFaultQuiet is how long a run with a fault of a list or watch, or with Retry-After, must be quiet: client-go
 	// waits about a second before it sends such a request again.
 	watchFaultQuiet = 2 * time.Second
+	// lastingFaultQuiet is how long a run whose fault has lasted must be quiet: a controller that waits twice as long before
+	// each try comes back after about the time that the fault has lasted.
+	lastingFaultQuiet = time.Second
 )
 
 // EveryFault calls Search.EveryFault with the defaults.
@@ -35,6 +38,10 @@ func EveryFault(t TB, env *Env, run func(ctx context.Context, env *Env), checks 
 // that is overloaded. A client of client-go sends it again by itself, as it does after a 503 with Retry-After, so the
 // controller sees latency; other clients see the error. In a world with World.Webhooks, writes also fail once because
 // a webhook does not respond in time.
+//
+// In one more run for each get and each write, the request and all like it get 500 until the cluster has settled, for two
+// seconds at most. Then the fault ends, and the controller must come back by itself: nothing in the cluster wakes it up, as the
+// next event does after a fault that happens once. A controller that gives up after a few tries fails such a run.
 //
 // A fault selects its request by verb, resource, namespace, name and User-Agent, and by the number of such requests
 // before. If a run has no such request, because it sends other ones, the fault does not happen; the test log has
@@ -66,6 +73,9 @@ func (s *search) faults() []disturbance {
 		}
 		for _, f := range kinds {
 			all = append(all, s.faultOf(same[k], f))
+		}
+		if q.Verb != "list" && q.Verb != "watch" { // informers try again by themselves, and wait for seconds
+			all = append(all, s.lastingFaultOf(same[k]))
 		}
 	}
 	return all
@@ -130,24 +140,15 @@ var faultNames = map[string]string{
 
 // faultOf returns a fault of the last of some requests with the same verb and resource.
 func (s *search) faultOf(same []*request, f Fault) disturbance {
-	q, r := same[len(same)-1], f.rule
-	r.Verbs, r.Group, r.Resource, r.Namespace, r.Name, r.UserAgent = []string{q.Verb}, q.Group, q.Resource, q.Namespace, q.Name, q.UserAgent
-	if r.Group == "" {
-		r.Group = "core"
-	}
-	if q.Subresource != "" {
-		r.Resource += "/" + q.Subresource
-	}
-	n := r.selected(same)
-	r.After, r.Times = n-1, 1
-	client, _, _ := strings.Cut(q.UserAgent, " ")
+	q, r := same[len(same)-1], f.ruleFor(same)
+	r.Times = 1
 	name, dir := faultNames[r.Fault], r.Fault
 	if r.Code != 0 {
 		name, dir = fmt.Sprintf("%s %d", name, r.Code), fmt.Sprintf("%s-%d", dir, r.Code)
 	}
 	d := disturbance{
-		name: fmt.Sprintf("%s for request %d %q by %s", name, n, q, client),
-		dir:  fmt.Sprintf("%s-%s-%d", dir, q, n),
+		name: fmt.Sprintf("%s for request %d %q by %s", name, r.After+1, q, q.client()),
+		dir:  fmt.Sprintf("%s-%s-%d", dir, q, r.After+1),
 		from: moment{at: s.base()},
 	}
 	if r.RetryAfterSeconds > 0 || slices.Contains([]string{"list", "watch"}, q.Verb) {
@@ -161,6 +162,71 @@ func (s *search) faultOf(same []*request, f Fault) disturbance {
 		}}, err
 	}
 	return d
+}
+
+// lastingFaultOf returns an error for the last of some requests with the same verb and resource and for all like it, until the
+// controller has settled.
+func (s *search) lastingFaultOf(same []*request) disturbance {
+	q, r := same[len(same)-1], Fault{}.Status(500, 0).ruleFor(same)
+	return disturbance{
+		name:  fmt.Sprintf("an error 500 for request %d %q by %s, and for each one like it until the cluster had settled", r.After+1, q, q.client()),
+		dir:   fmt.Sprintf("status-500-until-settled-%s-%d", q, r.After+1),
+		from:  moment{at: s.base()},
+		quiet: lastingFaultQuiet,
+		start: func(ctx context.Context, world *Env) (effect, error) {
+			a, err := world.addFault(ctx, r)
+			f := lastingFault{ActiveFault: a}
+			return effect{env: world, end: f.end, happened: f.happened, met: settleQuiet}, err
+		},
+	}
+}
+
+// lastingFault is a fault that ends when the world has settled.
+type lastingFault struct {
+	*ActiveFault
+	ended bool
+	times uint64 // it has happened; after its end
+}
+
+// end ends the fault when the world has settled after it has happened, or after lagLimit. A controller that tries again and
+// again, and changes nothing, has settled.
+func (f *lastingFault) end(ctx context.Context) (err error) {
+	limited, cancel := context.WithTimeout(ctx, lagLimit)
+	_, _ = f.env.settle(limited, settleQuiet) // an error is the limit, or is repeated
+	cancel()
+	if f.times, err = f.fired(ctx); err != nil {
+		return err
+	}
+	f.ended = true
+	return f.remove(ctx)
+}
+
+func (f *lastingFault) happened(ctx context.Context) (bool, error) {
+	if f.ended {
+		return f.times > 0, nil
+	}
+	n, err := f.fired(ctx)
+	return n > 0, err
+}
+
+// ruleFor returns the rule of the fault for the last of some requests with the same verb and resource, and for all like it.
+func (f Fault) ruleFor(same []*request) faultRule {
+	q, r := same[len(same)-1], f.rule
+	r.Verbs, r.Group, r.Resource, r.Namespace, r.Name, r.UserAgent = []string{q.Verb}, q.Group, q.Resource, q.Namespace, q.Name, q.UserAgent
+	if r.Group == "" {
+		r.Group = "core"
+	}
+	if q.Subresource != "" {
+		r.Resource += "/" + q.Subresource
+	}
+	r.After = r.selected(same) - 1
+	return r
+}
+
+// client is the program that has sent the request.
+func (q *request) client() string {
+	name, _, _ := strings.Cut(q.UserAgent, " ")
+	return name
 }
 
 // selected returns how many requests the rule selects, of some that have its verb and resource. It counts as the

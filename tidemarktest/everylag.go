@@ -98,7 +98,7 @@ func (s *search) behind(lag uint64, resource string) disturbance {
 			if err != nil {
 				return effect{}, err
 			}
-			return effect{env: r.Env, end: r.catchUpInSteps, happened: r.late}, nil
+			return effect{env: r.Env, end: r.catchUpInSteps, happened: r.late, always: true}, nil
 		},
 	}
 }
@@ -116,7 +116,7 @@ func (s *search) restart(write, behind int, old uint64) disturbance {
 			if err != nil {
 				return effect{}, err
 			}
-			return effect{env: r.Env, end: r.catchUp, happened: r.late}, nil
+			return effect{env: r.Env, end: r.catchUp, happened: r.late, always: true}, nil
 		},
 	}
 }

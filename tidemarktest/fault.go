@@ -259,15 +259,15 @@ func (a *ActiveFault) fired(ctx context.Context) (uint64, error) {
 // Remove ends the fault. It can be called twice.
 func (a *ActiveFault) Remove(t TB) {
 	t.Helper()
-	ctx, cancel := callContext()
-	defer cancel()
+	call(t, a.remove)
+}
+
+func (a *ActiveFault) remove(ctx context.Context) error {
 	err := a.env.session.control.call(ctx, "DELETE", worldPath(a.env.world.Name, "faults", a.id), nil, nil)
 	if wrong, ok := err.(*StatusError); ok && wrong.Code == 404 {
-		return
+		return nil
 	}
-	if err != nil {
-		t.Fatalf("tidemarktest: %v", err)
-	}
+	return err
 }
 
 // request is a request for a resource that a world has recorded.

@@ -46,6 +46,11 @@ type shopOperator struct {
 
 // runShopOperator runs the operator until the context ends.
 func runShopOperator(ctx context.Context, env *tidemarktest.Env) {
+	runShops(ctx, env, (*shopOperator).reconcile)
+}
+
+// runShops runs an operator of shops until the context ends. After an error it reconciles the shop again.
+func runShops(ctx context.Context, env *tidemarktest.Env, reconcile func(o *shopOperator, ctx context.Context, name string) error) {
 	o := &shopOperator{env, make(chan string, 1000)}
 	done := make(chan struct{})
 	go func() {
@@ -60,7 +65,7 @@ func runShopOperator(ctx context.Context, env *tidemarktest.Env) {
 		select {
 		case <-ctx.Done():
 		case name := <-o.queue:
-			if err := o.reconcile(ctx, name); err != nil {
+			if err := reconcile(o, ctx, name); err != nil {
 				pause(ctx)
 				o.add(ctx, name)
 			}

@@ -166,6 +166,10 @@ type effect struct {
 	end func(ctx context.Context) error
 	// happened reports whether the disturbance happened at all; nil: it did, and end is nil.
 	happened func(ctx context.Context) (bool, error)
+	// met is how long the world must be quiet before end asks whether the disturbance has happened; zero: firstQuiet.
+	met time.Duration
+	// always checks the run also if the disturbance did not happen.
+	always bool
 }
 
 // search is one call of EveryPrefix, EveryFault or EveryLag.
@@ -549,7 +553,7 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 	}
 	r.start(s.run, e.env)
 	if e.end != nil {
-		if err := r.meet(ctx, e.happened); err != nil {
+		if err := r.meet(ctx, e.happened, cmp.Or(e.met, firstQuiet)); err != nil {
 			return false, err
 		}
 		if err := e.end(ctx); err != nil {
@@ -566,7 +570,7 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 			if err != nil {
 				return false, err
 			}
-			if missed = !happened; missed && e.end == nil {
+			if missed = !happened; missed && !e.always {
 				continue
 			}
 		}
@@ -574,7 +578,7 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 			break
 		}
 	}
-	if missed && e.end == nil {
+	if missed && !e.always {
 		return true, nil
 	}
 	return missed && err == nil, err
@@ -582,10 +586,10 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 
 // meet waits until the world has settled, for lagLimit at most. A controller that has not met the disturbance by then may
 // be slow to begin: it has as much time as in the first run.
-func (r *controllerRun) meet(ctx context.Context, happened func(ctx context.Context) (bool, error)) error {
-	for waited := time.Duration(0); waited < firstQuiet+wrongQuiet; waited += firstQuiet {
+func (r *controllerRun) meet(ctx context.Context, happened func(ctx context.Context) (bool, error), quiet time.Duration) error {
+	for waited := time.Duration(0); waited < firstQuiet+wrongQuiet; waited += quiet {
 		lag, cancel := context.WithTimeout(ctx, lagLimit)
-		_, _ = r.env.settle(lag, firstQuiet) // an error is the limit, or is repeated
+		_, _ = r.env.settle(lag, quiet) // an error is the limit, or is repeated
 		cancel()
 		if met, err := happened(ctx); met || err != nil {
 			return err

@@ -83,6 +83,43 @@ func retrying(ctx context.Context, e *tidemarktest.Env) {
 	}
 }
 
+// TestEveryFaultUntilSettled: an error that is only logged is found, although the next write of the operator leads to
+// another try. An operator that tries again after an error passes.
+func TestEveryFaultUntilSettled(t *testing.T) {
+	t.Parallel()
+	operator := func(logged bool) func(context.Context, *tidemarktest.Env) {
+		return func(ctx context.Context, e *tidemarktest.Env) {
+			runShops(ctx, e, func(o *shopOperator, ctx context.Context, name string) error {
+				var shop shopObject
+				if err := o.call(ctx, "GET", configMaps+"/"+name, nil, &shop); err != nil {
+					return err
+				}
+				if err := o.ensure(ctx, shopSecrets, o.child(&shop, "key")); err != nil && !logged {
+					return err
+				}
+				if shop.Metadata.Annotations["seen"] != "" {
+					return nil
+				}
+				shop.Metadata.Annotations = map[string]string{"seen": "true"}
+				return o.call(ctx, "PUT", configMaps+"/"+name, &shop, nil)
+			})
+		}
+	}
+	env := shopsIn(t, 1)
+	tidemarktest.EveryFault(t, env, operator(false))
+	r := &recording{TB: t}
+	tidemarktest.EveryFault(r, env, operator(true))
+	all := strings.Join(r.errors, "\n")
+	for _, verb := range []string{"get secrets default/shop-00-key", "create secrets in default"} {
+		if !strings.Contains(all, "an error 500 for request 1 \""+verb+"\" by shop-operator, and for each one like it until the cluster had settled") {
+			t.Errorf("%s: the failures are\n%s", verb, all)
+		}
+	}
+	if strings.Contains(all+"\n", "by shop-operator\n") || strings.Contains(all, "by shop-operator:\n") {
+		t.Errorf("a fault that happens once is no longer hidden:\n%s", all)
+	}
+}
+
 // TestEveryFaultWebhook: where there are webhooks, one does not respond in time.
 func TestEveryFaultWebhook(t *testing.T) {
 	tier.Full(t)

@@ -277,6 +277,7 @@ var rows = []struct {
 	{"hot loop", orderChanges, newPool, history},
 	{"conflict", conflictIgnored, newBackup, everyFault},
 	{"error", errorSwallowed, newBackup, everyFault},
+	{"error", serviceErrorLogged, newWebsite, everyFault},
 	{"error, finalizer", cleanupErrorIgnored, oldBackup, everyFault},
 	{"lost response", generatedNameRetried, newPool, everyFault},
 	{"lost response", existsIsFatal, newCredential, everyFault},

@@ -1,5 +1,5 @@
 // Package bugs proves which bugs tidemarktest finds. It has five controllers as authors of
-// operators write them, and twenty variants with one bug each, which resemble bugs of real
+// operators write them, and 21 variants with one bug each, which resemble bugs of real
 // operators. The tools of tidemarktest must find each bug, without an assertion about it, and
 // report nothing for the correct controllers. Only the bug that needs time has an assertion about
 // the work of its controller.

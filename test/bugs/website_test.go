@@ -46,6 +46,9 @@ const (
 	// Unobserved state: the transition to "ready" is an event, and the event is lost when the controller
 	// is not running: instaclustr/cassandra-operator#398.
 	readyByEvent bug = "readiness is learned from an event, not from the state"
+	// An error of one object is logged, and the reconciliation ends: the events of the other one lead to another try, unless
+	// they come before the error ends.
+	serviceErrorLogged bug = "the error of the Service is logged, and events of the Deployment hide it"
 	// Stale state: an update without a resourceVersion replaces a newer object by one from the cache. The restart
 	// of the servers by another client is lost, as in gardener/gardener#8463.
 	blindUpdate bug = "an update without a resourceVersion overwrites what is newer"
@@ -116,6 +119,9 @@ func (r *websites) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, 
 		return ctrl.Result{}, err
 	}
 	s, err := r.service(ctx, &w)
+	if err != nil && r.bug == serviceErrorLogged {
+		return ctrl.Result{}, nil
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
