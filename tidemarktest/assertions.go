@@ -23,10 +23,13 @@ const (
 	maxReported = 12
 )
 
-// Never fails the test if one of the changes matches.
+// Never fails the test if one of the changes matches. If no change of the Env is by the actor that is selected, the test log
+// says so: the name may be wrong. So it does for the other assertions that pass without changes.
 func (c Changes) Never(m Match) {
 	c.t.Helper()
-	if bad := c.Match(m).list; len(bad) > 0 {
+	selected := c.Match(m)
+	selected.logAbsent()
+	if bad := selected.list; len(bad) > 0 {
 		c.fail(bad, "%s must not happen, but there %s", m, plural(len(bad), "match"))
 	}
 }
@@ -60,6 +63,7 @@ func (c Changes) Before(first, second Match) {
 // Going back once is allowed. Events and Leases do not count.
 func (c Changes) Converges() {
 	c.t.Helper()
+	c.logAbsent()
 	for _, bad := range returns(c.list) {
 		c.fail(bad, "%s %s does not converge: it has returned %d times to a former content", bad[0].Collection, bad[0].Key, convergeReturns+1)
 	}
@@ -70,6 +74,7 @@ func (c Changes) Converges() {
 // controller.
 func (c Changes) NoWritesAfterSettled() {
 	c.t.Helper()
+	c.logAbsent()
 	settled := c.env.root().settled.Load()
 	if settled == 0 {
 		c.t.Fatalf("tidemarktest: NoWritesAfterSettled needs a call of Settle before")
@@ -88,12 +93,43 @@ func (c Changes) NoWritesAfterSettled() {
 // turn are not either. Events and Leases do not count. All changes of the Env count as reasons, whatever is selected.
 func (c Changes) NoHotLoop() {
 	c.t.Helper()
+	c.logAbsent()
 	for _, bad := range hotLoops(c.all) {
 		if slices.ContainsFunc(c.list, func(change Change) bool { return change.Revision == bad[0].Revision }) {
 			took := bad[len(bad)-1].Time.Sub(bad[0].Time)
 			c.fail(bad, "%s writes %s %s again and again: %d times in %v without a change of its spec or of other objects", bad[0].Actor, bad[0].Collection, bad[0].Key, len(bad), took.Round(time.Millisecond))
 		}
 	}
+}
+
+// maxActors limits the actors in a message.
+const maxActors = 10
+
+// logAbsent logs the actors that are selected, and have changed nothing. An assertion that nothing happens proves nothing if
+// their names are wrong.
+func (c Changes) logAbsent() {
+	c.t.Helper()
+	for _, name := range c.absent {
+		c.t.Logf("tidemarktest: Changes%s passes because no change is by %q. %s", c.calls, name, c.actors())
+	}
+}
+
+// actors names the actors of all changes.
+func (c Changes) actors() string {
+	var names []string
+	for i := range c.all {
+		if name := c.all[i].Actor.describe(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "There are no changes"
+	}
+	more := ""
+	if n := len(names) - maxActors; n > 0 {
+		names, more = names[:maxActors], fmt.Sprintf(", and %d more", n)
+	}
+	return "The actors are " + strings.Join(names, ", ") + more
 }
 
 // contents numbers the contents of objects: equal contents of one object have the same number.

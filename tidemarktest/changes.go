@@ -35,6 +35,18 @@ func (a *Actor) String() string {
 	return a.User
 }
 
+// describe returns String with the program of the user agent, if that is another name.
+func (a *Actor) describe() string {
+	text := a.String()
+	if a == nil {
+		return text
+	}
+	if program, _, _ := strings.Cut(a.UserAgent, " "); program != "" && !strings.HasPrefix(text, program) {
+		text += " with the user agent " + program
+	}
+	return text
+}
+
 // Change is one change of one object.
 type Change struct {
 	Revision uint64    `json:"revision"`
@@ -132,7 +144,8 @@ type Changes struct {
 	all  []Change
 	list []Change // those of all that are selected
 
-	calls string // of the methods that have selected them: `.By("web-operator")`
+	calls  string   // of the methods that have selected them: `.By("web-operator")`
+	absent []string // actors that were selected, of which all has no change
 }
 
 // Changes returns the changes since the Env was created, by all actors. It does not wait: call
@@ -209,6 +222,9 @@ func (c Changes) Match(m Match) Changes {
 	c.t.Helper()
 	if err := c.checkMatch(m); err != nil {
 		c.t.Fatalf("tidemarktest: %s: %v", m, err)
+	}
+	if m.By != "" && !slices.ContainsFunc(c.all, func(change Change) bool { return change.Actor.has(m.By) }) {
+		c.absent = append(slices.Clone(c.absent), m.By)
 	}
 	return c.where(m.calls(), func(change Change) bool { return m.matches(&change) })
 }

@@ -353,6 +353,24 @@ func TestChanges(t *testing.T) {
 	}
 	env.Changes(t).Never(tidemarktest.Match{Verb: "deletecollection", Resource: "deployments"}) // which the server has
 	env.Changes(t).Never(tidemarktest.Match{Resource: "pods/status"})
+	for i, assert := range []func(tidemarktest.Changes){
+		func(c tidemarktest.Changes) { c.By("step-controller").Never(tidemarktest.Match{Verb: "delete"}) },
+		func(c tidemarktest.Changes) { c.Never(tidemarktest.Match{By: "step-controller"}) },
+		func(c tidemarktest.Changes) { c.By("step-controller").NoHotLoop() },
+		func(c tidemarktest.Changes) { c.By("step-controller").Converges() },
+		func(c tidemarktest.Changes) { c.By("step-controller").NoWritesAfterSettled() },
+		func(c tidemarktest.Changes) { c.By("steps-controller").Never(tidemarktest.Match{Verb: "delete"}) }, // it has written
+	} {
+		r := &recording{TB: t}
+		assert(env.Changes(r))
+		want := `By("step-controller")`
+		if i == 5 {
+			want = ""
+		}
+		if got := r.log.String(); len(r.errors) > 0 || (want == "") != (got == "") || !strings.Contains(got, want) || want != "" && !strings.Contains(got, "The actors are steps-controller (admin)") {
+			t.Errorf("assertion %d: the errors are %q, and the log is %s", i, r.errors, got)
+		}
+	}
 	env.Golden(t, "testdata/golden/steps.yaml")
 	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "1")
 	written := filepath.Join(t.TempDir(), "new", "steps.yaml")
