@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -20,7 +21,7 @@ import (
 //
 // Each search gets a function that starts a controller with no memory of former runs, against the Env that
 // it is given, and returns when the context ends, or before if the controller has nothing more to do.
-// Several calls run at the same time. Leader election must be off: the next leader would wait for the lease
+// Several calls run at the same time. If it panics, its run fails, with the stack; a panic of another goroutine ends the process. Leader election must be off: the next leader would wait for the lease
 // of the one before.
 //
 // A search begins with a run without a disturbance, on a copy of the Env that it gets, until the copy has
@@ -232,7 +233,9 @@ func (s *search) do(env *Env, points func() []disturbance) {
 		s.t.Fatalf("tidemarktest: %s: the first run: %v", s.name, err)
 		return
 	}
-	s.t.Logf("tidemarktest: %s: the first run has %s and took %v", s.name, count(len(s.writes), "write"), time.Since(s.begin).Round(time.Millisecond))
+	if verbose() {
+		s.t.Logf("tidemarktest: %s: the first run has %s and took %v", s.name, count(len(s.writes), "write"), time.Since(s.begin).Round(time.Millisecond))
+	}
 	all := append([]disturbance{{from: moment{at: s.base()}, dir: "undisturbed"}}, points()...)
 	if only := os.Getenv(onlyVariable); only != "" {
 		if all = s.selectOnly(all, only); len(all) == 0 {
@@ -289,7 +292,7 @@ func (s *search) runFirst(env *Env) (err error) {
 		err = errors.Join(err, errors.New(s.origin.webhook.unservedText()))
 	}
 	early := r.hasReturned()
-	if stopped := r.stop(); err == nil {
+	if stopped := r.stop(); err == nil || r.panicked != nil {
 		err = stopped
 	}
 	if err != nil {
@@ -401,11 +404,22 @@ func (s *search) runAll(all []disturbance) []outcome {
 		if o.index == 0 && o.err != nil && !o.doubt {
 			close(ended)
 		}
-		if tried*progressParts/len(all) != (tried-1)*progressParts/len(all) {
+		if verbose() && tried*progressParts/len(all) != (tried-1)*progressParts/len(all) {
 			s.t.Logf("tidemarktest: %s: %d of %d runs, %d failed, %v of %v", s.name, tried, len(all), failed, time.Since(s.begin).Round(100*time.Millisecond), s.Budget)
 		}
 	}
 	return outcomes
+}
+
+// verbose reports whether go test prints the log of a test while the test runs. Otherwise it prints the log of a failed test
+// alone, when its progress means nothing any more.
+func verbose() bool {
+	for _, name := range []string{"test.v", "ginkgo.v"} {
+		if f := flag.Lookup(name); f != nil && f.Value.String() != "false" {
+			return true
+		}
+	}
+	return false
 }
 
 // repeat makes the runs again whose failures are in doubt, one after the other, until there is no
@@ -530,11 +544,14 @@ func (s *search) runWith(d *disturbance, again bool) (o outcome) {
 		o.open = late && limit < settleLimit // go test would have ended it
 		o.doubt = late || o.open || world.session.overloaded()
 	}
+	if panicked := r.failed(); panicked != nil {
+		o.missed, o.err, o.doubt, o.open = false, panicked, false, false
+	}
 	if o.err != nil && (again || !o.doubt) {
 		o.hint = s.dump(world, d)
 	}
-	if stopped := r.stop(); o.err == nil {
-		o.err = stopped
+	if stopped := r.stop(); o.err == nil && stopped != nil {
+		o.missed, o.err, o.hint = false, stopped, s.repeatCommand(d.dir)
 	}
 	if closed := world.discard(); o.err == nil {
 		o.err = closed
@@ -791,6 +808,7 @@ type controllerRun struct {
 
 	cancel   context.CancelFunc
 	returned chan struct{}
+	panicked error // the function has panicked; set before returned is closed
 }
 
 // start runs a controller that sees the world as env.
@@ -800,8 +818,45 @@ func (r *controllerRun) start(run func(ctx context.Context, env *Env), env *Env)
 	r.returned = make(chan struct{})
 	go func() {
 		defer close(r.returned)
+		defer func() {
+			if value := recover(); value != nil {
+				r.panicked = fmt.Errorf("the function has panicked: %v\n%s", value, panicStack())
+			}
+		}()
 		run(ctx, env)
 	}()
+}
+
+// maxStack limits the functions of a stack.
+const maxStack = 32
+
+// panicStack returns the functions that were running when the panic began which a deferred function recovers from: the
+// innermost first, without addresses, so that the same panic of several runs has the same text.
+func panicStack() string {
+	var b strings.Builder
+	pcs := make([]uintptr, maxStack)
+	pcs = pcs[:runtime.Callers(3, pcs)] // behind Callers, this function and the deferred one
+	for frames := runtime.CallersFrames(pcs); ; {
+		f, more := frames.Next()
+		if strings.HasPrefix(f.Function, testModule+".(*controllerRun).start") {
+			break
+		}
+		if f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") {
+			fmt.Fprintf(&b, "  %s\n    %s:%d\n", f.Function, f.File, f.Line)
+		}
+		if !more {
+			break
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// failed returns the error of a controller that has panicked, if it has by now.
+func (r *controllerRun) failed() error {
+	if r.cancel != nil && r.hasReturned() {
+		return r.panicked
+	}
+	return nil
 }
 
 // end waits until the world has settled, and returns the run until then.
@@ -837,7 +892,7 @@ func (r *controllerRun) stop() error {
 	defer timer.Stop()
 	select {
 	case <-r.returned:
-		return nil
+		return r.panicked
 	case <-timer.C:
 		return fmt.Errorf("the controller has not returned %v after the end of its context", stopLimit)
 	}

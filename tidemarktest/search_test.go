@@ -3,6 +3,7 @@ package tidemarktest_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -238,6 +239,58 @@ func TestSearchOfNothing(t *testing.T) {
 	tidemarktest.EveryPrefix(r, tidemarktest.Start(t), func(context.Context, *tidemarktest.Env) {})
 	if len(r.errors) != 1 || !strings.Contains(r.errors[0], "the function has returned before its context ended") {
 		t.Errorf("the errors are %q", r.errors)
+	}
+}
+
+// TestSearchPanic: a panic of the function is a failure of its run, with the place. The same panic of several runs is reported
+// once.
+func TestSearchPanic(t *testing.T) {
+	t.Parallel()
+	env := tidemarktest.Start(t)
+	var none map[string]int
+	for _, after := range []int{0, 1} { // the panic is in the first run, in a later one
+		var runs atomic.Int64
+		r := &fatal{recording: &recording{TB: t}}
+		tidemarktest.EveryPrefix(r, env, func(ctx context.Context, e *tidemarktest.Env) {
+			levelTriggered(ctx, e)
+			if runs.Add(1) > 1+int64(after) || after == 0 {
+				none["a"]++
+			}
+		})
+		if len(r.errors) != 1 {
+			t.Errorf("after %d runs: the errors are\n%s", after, strings.Join(r.errors, "\n"))
+			continue
+		}
+		for _, want := range []string{"the function has panicked: assignment to entry in nil map\n", "tidemarktest_test.TestSearchPanic.func1\n", "search_test.go:"} {
+			if !strings.Contains(r.errors[0], want) {
+				t.Errorf("after %d runs: the error is %s\nwant %s", after, r.errors[0], want)
+			}
+		}
+		if strings.Contains(r.errors[0], "runtime.") || strings.Contains(r.errors[0], "goroutine") {
+			t.Errorf("after %d runs: the error is %s", after, r.errors[0])
+		}
+	}
+}
+
+// TestSearchProgress: the log has the progress of a search if go test prints it meanwhile. After the end it would be in the way
+// of the failure.
+func TestSearchProgress(t *testing.T) {
+	env := tidemarktest.Start(t)
+	verbose := flag.Lookup("test.v")
+	defer func(before string) {
+		if err := verbose.Value.Set(before); err != nil {
+			t.Error(err)
+		}
+	}(verbose.Value.String())
+	for _, value := range []string{"false", "true"} {
+		if err := verbose.Value.Set(value); err != nil {
+			t.Fatal(err)
+		}
+		r := &recording{TB: t}
+		tidemarktest.EveryPrefix(r, env, levelTriggered)
+		if got := r.log.String(); (value == "true") != strings.Contains(got, "4 of 4 runs, 0 failed") || value == "false" && got != "" {
+			t.Errorf("-v=%s: the log is\n%s", value, got)
+		}
 	}
 }
 
