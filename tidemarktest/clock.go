@@ -10,6 +10,9 @@ import (
 // RequeueAfter and the leases of leader election do not follow it. It is safe for concurrent use.
 type Clock struct{ env *Env }
 
+// maxAdvance is how far one call of Advance moves the clock at most.
+const maxAdvance = 10 * 365 * 24 * time.Hour
+
 // Clock returns the clock of the cluster. All users of the cluster have the same one.
 func (e *Env) Clock() Clock { return Clock{e.root()} }
 
@@ -26,6 +29,10 @@ func (c Clock) Advance(t TB, d time.Duration) {
 	t.Helper()
 	if d < time.Millisecond {
 		t.Fatalf("tidemarktest: Advance(%v): want a millisecond or more: a clock does not go back", d)
+		return
+	}
+	if d > maxAdvance {
+		t.Fatalf("tidemarktest: Advance(%v): want at most ten years, which are %v", d, maxAdvance)
 		return
 	}
 	c.call(t, "POST", map[string]int64{"milliseconds": d.Milliseconds()}, "clock/advance")

@@ -74,7 +74,7 @@ func TestClock(t *testing.T) {
 		env.Clock().Advance(r, 20*365*24*time.Hour)
 	}()
 	<-done
-	if len(r.errors) != 1 || !strings.Contains(r.errors[0], "ten years") {
+	if len(r.errors) != 1 || !strings.Contains(r.errors[0], "Advance(175200h0m0s): want at most ten years, which are 87600h0m0s") {
 		t.Errorf("twenty years at once: %q", r.errors)
 	}
 }

@@ -50,7 +50,7 @@ func findProgram(cache string) (string, error) {
 	}
 	used, err := usedModule()
 	if err != nil {
-		return "", fmt.Errorf("the server's program cannot be found: %w; build it and set TIDEMARK_BINARY", err)
+		return "", fmt.Errorf("the API server's program cannot be found or built: %w. Set TIDEMARK_BINARY to a program tidemark that was built before", err)
 	}
 	source := filepath.Dir(used.Dir)
 	if _, err := os.Stat(filepath.Join(source, "cmd", "tidemark", "main.go")); err == nil && used.Dir != "" {
@@ -75,6 +75,9 @@ func usedModule() (moduleInfo, error) {
 	list.Stderr = &stderr
 	out, err := list.Output()
 	if err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return moduleInfo{}, errors.New("there is no command go in PATH")
+		}
 		return moduleInfo{}, fmt.Errorf("go list -m %s: %w: %s", testModule, err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	var m moduleInfo

@@ -6,6 +6,17 @@ import (
 	"testing"
 )
 
+// TestNoGo: without the Go command, the error says what is missing and what to set.
+func TestNoGo(t *testing.T) {
+	t.Setenv("TIDEMARK_BINARY", "")
+	t.Setenv("PATH", t.TempDir())
+	_, err := findProgram(t.TempDir())
+	const want = "the API server's program cannot be found or built: there is no command go in PATH. Set TIDEMARK_BINARY to a program tidemark that was built before"
+	if err == nil || err.Error() != want {
+		t.Errorf("the error is %v, want %s", err, want)
+	}
+}
+
 // TestBinaryVariable: a path that does not exist is an error, which says how a relative one is read.
 func TestBinaryVariable(t *testing.T) {
 	for path, want := range map[string]bool{filepath.Join("bin", "missing"): true, filepath.Join(t.TempDir(), "missing"): false} {
