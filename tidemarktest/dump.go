@@ -170,7 +170,8 @@ func (a response) writeTo(w io.Writer) error {
 	return err
 }
 
-// lastChanges returns the last changes since the fork, a line each.
+// lastChanges returns the last changes since the fork. Changes that follow each other have one line if they differ in nothing
+// but their revisions.
 func (e *Env) lastChanges() ([]string, error) {
 	ctx, cancel := callContext()
 	defer cancel()
@@ -179,7 +180,7 @@ func (e *Env) lastChanges() ([]string, error) {
 		return nil, err
 	}
 	defer response.Close()
-	var lines []string
+	var last []similar
 	for d := json.NewDecoder(response); ; {
 		var c struct {
 			Revision              uint64
@@ -187,7 +188,7 @@ func (e *Env) lastChanges() ([]string, error) {
 			Actor                 *Actor
 		}
 		if err := d.Decode(&c); err == io.EOF {
-			return lines, nil
+			return lines(last), nil
 		} else if err != nil {
 			return nil, err
 		}
@@ -195,9 +196,34 @@ func (e *Env) lastChanges() ([]string, error) {
 			continue // the heartbeats of leaders would take all lines
 		}
 		what := (&Change{Verb: fmt.Sprintf("%-6s ", c.Verb), Collection: c.Collection, Key: c.Key, Actor: c.Actor}).what()
-		lines = append(lines, fmt.Sprintf("  %d  %s", c.Revision, what))
-		if len(lines) > loggedChanges {
-			lines = lines[1:]
+		if n := len(last) - 1; n >= 0 && last[n].what == what {
+			last[n].to = c.Revision
+			last[n].times++
+			continue
+		}
+		last = append(last, similar{what, c.Revision, c.Revision, 1})
+		if len(last) > loggedChanges {
+			last = last[1:]
 		}
 	}
+}
+
+// similar are changes that follow each other and differ in nothing but their revisions.
+type similar struct {
+	what     string
+	from, to uint64 // revisions
+	times    int
+}
+
+// lines describes changes, a line each.
+func lines(all []similar) []string {
+	var text []string
+	for _, s := range all {
+		line := fmt.Sprintf("  %d  %s", s.from, s.what)
+		if s.times > 1 {
+			line += fmt.Sprintf(", %d times up to %d", s.times, s.to)
+		}
+		text = append(text, line)
+	}
+	return text
 }

@@ -75,6 +75,23 @@ func TestLastChanges(t *testing.T) {
 	}
 }
 
+// TestHotLoopInLog: a hot loop has one line in the log of a failed test, and does not push the changes before out of it.
+func TestHotLoopInLog(t *testing.T) {
+	t.Parallel()
+	f := &failing{TB: t}
+	env := tidemarktest.Start(f)
+	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: work}}")
+	for i := range 40 {
+		env.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: hot}, data: {n: '%d'}}", i))
+	}
+	for _, c := range f.cleanups {
+		c()
+	}
+	if log := f.log.String(); !strings.Contains(log, "configmaps default/work") || strings.Count(log, "configmaps default/hot") != 1 || !strings.Contains(log, "configmaps default/hot, 40 times up to ") {
+		t.Errorf("the log is\n%s", log)
+	}
+}
+
 // TestGoldenWithout: Golden compares what is left.
 func TestGoldenWithout(t *testing.T) {
 	env := tidemarktest.Start(t)
