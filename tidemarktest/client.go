@@ -68,6 +68,9 @@ type createRequest struct {
 	Seed        uint64   `json:"seed,omitempty"`
 }
 
+// applied is an object in the response of apply.
+type applied struct{ Kind string }
+
 // A StatusError is a response of the server that is no success.
 type StatusError struct {
 	// Code is the HTTP status code.

@@ -27,6 +27,7 @@ type Env struct {
 	owner     *Env // whose Close ends the world; nil: this one
 	closeOnce sync.Once
 	closeErr  error
+	t         TB       // of Fork; nil: the Env is that of Open, or a copy of a search
 	closing   struct { // of the owner
 		sync.Mutex
 		begun bool
@@ -97,15 +98,21 @@ func (e *Env) Kubeconfig(t TB) string {
 }
 
 // As returns the same cluster, seen by a user. The user has the rights that roles and bindings give.
-// Without groups, a user of World.Users has the groups that are given there. It panics if the server
-// cannot add the user.
+// Without groups, a user of World.Users has the groups that are given there. If the server cannot add the user, the test of
+// Fork fails; without one, as in a search, As panics.
 func (e *Env) As(name string, groups ...string) *Env {
 	if user := e.users[name]; user != nil && len(groups) == 0 {
 		return user
 	}
 	user, err := e.AddUser(User{Name: name, Groups: groups})
 	if err != nil {
-		panic(fmt.Sprintf("tidemarktest: the user %q: %v", name, err))
+		text := fmt.Sprintf("tidemarktest: As(%q): %v", name, err)
+		if t := e.root().t; t != nil {
+			t.Helper()
+			t.Fatalf("%s", text)
+			return e
+		}
+		panic(text)
 	}
 	return user
 }
@@ -149,17 +156,20 @@ func (e *Env) Apply(t TB, manifests ...string) {
 	for i, text := range manifests {
 		all = append(all, manifest{Name: fmt.Sprintf("manifest %d", i+1), Content: text})
 	}
-	if err := e.apply(ctx, all, e.webhook); err != nil {
+	if _, err := e.apply(ctx, all, e.webhook); err != nil {
 		t.Fatalf("tidemarktest: %v", err)
 	}
 }
 
-func (e *Env) apply(ctx context.Context, manifests []manifest, webhook *WebhookServer) error {
+// apply returns the objects that the manifests have.
+func (e *Env) apply(ctx context.Context, manifests []manifest, webhook *WebhookServer) ([]applied, error) {
 	body := applyRequest{Manifests: manifests, Token: e.token}
 	if webhook != nil {
 		body.Webhooks = &webhookTarget{URL: webhook.URL(), CABundle: string(webhook.CAData)}
 	}
-	return e.session.control.call(ctx, "POST", worldPath(e.world.Name, "apply"), body, nil)
+	var response struct{ Applied []applied }
+	err := e.session.control.call(ctx, "POST", worldPath(e.world.Name, "apply"), body, &response)
+	return response.Applied, err
 }
 
 // Cluster returns the Env that this one comes from: the cluster at its own address, seen by the administrator. For an Env that

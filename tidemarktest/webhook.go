@@ -20,7 +20,8 @@ import (
 type Webhooks struct {
 	// Paths are files and directories with MutatingWebhookConfigurations and
 	// ValidatingWebhookConfigurations. Other objects, and the files of a kustomization, are skipped.
-	// A path that does not exist is an error.
+	// A path that does not exist is an error, and so are paths without any of these configurations unless
+	// Conversion is set.
 	Paths []string
 	// IgnoreErrorIfPathMissing skips paths that do not exist.
 	IgnoreErrorIfPathMissing bool
@@ -37,16 +38,22 @@ type Webhooks struct {
 
 func (w *Webhooks) used() bool { return len(w.Paths)+len(w.Configurations) > 0 || w.Conversion }
 
-// manifests returns the webhook configurations.
-func (w *Webhooks) manifests() ([]manifest, error) {
-	all, _, err := readPaths(w.Paths, !w.IgnoreErrorIfPathMissing)
+// manifests returns the webhook configurations. It reports whether there must be one.
+func (w *Webhooks) manifests() (all []manifest, wanted bool, err error) {
+	all, missing, err := readPaths(w.Paths, !w.IgnoreErrorIfPathMissing)
+	wanted = len(w.Paths) > len(missing) && !w.Conversion
 	for i := range all {
 		all[i].WebhooksOnly = true
 	}
 	for i, text := range w.Configurations {
 		all = append(all, manifest{Name: fmt.Sprintf("Configurations[%d]", i), Content: text})
 	}
-	return all, err
+	return all, wanted, err
+}
+
+// isWebhook reports whether an object is a webhook configuration.
+func (a applied) isWebhook() bool {
+	return a.Kind == "MutatingWebhookConfiguration" || a.Kind == "ValidatingWebhookConfiguration"
 }
 
 // WebhookServer is where the webhooks of an Env are called. Package nethttp serves them with an http.Handler.

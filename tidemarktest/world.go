@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -52,7 +53,8 @@ type World struct {
 	Host Host
 
 	once     sync.Once
-	self     *World // that was prepared
+	self     *World       // that was prepared
+	fields   []worldField // when it was prepared
 	prepared worldInfo
 	missing  []string // of CRDDirectoryPaths
 	empty    []string // directories without manifests
@@ -89,6 +91,7 @@ func (w *World) Fork(t TB) *Env {
 	for _, dir := range w.empty {
 		t.Logf("tidemarktest: CRDDirectoryPaths: %s has no file whose name ends in .yaml, .yml or .json; directories in it are skipped", dir)
 	}
+	env.t = t
 	env.watchDeadline(t, func(text string) { os.Stderr.WriteString(text) })
 	t.Cleanup(func() {
 		t.Helper()
@@ -108,12 +111,20 @@ func (w *World) Fork(t TB) *Env {
 
 // Open is Fork for callers without a test. The caller closes the Env.
 func (w *World) Open(ctx context.Context) (*Env, error) {
-	w.once.Do(func() { w.self, w.err = w, w.prepare(ctx) })
+	w.once.Do(func() {
+		w.self, w.fields = w, w.currentFields()
+		w.err = w.prepare(ctx)
+	})
 	if w.self != w {
 		return nil, errors.New("this World is a copy of one that has been used, so its fields have no effect: make a World for each set of fields, and use pointers to it")
 	}
 	if w.err != nil {
 		return nil, w.err
+	}
+	for i, f := range w.currentFields() {
+		if !f.is(w.fields[i]) {
+			return nil, fmt.Errorf("World.%s has changed after the first Fork: make a World for each set of fields", f.name)
+		}
 	}
 	env := &Env{session: w.host, controllers: w.Controllers, seed: w.Seed}
 	body := createRequest{Parent: w.prepared.Name, Controllers: w.Controllers, Lease: w.host.lease, Seed: w.Seed}
@@ -125,6 +136,38 @@ func (w *World) Open(ctx context.Context) (*Env, error) {
 		return nil, errors.Join(err, env.Close())
 	}
 	return env, nil
+}
+
+// worldField is a field of a World at some time.
+type worldField struct {
+	name  string
+	value any    // a file system or a host: the same one counts as unchanged
+	text  string // of another value
+}
+
+// currentFields returns the fields that must not change.
+func (w *World) currentFields() []worldField {
+	text := func(name string, value any) worldField {
+		return worldField{name: name, text: fmt.Sprintf("%#v", value)}
+	}
+	return []worldField{
+		text("CRDDirectoryPaths", w.CRDDirectoryPaths), text("ErrorIfCRDPathMissing", w.ErrorIfCRDPathMissing), {name: "Fixtures", value: w.Fixtures},
+		text("Users", w.Users), text("Webhooks", w.Webhooks), text("Controllers", w.Controllers), text("Seed", w.Seed), {name: "Host", value: w.Host},
+	}
+}
+
+// is reports whether two fields are the same.
+func (f worldField) is(other worldField) bool {
+	a, b := reflect.ValueOf(f.value), reflect.ValueOf(other.value)
+	switch {
+	case f.text != other.text || a.IsValid() != b.IsValid() || a.IsValid() && a.Type() != b.Type():
+		return false
+	case !a.IsValid():
+		return true
+	case a.Kind() == reflect.Map:
+		return a.Pointer() == b.Pointer()
+	}
+	return !a.Comparable() || a.Equal(b)
 }
 
 // complete adds the parts that are not copied with a world: users, and webhooks with their port.
@@ -141,7 +184,7 @@ func (w *World) complete(ctx context.Context, env *Env) error {
 	if !w.Webhooks.used() {
 		return nil
 	}
-	configurations, err := w.Webhooks.manifests()
+	configurations, wanted, err := w.Webhooks.manifests()
 	if err != nil {
 		return fmt.Errorf("webhooks: %w", err)
 	}
@@ -152,8 +195,13 @@ func (w *World) complete(ctx context.Context, env *Env) error {
 	if env.webhook, err = w.Webhooks.server(ctx, w.host.control); err != nil {
 		return err
 	}
-	if err := env.apply(ctx, append(configurations, definitions...), env.webhook); err != nil {
+	all, err := env.apply(ctx, append(configurations, definitions...), env.webhook)
+	if err != nil {
 		return err
+	}
+	if wanted && !slices.ContainsFunc(all, applied.isWebhook) {
+		return fmt.Errorf("Webhooks.Paths: there is no MutatingWebhookConfiguration and no ValidatingWebhookConfiguration in %s (with kubebuilder, "+
+			"`make manifests` writes them); if definitions alone have webhooks, set Webhooks.Conversion", strings.Join(w.Webhooks.Paths, ", "))
 	}
 	// The history of the test begins after these writes.
 	return w.host.control.call(ctx, "GET", worldPath(env.world.Name), nil, &env.world)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
 )
@@ -34,6 +35,74 @@ func TestWorldMistakes(t *testing.T) {
 	fixtures := &tidemarktest.World{Fixtures: os.DirFS("nothere")}
 	if _, err := fixtures.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "fixtures of nothere") {
 		t.Errorf("a directory that does not exist: %v", err)
+	}
+}
+
+// TestWorldChanged: a field that has changed after the first Fork is an error. One that is set to the same value is none.
+func TestWorldChanged(t *testing.T) {
+	t.Parallel()
+	files := fstest.MapFS{"a.yaml": {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")}}
+	same := func(w *tidemarktest.World) {
+		w.Fixtures, w.Users, w.Controllers = files, []tidemarktest.User{{Name: "alice", Groups: []string{"developers"}}}, []string{"*"}
+	}
+	for field, change := range map[string]func(*tidemarktest.World){
+		"":                      same,
+		"CRDDirectoryPaths":     func(w *tidemarktest.World) { w.CRDDirectoryPaths = []string{"testdata/crd"} },
+		"ErrorIfCRDPathMissing": func(w *tidemarktest.World) { w.ErrorIfCRDPathMissing = true },
+		"Fixtures":              func(w *tidemarktest.World) { w.Fixtures = os.DirFS("testdata") },
+		"Users":                 func(w *tidemarktest.World) { w.Users[0].Groups[0] = "admins" },
+		"Webhooks":              func(w *tidemarktest.World) { w.Webhooks.Conversion = true },
+		"Controllers":           func(w *tidemarktest.World) { w.Controllers = []string{"-*"} },
+		"Seed":                  func(w *tidemarktest.World) { w.Seed = 1 },
+	} {
+		world := new(tidemarktest.World)
+		same(world)
+		world.Fork(t)
+		change(world)
+		env, err := world.Open(t.Context())
+		if field == "" {
+			if err != nil {
+				t.Errorf("nothing has changed: %v", err)
+			} else if err := env.Close(); err != nil {
+				t.Error(err)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), "World."+field+" has changed after the first Fork") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// TestNoWebhooks: paths without any webhook configuration are an error, since the webhooks under test would not be called. They
+// may be without one if definitions have webhooks.
+func TestNoWebhooks(t *testing.T) {
+	t.Parallel()
+	empty := t.TempDir()
+	for _, paths := range [][]string{{"testdata/webhook/service.yaml", "testdata/webhook/kustomization.yaml"}, {empty}} {
+		world := &tidemarktest.World{Webhooks: tidemarktest.Webhooks{Paths: paths}}
+		if _, err := world.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no MutatingWebhookConfiguration and no ValidatingWebhookConfiguration in "+paths[0]) {
+			t.Errorf("%s: %v", paths, err)
+		}
+		world = &tidemarktest.World{Webhooks: tidemarktest.Webhooks{Paths: paths, Conversion: true}}
+		world.Fork(t)
+	}
+	world := &tidemarktest.World{Webhooks: tidemarktest.Webhooks{Paths: []string{filepath.Join(empty, "nothere")}, IgnoreErrorIfPathMissing: true}}
+	world.Fork(t)
+}
+
+// TestAs: a user that cannot be added fails the test.
+func TestAs(t *testing.T) {
+	t.Parallel()
+	f := &fatal{&recording{TB: t}}
+	env := new(tidemarktest.World).Fork(f)
+	env.As("")
+	env.As("alice").As("")
+	for _, text := range f.errors {
+		if !strings.Contains(text, `As(""): `) {
+			t.Errorf("the error is %s", text)
+		}
+	}
+	if len(f.errors) != 2 {
+		t.Errorf("the errors are %q", f.errors)
 	}
 }
 

@@ -54,7 +54,7 @@ func (h *handler) apply(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if len(objects) == 0 && len(body.Manifests) > 0 {
+	if len(objects) == 0 && slices.ContainsFunc(body.Manifests, func(m manifest) bool { return !m.WebhooksOnly }) {
 		return badRequest("the manifests have no objects")
 	}
 	d, err := world.Describe()

@@ -123,6 +123,7 @@ func (e *Environment) Start() (*rest.Config, error) {
 		ErrorIfCRDPathMissing: e.ErrorIfCRDPathMissing || e.CRDInstallOptions.ErrorIfPathMissing,
 		Webhooks: tidemarktest.Webhooks{
 			Paths: o.Paths, IgnoreErrorIfPathMissing: o.IgnoreErrorIfPathMissing, Configurations: configurations,
+			Conversion:       len(o.Paths)+len(configurations) > 0, // as in envtest, the paths may have none
 			LocalServingHost: o.LocalServingHost, LocalServingPort: o.LocalServingPort,
 		},
 		Controllers: e.Controllers, Host: e.Host,
