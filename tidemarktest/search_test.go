@@ -87,6 +87,7 @@ func retrying(ctx context.Context, e *tidemarktest.Env) {
 // TestEveryFaultUntilSettled: an error that is only logged is found, although the next write of the operator leads to
 // another try. An operator that tries again after an error passes.
 func TestEveryFaultUntilSettled(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	operator := func(logged bool) func(context.Context, *tidemarktest.Env) {
 		return func(ctx context.Context, e *tidemarktest.Env) {
