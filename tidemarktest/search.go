@@ -211,6 +211,10 @@ func (s *search) do(env *Env, points func() []disturbance) {
 	if len(s.checks) == 0 {
 		s.checks = []Check{SameEnd()}
 	}
+	if s.run == nil || slices.ContainsFunc(s.checks, func(c Check) bool { return c == nil }) {
+		s.t.Fatalf("tidemarktest: %s: the function, or a check, is nil", s.name)
+		return
+	}
 	if env.via != nil {
 		s.t.Fatalf("tidemarktest: %s: the Env is that of a replica, and the runs would not be: want the Env of the cluster", s.name)
 		return
@@ -615,7 +619,12 @@ func (r *controllerRun) meet(ctx context.Context, happened func(ctx context.Cont
 	return nil
 }
 
-func (s *search) check(r *Run) error {
+func (s *search) check(r *Run) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("a check has panicked: %v\n%s", value, panicStack())
+		}
+	}()
 	for _, check := range s.checks {
 		if err := check(s.first, r); err != nil {
 			return err
@@ -838,7 +847,7 @@ func panicStack() string {
 	pcs = pcs[:runtime.Callers(3, pcs)] // behind Callers, this function and the deferred one
 	for frames := runtime.CallersFrames(pcs); ; {
 		f, more := frames.Next()
-		if strings.HasPrefix(f.Function, testModule+".(*controllerRun).start") {
+		if strings.HasPrefix(f.Function, testModule+".(*controllerRun).start") || f.Function == testModule+".(*search).check" {
 			break
 		}
 		if f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") {

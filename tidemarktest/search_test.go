@@ -273,6 +273,28 @@ func TestSearchPanic(t *testing.T) {
 	}
 }
 
+// TestSearchMistakes: a check that panics, a check that is nil, and a function that is nil fail the test.
+func TestSearchMistakes(t *testing.T) {
+	t.Parallel()
+	env := tidemarktest.Start(t)
+	panics := func(first, disturbed *tidemarktest.Run) error { panic("no check") }
+	for _, test := range []struct {
+		run   func(ctx context.Context, e *tidemarktest.Env)
+		check tidemarktest.Check
+		want  string
+	}{
+		{levelTriggered, panics, "a check has panicked: no check\n  github.com/tidemark-dev/tidemark/tidemarktest_test.TestSearchMistakes.func1\n"},
+		{levelTriggered, nil, "the function, or a check, is nil"},
+		{nil, panics, "the function, or a check, is nil"},
+	} {
+		r := &fatal{recording: &recording{TB: t}}
+		tidemarktest.EveryPrefix(r, env, test.run, test.check)
+		if len(r.errors) != 1 || !strings.Contains(r.errors[0], test.want) {
+			t.Errorf("the errors are %q, want one with %s", r.errors, test.want)
+		}
+	}
+}
+
 // TestSearchProgress: the log has the progress of a search if go test prints it meanwhile. After the end it would be in the way
 // of the failure.
 func TestSearchProgress(t *testing.T) {

@@ -105,6 +105,10 @@ func (c *connection) leave(p peer, world string) {
 // Serve serves the webhooks of an Env with a handler until the test ends.
 func Serve(t tidemarktest.TB, s *tidemarktest.WebhookServer, h http.Handler) {
 	t.Helper()
+	if s == nil {
+		t.Fatalf("nethttp: Serve: the Env has no webhooks: World.Webhooks is empty")
+		return
+	}
 	certificate, err := tls.X509KeyPair(s.CAData, s.KeyData)
 	if err != nil {
 		t.Fatalf("nethttp: the certificate of the webhooks: %v", err)

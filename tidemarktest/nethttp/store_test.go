@@ -157,6 +157,18 @@ func (f *failures) Errorf(format string, a ...any) {
 	f.texts = append(f.texts, fmt.Sprintf(format, a...))
 }
 
+func (f *failures) Fatalf(format string, a ...any) { f.Errorf(format, a...) }
+
+// TestServeNothing: an Env without webhooks has nothing to serve.
+func TestServeNothing(t *testing.T) {
+	t.Parallel()
+	f := &failures{TB: t}
+	nethttp.Serve(f, nil, http.NotFoundHandler())
+	if len(f.texts) != 1 || !strings.Contains(f.texts[0], "World.Webhooks is empty") {
+		t.Errorf("the errors are %q", f.texts)
+	}
+}
+
 // TestStoreSearch: searches find that a controller forgets what it has created in a fake.
 func TestStoreSearch(t *testing.T) {
 	tier.Full(t)
