@@ -154,6 +154,10 @@ func (e *Env) Apply(t TB, manifests ...string) {
 	defer cancel()
 	var all []manifest
 	for i, text := range manifests {
+		if !strings.ContainsAny(text, "\n:") && isManifest(text) {
+			t.Fatalf("tidemarktest: Apply(%q): want the text of a manifest, not the path of its file", text)
+			return
+		}
 		all = append(all, manifest{Name: fmt.Sprintf("manifest %d", i+1), Content: text})
 	}
 	if _, err := e.apply(ctx, all, e.webhook); err != nil {

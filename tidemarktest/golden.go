@@ -53,7 +53,11 @@ func (e *Env) Golden(t TB, file string, options ...GoldenOption) {
 	}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("tidemarktest: there is no file %s: %s=1 writes it, with this state:\n%s", file, updateGolden, diffEnds(nil, got))
+		state := "\n" + diffEnds(nil, got)
+		if len(got) == 0 {
+			state = " the test has not changed any object"
+		}
+		t.Errorf("tidemarktest: there is no file %s: %s=1 writes it, with this state:%s", file, updateGolden, state)
 		return
 	}
 	if err != nil {

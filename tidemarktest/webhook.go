@@ -41,12 +41,12 @@ func (w *Webhooks) used() bool { return len(w.Paths)+len(w.Configurations) > 0 |
 // manifests returns the webhook configurations. It reports whether there must be one.
 func (w *Webhooks) manifests() (all []manifest, wanted bool, err error) {
 	all, missing, err := readPaths(w.Paths, !w.IgnoreErrorIfPathMissing)
-	wanted = len(w.Paths) > len(missing) && !w.Conversion
-	for i := range all {
-		all[i].WebhooksOnly = true
-	}
+	wanted = len(w.Paths)+len(w.Configurations) > len(missing) && !w.Conversion
 	for i, text := range w.Configurations {
 		all = append(all, manifest{Name: fmt.Sprintf("Configurations[%d]", i), Content: text})
+	}
+	for i := range all {
+		all[i].WebhooksOnly = true
 	}
 	return all, wanted, err
 }
@@ -92,6 +92,9 @@ func (w *Webhooks) server(ctx context.Context, c control) (*WebhookServer, error
 		return nil, err
 	}
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip, Port: w.LocalServingPort})
+	if err != nil && w.LocalServingPort != 0 {
+		return nil, fmt.Errorf("webhooks cannot be served on LocalServingPort %d: %w. With zero, each Env has a free one", w.LocalServingPort, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,7 @@ type World struct {
 	prepared worldInfo
 	missing  []string // of CRDDirectoryPaths
 	empty    []string // directories without manifests
+	bare     bool     // Fixtures has no manifest
 	host     *session
 	err      error
 }
@@ -90,6 +91,9 @@ func (w *World) Fork(t TB) *Env {
 	}
 	for _, dir := range w.empty {
 		t.Logf("tidemarktest: CRDDirectoryPaths: %s has no file whose name ends in .yaml, .yml or .json; directories in it are skipped", dir)
+	}
+	if w.bare {
+		t.Logf("tidemarktest: Fixtures has no file whose name ends in .yaml, .yml or .json")
 	}
 	env.t = t
 	env.watchDeadline(t, func(text string) { os.Stderr.WriteString(text) })
@@ -178,6 +182,9 @@ func (w *World) complete(ctx context.Context, env *Env) error {
 		if err != nil {
 			return err
 		}
+		if users[u.Name] != nil {
+			return fmt.Errorf("World.Users has %q twice", u.Name)
+		}
 		users[u.Name] = user
 	}
 	env.users = users
@@ -200,8 +207,11 @@ func (w *World) complete(ctx context.Context, env *Env) error {
 		return err
 	}
 	if wanted && !slices.ContainsFunc(all, applied.isWebhook) {
-		return fmt.Errorf("Webhooks.Paths: there is no MutatingWebhookConfiguration and no ValidatingWebhookConfiguration in %s (with kubebuilder, "+
-			"`make manifests` writes them); if definitions alone have webhooks, set Webhooks.Conversion", strings.Join(w.Webhooks.Paths, ", "))
+		where := "Webhooks.Configurations"
+		if len(w.Webhooks.Paths) > 0 {
+			where = strings.Join(w.Webhooks.Paths, ", ") + " of Webhooks.Paths (with kubebuilder, `make manifests` writes them)"
+		}
+		return fmt.Errorf("there is no MutatingWebhookConfiguration and no ValidatingWebhookConfiguration in %s; if definitions alone have webhooks, set Webhooks.Conversion", where)
 	}
 	// The history of the test begins after these writes.
 	return w.host.control.call(ctx, "GET", worldPath(env.world.Name), nil, &env.world)
@@ -232,6 +242,7 @@ func (w *World) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.bare = w.Fixtures != nil && len(fixtures) == 0
 	w.prepared.Name = "root"
 	if err := w.settle(ctx); err != nil || len(definitions)+len(fixtures) == 0 {
 		return err

@@ -32,6 +32,16 @@ func TestWorldMistakes(t *testing.T) {
 	if _, err := copied.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "is a copy") {
 		t.Errorf("a copied World: %v", err)
 	}
+	bare := &tidemarktest.World{Fixtures: os.DirFS("internal")}
+	r = &recording{TB: t}
+	bare.Fork(r)
+	if log := r.log.String(); !strings.Contains(log, "Fixtures has no file whose name ends in .yaml") {
+		t.Errorf("fixtures without a manifest: the log is %q", log)
+	}
+	twice := &tidemarktest.World{Users: []tidemarktest.User{{Name: "alice"}, {Name: "alice", Groups: []string{"developers"}}}}
+	if _, err := twice.Open(t.Context()); err == nil || !strings.Contains(err.Error(), `World.Users has "alice" twice`) {
+		t.Errorf("a user twice: %v", err)
+	}
 	fixtures := &tidemarktest.World{Fixtures: os.DirFS("nothere")}
 	if _, err := fixtures.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "fixtures of nothere") {
 		t.Errorf("a directory that does not exist: %v", err)
@@ -85,6 +95,14 @@ func TestNoWebhooks(t *testing.T) {
 		world = &tidemarktest.World{Webhooks: tidemarktest.Webhooks{Paths: paths, Conversion: true}}
 		world.Fork(t)
 	}
+	other := &tidemarktest.World{Webhooks: tidemarktest.Webhooks{Configurations: []string{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"}}}
+	if _, err := other.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "no ValidatingWebhookConfiguration in Webhooks.Configurations") {
+		t.Errorf("a configuration of another kind: %v", err)
+	}
+	taken := (&tidemarktest.World{Webhooks: tidemarktest.Webhooks{Conversion: true}}).Fork(t).Webhooks().Port
+	if _, err := (&tidemarktest.World{Webhooks: tidemarktest.Webhooks{Conversion: true, LocalServingPort: taken}}).Open(t.Context()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("LocalServingPort %d: ", taken)) {
+		t.Errorf("a port that is taken: %v", err)
+	}
 	world := &tidemarktest.World{Webhooks: tidemarktest.Webhooks{Paths: []string{filepath.Join(empty, "nothere")}, IgnoreErrorIfPathMissing: true}}
 	world.Fork(t)
 }
@@ -96,6 +114,11 @@ func TestAs(t *testing.T) {
 	env := new(tidemarktest.World).Fork(f)
 	env.As("")
 	env.As("alice").As("")
+	env.Apply(f, "testdata/crd/widgets.yaml")
+	if last := f.errors[len(f.errors)-1]; !strings.Contains(last, `Apply("testdata/crd/widgets.yaml"): want the text of a manifest`) {
+		t.Errorf("a path: the error is %s", last)
+	}
+	f.errors = f.errors[:len(f.errors)-1]
 	for _, text := range f.errors {
 		if !strings.Contains(text, `As(""): `) {
 			t.Errorf("the error is %s", text)
@@ -168,6 +191,11 @@ func TestGoldenWithout(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "golden.yaml")
 	none := &recording{TB: t}
 	env.Golden(none, file)
+	tidemarktest.Start(t).Golden(none, file)
+	if last := none.errors[len(none.errors)-1]; !strings.HasSuffix(last, "with this state: the test has not changed any object") {
+		t.Errorf("without a change: %q", last)
+	}
+	none.errors = none.errors[:len(none.errors)-1]
 	if len(none.errors) != 1 || !strings.Contains(none.errors[0], "there is no file "+file+": TIDEMARK_UPDATE_GOLDEN=1 writes it") {
 		t.Errorf("without a file: %q", none.errors)
 	}
