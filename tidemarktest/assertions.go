@@ -38,7 +38,8 @@ func (c Changes) Never(m Match) {
 // Env.Changes.
 func (c Changes) Eventually(m Match) {
 	c.t.Helper()
-	if len(c.Match(m).list) == 0 {
+	if selected := c.Match(m); len(selected.list) == 0 {
+		c.absent = selected.absent
 		c.fail(c.list, "nothing matches: %s", m)
 	}
 }
@@ -47,13 +48,21 @@ func (c Changes) Eventually(m Match) {
 // matches second. Both must exist.
 func (c Changes) Before(first, second Match) {
 	c.t.Helper()
-	a, b := c.Match(first).list, c.Match(second).list
+	before, after := c.Match(first), c.Match(second)
+	a, b := before.list, after.list
+	for _, name := range slices.Concat(before.absent, after.absent) {
+		if !slices.Contains(c.absent, name) {
+			c.absent = append(slices.Clone(c.absent), name)
+		}
+	}
 	switch {
 	case len(a) == 0:
 		c.fail(b, "nothing matches: %s. It must come before: %s", first, second)
 	case len(b) == 0:
 		c.fail(a, "nothing matches: %s. It must come after: %s", second, first)
-	case b[0].Revision <= a[0].Revision:
+	case b[0].Revision == a[0].Revision:
+		c.fail(a[:1], "the first change that matches %s is also the first one that matches %s, and must come before it", first, second)
+	case b[0].Revision < a[0].Revision:
 		c.fail([]Change{b[0], a[0]}, "%s comes after: %s", first, second)
 	}
 }
@@ -303,7 +312,11 @@ func (c Changes) fail(changes []Change, format string, args ...any) {
 	if c.calls != "" {
 		selected = "Changes" + c.calls + ": "
 	}
-	c.t.Errorf("tidemarktest: %s%s\n%s%s", selected, fmt.Sprintf(format, args...), describe(changes), c.env.keep(c.t, revision))
+	text := fmt.Sprintf(format, args...)
+	for _, name := range c.absent {
+		text += fmt.Sprintf("\n  no change is by %q. %s", name, c.actors())
+	}
+	c.t.Errorf("tidemarktest: %s%s\n%s%s", selected, text, describe(changes), c.env.keep(c.t, revision))
 }
 
 // plural returns "is 1 change", "are 2 changes".

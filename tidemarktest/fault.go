@@ -111,6 +111,9 @@ func (f Fault) Latency(d time.Duration) Fault {
 // not zero. Then client-go sends the request again by itself, and the controller does not see the error.
 func (f Fault) Status(code int, retryAfter time.Duration) Fault {
 	f.rule.Code, f.rule.RetryAfterSeconds = code, int((retryAfter+time.Second-1)/time.Second)
+	if retryAfter < 0 {
+		f.rule.RetryAfterSeconds = -1
+	}
 	return f.kind("status")
 }
 
@@ -198,6 +201,9 @@ func (e *Env) Fault(t TB, f Fault) *ActiveFault {
 	}
 	if err == nil && f.rule.Fault == "latency" && f.rule.DelayMilliseconds <= 0 {
 		err = errors.New("Latency wants at least a millisecond")
+	}
+	if err == nil && f.rule.RetryAfterSeconds < 0 {
+		err = errors.New("Status wants a retryAfter that is not negative")
 	}
 	if err == nil {
 		err = e.checkResource(ctx, f.rule.resource())

@@ -366,6 +366,7 @@ func TestFault(t *testing.T) {
 		`"pods" has no subresource "scale"`:       tidemarktest.On("update", "pods/scale").Conflict(),
 		`both conflict and lostResponse`:          tidemarktest.On("update", "pods").Conflict().LostResponse(),
 		`a create of pods has no name`:            tidemarktest.On("create", "pods").Named("a").LostResponse(),
+		`not negative`:                            tidemarktest.On("update", "pods").Status(429, -time.Second),
 		`the fault "" for update configmaps.apps`: tidemarktest.On("update", "configmaps.apps"),
 	} {
 		r := &fatal{&recording{TB: t}}
@@ -429,6 +430,23 @@ func TestChanges(t *testing.T) {
 	}
 	env.Changes(t).Never(tidemarktest.Match{Verb: "deletecollection", Resource: "deployments"}) // which the server has
 	env.Changes(t).Never(tidemarktest.Match{Resource: "pods/status"})
+	for _, m := range []tidemarktest.Match{{By: "step-controller"}, {}} {
+		r := &recording{TB: t}
+		c := env.Changes(r)
+		if m.By == "" {
+			c = c.By("step-controller")
+		}
+		c.Eventually(m)
+		c.Before(m, m)
+		if all := strings.Join(r.errors, "\n"); len(r.errors) != 2 || strings.Count(all, `no change is by "step-controller". The actors are steps-controller (admin)`) != 2 {
+			t.Errorf("%v: the errors are %s", m, all)
+		}
+	}
+	same := &recording{TB: t}
+	env.Changes(same).Before(volume, tidemarktest.Match{Resource: "configmaps", Verb: "create"})
+	if len(same.errors) != 1 || !strings.Contains(same.errors[0], "the first change that matches a change of configmaps volume is also the first one that matches create of configmaps") {
+		t.Errorf("the same change: %q", same.errors)
+	}
 	for i, assert := range []func(tidemarktest.Changes){
 		func(c tidemarktest.Changes) { c.By("step-controller").Never(tidemarktest.Match{Verb: "delete"}) },
 		func(c tidemarktest.Changes) { c.Never(tidemarktest.Match{By: "step-controller"}) },
