@@ -118,3 +118,26 @@ func TestPlural(t *testing.T) {
 		}
 	}
 }
+
+// endingHost is a Host that ends.
+type endingHost struct{ ended bool }
+
+func (h *endingHost) Control(context.Context, string, string, []byte) (int, io.ReadCloser, error) {
+	if h.ended {
+		return 0, nil, errors.New("connection refused")
+	}
+	return 200, io.NopCloser(strings.NewReader("{}")), nil
+}
+
+// TestEndedHost: the error of a World whose server has ended says so.
+func TestEndedHost(t *testing.T) {
+	h := &endingHost{}
+	w := &World{Host: h}
+	if _, err := w.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.ended = true
+	if _, err := w.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused. Has the server of World.Host ended") {
+		t.Errorf("the error is %v", err)
+	}
+}

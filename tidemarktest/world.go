@@ -133,6 +133,10 @@ func (w *World) Open(ctx context.Context) (*Env, error) {
 	env := &Env{session: w.host, controllers: w.Controllers, seed: w.Seed}
 	body := createRequest{Parent: w.prepared.Name, Controllers: w.Controllers, Lease: w.host.lease, Seed: w.Seed}
 	if err := w.host.control.call(ctx, "POST", "worlds", body, &env.world); err != nil {
+		var status *StatusError
+		if w.Host != nil && !errors.As(err, &status) && ctx.Err() == nil {
+			err = fmt.Errorf("%w. Has the server of World.Host ended, as with a World that is a variable of the package and a server of another test? Make a World for each server", err)
+		}
 		return nil, err
 	}
 	env.token, env.kubeconfig = env.world.Token, env.world.Kubeconfig
