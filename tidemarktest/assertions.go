@@ -338,6 +338,9 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// shownAlike is how many changes a message shows of those that follow each other and change the same fields.
+const shownAlike = 2
+
 // describe formats changes with the fields that they changed.
 func describe(changes []Change) string {
 	var b strings.Builder
@@ -345,14 +348,37 @@ func describe(changes []Change) string {
 		fmt.Fprintf(&b, "  ... %d changes before\n", skipped)
 		changes = changes[skipped:]
 	}
-	for i := range changes {
-		c := &changes[i]
-		fmt.Fprintf(&b, "  %s\n", c)
-		for _, line := range fieldDiffs(c) {
-			b.WriteString("      " + line + "\n")
+	for len(changes) > 0 {
+		n := alike(changes)
+		for i := range changes[:min(n, shownAlike)] {
+			c := &changes[i]
+			fmt.Fprintf(&b, "  %s\n", c)
+			for _, line := range fieldDiffs(c) {
+				b.WriteString("      " + line + "\n")
+			}
 		}
+		if more := n - shownAlike; more > 0 {
+			fmt.Fprintf(&b, "  ... %s of the same fields, up to revision %d\n", count(more, "change"), changes[n-1].Revision)
+		}
+		changes = changes[n:]
 	}
 	return b.String()
+}
+
+// alike returns how many of the first changes are by one actor, of one object, and of the same fields.
+func alike(changes []Change) int {
+	key := func(c *Change) string {
+		fields := fieldDiffs(c)
+		for i, line := range fields {
+			fields[i], _, _ = strings.Cut(line, ": ")
+		}
+		return strings.Join(append(fields, c.what(), actorID(c.Actor)), "\n")
+	}
+	n := 1
+	for n < len(changes) && changes[0].Before != nil && changes[0].After != nil && key(&changes[n]) == key(&changes[0]) {
+		n++
+	}
+	return n
 }
 
 // keep returns the command that opens the state at a revision, or the one that makes a dump with it. If TIDEMARK_DUMP

@@ -488,6 +488,9 @@ func TestChanges(t *testing.T) {
 			t.Errorf("the failures lack %q:\n%s", part, all)
 		}
 	}
+	if !strings.Contains(all, "  ... 9 changes of the same fields, up to revision ") || strings.Count(all, ": update configmaps default/server by") > 20 {
+		t.Errorf("changes that are alike have a line each:\n%s", all)
+	}
 	if len(r.errors) != 5 {
 		t.Errorf("%d failures, want 5:\n%s", len(r.errors), all)
 	}
