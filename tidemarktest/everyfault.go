@@ -17,6 +17,9 @@ const (
 	// lastingFaultQuiet is how long a run whose fault has lasted must be quiet: a controller that waits twice as long before
 	// each try comes back after about the time that the fault has lasted.
 	lastingFaultQuiet = time.Second
+	// lastingFaultTimes is how often such a fault happens at most. A controller with many objects gets fewer errors; one that
+	// tries again without a pause keeps the time of a bubble from moving, and would do so forever.
+	lastingFaultTimes = 1000
 )
 
 // EveryFault calls Search.EveryFault with the defaults.
@@ -40,7 +43,7 @@ func EveryFault(t TB, env *Env, run func(ctx context.Context, env *Env), checks 
 // a webhook does not respond in time.
 //
 // In one more run for each get and each write, the request and all like it get 500 until the cluster has settled, for two
-// seconds at most. Then the fault ends, and the controller must come back by itself: nothing in the cluster wakes it up, as the
+// seconds and a thousand requests at most. Then the fault ends, and the controller must come back by itself: nothing in the cluster wakes it up, as the
 // next event does after a fault that happens once. A controller that gives up after a few tries fails such a run.
 //
 // A fault selects its request by verb, resource, namespace, name and User-Agent, and by the number of such requests
@@ -168,6 +171,7 @@ func (s *search) faultOf(same []*request, f Fault) disturbance {
 // controller has settled.
 func (s *search) lastingFaultOf(same []*request) disturbance {
 	q, r := same[len(same)-1], Fault{}.Status(500, 0).ruleFor(same)
+	r.Times = lastingFaultTimes
 	return disturbance{
 		name:  fmt.Sprintf("an error 500 for request %d %q by %s, and for each one like it until the cluster had settled", r.After+1, q, q.client()),
 		dir:   fmt.Sprintf("status-500-until-settled-%s-%d", q, r.After+1),
