@@ -95,7 +95,7 @@ func TestNetworkPolicy(t *testing.T) {
 		{"port: a name is valid", "ingress: [{ports: [{port: A}]}]", "ingress[0].ports[0].port: Invalid value: \"A\": must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)\ningress[0].ports[0].port: Invalid value: \"A\": must contain at least one letter (a-z)"},
 		{"port: an end needs a port", "ingress: [{ports: [{endPort: 80}]}]", "ingress[0].ports[0].endPort: Invalid value: 80: may not be specified when `port` is not specified"},
 		{"port: an end needs a number", "ingress: [{ports: [{port: a, endPort: 80}]}]", "ingress[0].ports[0].endPort: Invalid value: 80: may not be specified when `port` is non-numeric"},
-		{"port: an end is not below", "ingress: [{ports: [{port: 80, endPort: 79}]}]", "ingress[0].ports[0].endPort: Invalid value: 80: must be greater than or equal to `port`"},
+		{"port: an end is not below", "ingress: [{ports: [{port: 80, endPort: 79}]}]", "ingress[0].ports[0].endPort: Invalid value: 79: must be greater than or equal to `port`"},
 		{"port: an end is in range", "ingress: [{ports: [{port: 80, endPort: 65536}]}]", "ingress[0].ports[0].endPort: Invalid value: 65536: must be between 1 and 65535, inclusive"},
 		{"peer: it is required", "ingress: [{from: [{}]}]", "ingress[0].from[0]: Required value: must specify a peer"},
 		{"peer: one of both", "egress: [{to: [{podSelector: {}, ipBlock: {cidr: 10.0.0.0/8}}]}]", "egress[0].to[0]: Forbidden: may not specify both ipBlock and another peer"},

@@ -192,7 +192,7 @@ func TestCSIDriver(t *testing.T) {
 		{"required", "spec: {}", "spec.attachedRequired: Required value\nspec.podInfoOnMount: Required value\nspec.storageCapacity: Required value\nspec.seLinuxMount: Required value"},
 	}, func(d *storagev1.CSIDriver) []string { return testkinds.Texts(storage.ValidateDriver(d)) })
 	testkinds.Rules(t, driver, []testkinds.Rule{
-		{"default: all", "spec: {}", "spec.attachRequired: true\nspec.fsGroupPolicy: ReadWriteOnceWithFSType\nspec.podInfoOnMount: false\nspec.requiresRepublish: false\nspec.seLinuxMount: false\nspec.storageCapacity: false\nspec.volumeLifecycleModes[0]: Persistent\nspec: removed"},
+		{"default: all", "spec: {}", "spec.attachRequired: true\nspec.fsGroupPolicy: ReadWriteOnceWithFSType\nspec.podInfoOnMount: false\nspec.preventPodSchedulingIfMissing: false\nspec.requiresRepublish: false\nspec.seLinuxMount: false\nspec.storageCapacity: false\nspec.volumeLifecycleModes[0]: Persistent\nspec: removed"},
 	}, func(d *storagev1.CSIDriver) []string { return testkinds.Changes(d, storage.DefaultDriver) })
 	testkinds.Updates(t, driver, []testkinds.Update{
 		{"attachRequired and modes stay", "", "spec: {attachRequired: false, volumeLifecycleModes: [Ephemeral]}", "spec.attachedRequired: Invalid value: false: field is immutable\nspec.volumeLifecycleModes: Invalid value: [\"Ephemeral\"]: field is immutable"},

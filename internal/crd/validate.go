@@ -144,13 +144,7 @@ func (v *version) validate(ctx context.Context, o *Object) field.ErrorList {
 
 // checkEmbedded checks the types and metadata of objects in the object.
 func checkEmbedded(ctx context.Context, all map[string]any, s *structuralschema.Structural) field.ErrorList {
-	switch check := any(objectmeta.Validate).(type) {
-	case func(*field.Path, any, *structuralschema.Structural, bool) field.ErrorList: // v0.36
-		return check(nil, all, s, false)
-	case func(context.Context, *field.Path, any, *structuralschema.Structural, bool) field.ErrorList: // v0.37
-		return check(ctx, nil, all, s, false)
-	}
-	panic("objectmeta.Validate has an unknown signature")
+	return objectmeta.Validate(ctx, nil, all, s, false)
 }
 
 // rulesTimeout limits the evaluation of CEL rules for an object to the default timeout of a

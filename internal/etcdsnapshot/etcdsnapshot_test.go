@@ -11,6 +11,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemark-dev/tidemark/internal/etcdsnapshot"
 )
@@ -90,7 +91,7 @@ func TestFile(t *testing.T) {
 	defer db.Close()
 	err = db.View(func(tx *bolt.Tx) error {
 		var kv mvccpb.KeyValue
-		if err := kv.Unmarshal(tx.Bucket([]byte("key")).Get([]byte("\x00\x00\x00\x00\x00\x00\x00\x09_\x00\x00\x00\x00\x00\x00\x00\x00"))); err != nil {
+		if err := proto.Unmarshal(tx.Bucket([]byte("key")).Get([]byte("\x00\x00\x00\x00\x00\x00\x00\x09_\x00\x00\x00\x00\x00\x00\x00\x00")), &kv); err != nil {
 			return err
 		}
 		if string(kv.Key) != "/registry/a" || string(kv.Value) != "a9" || kv.ModRevision != 9 || kv.CreateRevision != 5 || kv.Version != 2 {

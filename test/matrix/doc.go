@@ -1,6 +1,5 @@
 // Package matrix runs tests with several versions of the Kubernetes libraries: those of examples/website,
-// the project of the tutorial, with the minor versions of controller-runtime from 0.22 to 0.25, and
-// those of test/bubble, with a server in the process, with the next minor version of the k8s.io modules.
+// the project of the tutorial, with the minor versions of controller-runtime from 0.22 to 0.25.
 //
 // A file NAME.mod has the versions, and NAME.sum their hashes. The Go command takes them in place of the
 // module's own go.mod: `go test -modfile=NAME.mod`. So the source is the same for all versions, and nothing
@@ -14,10 +13,7 @@
 //	GOWORK=off go get -modfile=FILE sigs.k8s.io/controller-runtime@VERSION
 //	GOWORK=off go mod tidy -modfile=FILE
 //
-// The file of the row in the process has only the requirements of test/bubble. After a change of the go.mod of the
-// root module, `GOWORK=off go test -mod=mod -modfile=matrix/in-process-0.37.mod ./bubble` in test updates it.
-//
 // Once the libraries are compiled, a row takes about 5 seconds of CPU; compiling takes about 3 minutes of CPU
-// for each version of controller-runtime. The versions of 0.24 are those of the other tests of this module, which
-// are compiled anyway. The row in the process compiles the server, too. All rows run in the full tier.
+// for each version of controller-runtime. The versions of 0.25 are those of the other tests of this module, which
+// are compiled anyway. All rows run in the full tier.
 package matrix

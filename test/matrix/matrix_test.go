@@ -26,7 +26,6 @@ var rows = []struct {
 	{"controller-runtime 0.23", website, "controller-runtime-0.23.mod", "./..."},
 	{"controller-runtime 0.24", website, "controller-runtime-0.24.mod", "./..."},
 	{"controller-runtime 0.25", website, "controller-runtime-0.25.mod", "./..."},
-	{"k8s.io 0.37 in the process", "..", "in-process-0.37.mod", "./bubble"},
 }
 
 // limit is how long a row may take if nothing is compiled yet.

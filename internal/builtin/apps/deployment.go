@@ -1,5 +1,5 @@
 // Package apps has the defaults, validation and warnings of the kinds of group apps. Paths,
-// reasons, messages and their order are those of kube-apiserver v1.36.
+// reasons, messages and their order are those of kube-apiserver v1.37.
 package apps
 
 import (

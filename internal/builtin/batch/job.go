@@ -1,5 +1,5 @@
 // Package batch has the defaults, validation and warnings of Jobs and CronJobs. Paths, reasons,
-// messages and their order are those of kube-apiserver v1.36.
+// messages and their order are those of kube-apiserver v1.37.
 package batch
 
 import (

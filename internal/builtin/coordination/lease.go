@@ -7,7 +7,7 @@ import (
 )
 
 // PrepareLease removes the fields of coordinated leader election, which is off by default in
-// Kubernetes 1.36.
+// Kubernetes 1.37.
 func PrepareLease(l *coordinationv1.Lease) {
 	l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 }

@@ -3,7 +3,7 @@
 // kinds.
 //
 // Its functions take typed objects in their stored version. Paths, reasons, messages and their
-// order are those of kube-apiserver v1.36.
+// order are those of kube-apiserver v1.37.
 package core
 
 import (

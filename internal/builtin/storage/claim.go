@@ -31,7 +31,7 @@ func PrepareClaimUpdate(c, old *corev1.PersistentVolumeClaim) bool {
 
 func prepareSources(spec, old *corev1.PersistentVolumeClaimSpec) {
 	if r := spec.DataSourceRef; r != nil && r.Namespace != nil && *r.Namespace != "" && old.DataSourceRef == nil {
-		spec.DataSourceRef = nil // the feature of sources in other namespaces is off in 1.36
+		spec.DataSourceRef = nil // the feature of sources in other namespaces is off in 1.37
 	}
 	if old.DataSource == nil && old.DataSourceRef == nil && spec.DataSourceRef == nil && !isOldSource(spec.DataSource) {
 		spec.DataSource = nil
