@@ -191,11 +191,6 @@ func (s *Schema) applyFast(entries []*entry, live, patch []byte, w applying) (ne
 		if pruned != nil {
 			m.changed, m.out = true, pruned
 		}
-		if pruned != nil && s.custom {
-			if m.out, ok = c.keepEmpty(s.shape(), pruned, m.right); !ok {
-				return nil, nil, false
-			}
-		}
 	}
 	if !m.changed {
 		own.time, own.seconds = "", 0

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -305,18 +304,9 @@ func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w applying) (
 	id := head.id()
 	o := newOwners(entries)
 	version := fieldpath.APIVersion(s.apiVersion())
-	before := maps.Clone(o.sets)
 	next, sets, err := s.updater(w.Subresource, entries).Apply(liveTyped, patchTyped, version, o.sets, id, w.force)
 	if err != nil {
 		return nil, nil, err
-	}
-	if s.custom && next != nil { // as in keepEmpty
-		if next, err = next.Merge(patchTyped); err != nil {
-			return nil, nil, err
-		}
-		if err := keepOwners(before, sets, id, liveTyped, next, version); err != nil {
-			return nil, nil, err
-		}
 	}
 	o.sets = sets
 	if vs, ok := sets[id]; ok {
@@ -347,29 +337,6 @@ func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w applying) (
 		return nil, nil, fmt.Errorf("the merged object is no JSON object")
 	}
 	return result, out, nil
-}
-
-// keepOwners gives the managers other than the applier those fields back that they have lost
-// although the object keeps them: the library takes an emptied list for null.
-func keepOwners(before, sets fieldpath.ManagedFields, applier string, live, next *typed.TypedValue, version fieldpath.APIVersion) error {
-	changes, err := live.Compare(next)
-	if err != nil {
-		return err
-	}
-	changed := changes.Added.Union(changes.Modified).Union(changes.Removed)
-	for manager, was := range before {
-		if manager == applier || was.APIVersion() != version {
-			continue
-		}
-		kept := was.Set().Difference(changed)
-		if now := sets[manager]; now != nil {
-			kept = kept.Union(now.Set())
-		}
-		if !kept.Empty() {
-			sets[manager] = fieldpath.NewVersionedSet(kept, version, was.Applied())
-		}
-	}
-	return nil
 }
 
 // patchError is an error in an applied configuration.

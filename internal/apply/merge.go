@@ -14,18 +14,6 @@ type merging struct {
 // run merges the objects, without managed fields.
 func (m *merging) run(s *shape) { m.value(s, 0, 0, position{root: true}) }
 
-// keepEmpty merges the configuration again into an object that prune returned: a map or list
-// that prune emptied is null there, and empty if the configuration has it so.
-func (c *comparison) keepEmpty(s *shape, pruned []byte, configuration *tape) (result []byte, ok bool) {
-	var t tape
-	if t.read(pruned) != nil {
-		return nil, false
-	}
-	again := merging{c: c, left: &t, right: configuration, out: make([]byte, 0, len(pruned)+16)}
-	again.run(s)
-	return again.out, !c.odd
-}
-
 // value writes the value of a path that exists on at least one side.
 func (m *merging) value(s *shape, l, r int32, at position) {
 	switch {

@@ -92,7 +92,7 @@ func (d *definition) newType(v *version) *resource.Type {
 		Strategy:   v.strategy(),
 		Display:    resource.Display{Fields: v.fields(), FieldError: "field label not supported: %s", Columns: v.columns()},
 		Custom: &resource.Custom{
-			Decode: v.decode, OpenAPI: v.openAPI, Structural: v.managed, Parts: v.parts(),
+			Decode: v.decode, DecodeMerged: v.decodeMerged, OpenAPI: v.openAPI, Structural: v.managed, Parts: v.parts(),
 			Stamp: fmt.Sprintf("%s/%d/%s", d.head.Metadata.UID, d.head.Metadata.Generation, names.ListKind),
 			UID:   d.head.Metadata.UID, Outdated: d.outdated, Terminating: d.head.Metadata.DeletionTimestamp != "",
 		},
@@ -227,6 +227,7 @@ func (v *version) prune(o *Object) error {
 	if err != nil {
 		return err
 	}
+	s.dropNulls(o)
 	_, err = s.coerce(o, objectmeta.CoerceOptions{})
 	return err
 }

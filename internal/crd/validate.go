@@ -29,8 +29,17 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
+// decodeMerged reads the result of an apply. Nulls stay, also those that the apply left of lists and maps that it emptied:
+// validation rejects them where the schema does.
+func (v *version) decodeMerged(body []byte) (runtime.Object, error) {
+	o, _, err := v.read(body, true)
+	return o, err
+}
+
 // decode reads a body. It drops unknown members, and returns a complaint for each.
-func (v *version) decode(body []byte) (runtime.Object, []string, error) {
+func (v *version) decode(body []byte) (runtime.Object, []string, error) { return v.read(body, false) }
+
+func (v *version) read(body []byte, keepNulls bool) (runtime.Object, []string, error) {
 	s, err := v.schema()
 	if err != nil {
 		return nil, nil, err
@@ -55,6 +64,9 @@ func (v *version) decode(body []byte) (runtime.Object, []string, error) {
 	if err := o.take(all, *metadata); err != nil {
 		return nil, nil, err
 	}
+	if !keepNulls {
+		s.dropNulls(o)
+	}
 	more, err := s.coerce(o, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
 		return nil, nil, err
@@ -65,11 +77,15 @@ func (v *version) decode(body []byte) (runtime.Object, []string, error) {
 	return o, complaints, nil
 }
 
-// coerce drops unknown members, and nulls that the schema does not allow. With
+// dropNulls drops nulls that the schema does not allow.
+func (c *compiled) dropNulls(o *Object) {
+	structuraldefaulting.PruneNonNullableNullsWithoutDefaults(o.Members, c.structural)
+}
+
+// coerce drops unknown members. With
 // ReturnUnknownFieldPaths it returns the paths of unknown members.
 func (c *compiled) coerce(o *Object, how objectmeta.CoerceOptions) (unknown []string, err error) {
 	unknown = pruning.PruneWithOptions(o.Members, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: how.ReturnUnknownFieldPaths})
-	structuraldefaulting.PruneNonNullableNullsWithoutDefaults(o.Members, c.structural)
 	wrong, more := objectmeta.CoerceWithOptions(nil, o.Members, c.structural, false, how)
 	if wrong != nil {
 		return nil, wrong
@@ -107,6 +123,7 @@ func (v *version) recent(o *Object) error {
 	if err != nil {
 		return err
 	}
+	s.dropNulls(o)
 	if _, err := s.coerce(o, objectmeta.CoerceOptions{DropInvalidFields: true}); err != nil {
 		return err
 	}

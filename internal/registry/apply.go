@@ -3,13 +3,11 @@ package registry
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -162,9 +160,6 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 			return nil, false, err
 		}
 	}
-	if config, err = withoutNulls(w.Type, config); err != nil {
-		return nil, false, err
-	}
 	force := w.options.Force != nil && *w.options.Force
 	next, managed, err := s.Apply(seen, shown, config, r.writer(w), force)
 	if err != nil {
@@ -185,9 +180,13 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 	if err := fairness.Widen(ctx, wire.Work(w.Exchanged(), wire.JSON, next)); err != nil {
 		return nil, true, err
 	}
+	if c := w.Exchanged().Custom; c != nil {
+		o, err := c.DecodeMerged(next)
+		return o, true, err
+	}
 	d, err := wire.Decode(w.Exchanged(), wire.JSON, next)
 	var unread *wire.BodyError
-	if errors.As(err, &unread) && w.Type.Custom == nil {
+	if errors.As(err, &unread) {
 		err = w.unreadable(config, next, err)
 	}
 	return d.Object, true, err
@@ -212,24 +211,6 @@ func (w *write) unreadable(config, next []byte, err error) error {
 // namespacedName returns the namespace and the name in a configuration, with a slash between them.
 func namespacedName(config []byte) string {
 	return textAt(config, "metadata", "namespace") + "/" + textAt(config, "metadata", "name")
-}
-
-// withoutNulls returns the configuration of a custom resource without the nulls that its decoder
-// drops. Their members are not stored, so the manager must not own them.
-func withoutNulls(t *resource.Type, config []byte) ([]byte, error) {
-	if t.Custom == nil || !bytes.Contains(config, []byte("null")) {
-		return config, nil
-	}
-	structural, err := t.Custom.Structural()
-	if err != nil || structural == nil {
-		return config, err
-	}
-	var tree map[string]any
-	if err := utiljson.Unmarshal(config, &tree); err != nil {
-		return config, nil // Apply reports the error
-	}
-	structuraldefaulting.PruneNonNullableNullsWithoutDefaults(tree, structural)
-	return json.Marshal(tree)
 }
 
 // reportDuplicates reports repeated keys of a configuration, as field validation wants it.

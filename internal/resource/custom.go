@@ -21,6 +21,8 @@ type Custom struct {
 	// Decode reads an object that a client sent as JSON. The complaints are the errors of
 	// strict field validation.
 	Decode func(body []byte) (o runtime.Object, complaints []string, err error)
+	// DecodeMerged reads the result of an apply. Unlike Decode, it keeps nulls.
+	DecodeMerged func(body []byte) (runtime.Object, error)
 	// OpenAPI returns the published schema for version 2 or 3 of OpenAPI. Its metadata is a
 	// reference.
 	OpenAPI func(version int) (*spec.Schema, error)
