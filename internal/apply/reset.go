@@ -84,7 +84,7 @@ var resets = map[schema.GroupKind]map[string]*filter{
 	{Group: "batch", Kind: "CronJob"}:                                           statusAndSpec,
 	{Group: "batch", Kind: "Job"}:                                               statusAndSpec,
 	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}:           signingResets,
-	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:               {"status": noSpec},
+	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:               statusAndRest,
 	{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"}:                 statusAndRest,
 	{Group: "flowcontrol.apiserver.k8s.io", Kind: "PriorityLevelConfiguration"}: statusAndRest,
 	{Group: "internal.apiserver.k8s.io", Kind: "StorageVersion"}:                statusAndRest,
@@ -95,6 +95,7 @@ var resets = map[schema.GroupKind]map[string]*filter{
 	{Group: "resource.k8s.io", Kind: "ResourceClaim"}:                           statusAndRest,
 	{Group: "resource.k8s.io", Kind: "ResourcePoolStatusRequest"}:               statusAndRest,
 	{Group: "scheduling.k8s.io", Kind: "PodGroup"}:                              statusAndRest,
+	{Group: "storage.k8s.io", Kind: "CSINode"}:                                  statusAndRest,
 	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}:                         statusAndRest,
 	{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}:         statusAndRest,
 }

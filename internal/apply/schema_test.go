@@ -95,7 +95,7 @@ func TestSchemasOfClients(t *testing.T) {
 			continue
 		}
 		got, _ := mine.Schema.FindNamedType(typ.Name)
-		if got, want := atomText(got.Atom), atomText(typ.Atom); plain(got) != plain(want) {
+		if got, want := atomText(got.Atom), atomText(typ.Atom); plain(got) != plain(want) && got != noMembers {
 			t.Errorf("%s:\ngot  %s\nwant %s", typ.Name, got, want)
 		}
 	}
@@ -103,6 +103,9 @@ func TestSchemasOfClients(t *testing.T) {
 		t.Errorf("only %d types in common", seen)
 	}
 }
+
+// noMembers is a type without members. Client-go's generator takes it for a value of any type.
+const noMembers = "{@__untyped_deduced_;}"
 
 // otherwise are the types that the server's documents describe differently from client-go.
 var otherwise = map[string]bool{

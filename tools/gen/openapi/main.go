@@ -37,6 +37,7 @@ k8s.io/api/policy/v1
 k8s.io/api/rbac/v1
 k8s.io/api/resource/v1
 k8s.io/api/scheduling/v1
+k8s.io/api/scheduling/v1alpha3
 k8s.io/api/storage/v1
 k8s.io/api/storagemigration/v1
 k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1
