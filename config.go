@@ -34,6 +34,11 @@ func (s *Server) config() (world.Config, error) {
 	if err := s.check(); err != nil {
 		return c, err
 	}
+	if s.Logger != nil {
+		for _, name := range features.WithoutEffect(s.FeatureGates) {
+			s.Logger.Warn("the feature gate has no effect", "gate", name)
+		}
+	}
 	return c, s.read(&c)
 }
 

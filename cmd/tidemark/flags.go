@@ -48,7 +48,6 @@ func (g *gates) String() string {
 
 // Set implements pflag.Value.
 func (g *gates) Set(text string) error {
-	known := features.Known()
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
@@ -56,13 +55,14 @@ func (g *gates) Set(text string) error {
 		name, value, said := strings.Cut(part, "=")
 		name = strings.TrimSpace(name)
 		on, err := strconv.ParseBool(strings.TrimSpace(value))
-		switch _, there := known[name]; {
-		case !there:
-			return fmt.Errorf("unknown feature gate %q: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		switch {
 		case !said:
 			return fmt.Errorf("%s lacks a value: want %s=true or %s=false", name, name, name)
 		case err != nil:
 			return fmt.Errorf("%s=%s: want true or false", name, value)
+		}
+		if err := features.CheckOne(name, on); err != nil {
+			return err
 		}
 		if *g == nil {
 			*g = gates{}
@@ -82,7 +82,7 @@ func gatesUsage() string {
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		all = append(all, fmt.Sprintf("%s=true|false (default=%t)", name, known[name]))
 	}
-	return "feature gates of kube-apiserver to turn on or off: " + strings.Join(all, ", ")
+	return "feature gates of kube-apiserver to turn on or off: " + strings.Join(all, ", ") + "; others of Kubernetes 1.37 have no effect, and a warning if they are changed"
 }
 
 // shellQuote quotes a word for a shell, if it needs quotes.

@@ -103,7 +103,7 @@ func (a *apiServer) flags() *pflag.FlagSet {
 	flags.StringVar(&a.certDir, "cert-dir", "", "directory with apiserver.crt and apiserver.key, the serving certificate unless --tls-cert-file is given; created with a self-signed pair if there is none (default: the certificate is issued in memory)")
 	flags.StringSliceVar(&a.etcdServers, "etcd-servers", nil, "URLs of the members of an etcd cluster that keeps the objects; required. If the stand-in that tidemark envtest-assets writes responds in its place, Tidemark keeps its objects in memory")
 	flags.StringSliceVar(&a.admission, "admission-control", nil, "the only admission plugins to enable; empty: none. It excludes --enable-admission-plugins and --disable-admission-plugins (default: those of kube-apiserver)")
-	flags.Var(&a.gates, "feature-gates", gatesUsage()+"; others are ignored with a warning")
+	flags.Var(&a.gates, "feature-gates", gatesUsage())
 	flags.Bool("allow-privileged", false, "accepted; privileged containers are always allowed")
 	flags.StringVar(&a.version, "version", "false", "print the version of Kubernetes and exit")
 	flags.Lookup("version").NoOptDefVal = "true"
@@ -166,7 +166,7 @@ func (a *apiServer) run(flags *pflag.FlagSet, getenv func(string) string, stderr
 // complete adds the defaults of kube-apiserver that serve does not have.
 func (a *apiServer) complete(flags *pflag.FlagSet, getenv func(string) string) {
 	f, s := &a.serve, &a.serve.server
-	f.gates = a.gates.known
+	f.gates = a.gates.gates
 	f.controllers = apiServerControllers
 	if chosen := getenv(controllersVariable); chosen != "" {
 		f.controllers = strings.Split(chosen, ",")
@@ -234,9 +234,6 @@ func (a *apiServer) warn(flags *pflag.FlagSet) {
 		if f := flags.Lookup(name); a.serve.inMemory && name != "etcd-servers" && f.Changed && f.Value.String() != "" {
 			log.Warn("the flag has no effect", "flag", "--"+name)
 		}
-	}
-	for _, name := range a.gates.unknown {
-		log.Warn("the feature gate has no effect", "gate", name)
 	}
 }
 

@@ -4,12 +4,9 @@ import (
 	_ "embed"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/tidemark-dev/tidemark/internal/features"
 )
 
 // apiServerTable lists the flags of kube-apiserver: name, type, default, and the value without one
@@ -69,40 +66,15 @@ func (i *ignoredFlag) Set(text string) (err error) {
 // Type implements pflag.Value.
 func (i *ignoredFlag) Type() string { return i.row.kind }
 
-// anyGates is the value of --feature-gates of kube-apiserver. It accepts gates that the server does
-// not know.
-type anyGates struct {
-	known   gates
-	unknown []string
-}
-
-// String implements pflag.Value.
-func (g *anyGates) String() string { return g.known.String() }
+// anyGates is the value of --feature-gates of kube-apiserver, which may name the component.
+type anyGates struct{ gates }
 
 // Set implements pflag.Value.
 func (g *anyGates) Set(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
-		part = strings.TrimPrefix(strings.TrimSpace(part), "kube:")
-		name, value, said := strings.Cut(part, "=")
-		name = strings.TrimSpace(name)
-		if _, there := features.Known()[name]; there {
-			if err := g.known.Set(part); err != nil {
-				return err
-			}
-			continue
-		}
-		if part == "" {
-			continue
-		}
-		if _, err := strconv.ParseBool(strings.TrimSpace(value)); err != nil || !said {
-			return fmt.Errorf("%s: want a name, =, and true or false", part)
-		}
-		if !slices.Contains(g.unknown, name) {
-			g.unknown = append(g.unknown, name)
+		if err := g.gates.Set(strings.TrimPrefix(strings.TrimSpace(part), "kube:")); err != nil {
+			return err
 		}
 	}
 	return nil
 }
-
-// Type implements pflag.Value.
-func (g *anyGates) Type() string { return g.known.Type() }

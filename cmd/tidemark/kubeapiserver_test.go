@@ -286,16 +286,16 @@ func TestLikeEnvtest(t *testing.T) {
 }
 
 // TestControllersVariable turns all controllers on. Other flags without effect are warned about, once
-// each, unless they are empty.
+// each, unless they are empty or a gate has its default.
 func TestControllersVariable(t *testing.T) {
 	t.Parallel()
 	p := likeEnvtest(t, []string{controllersVariable + "=*"}, "--etcd-prefix=/a", "--etcd-prefix=/b", "--tracing-config-file=", "--runtime-config=", "--audit-policy-file=",
-		"--feature-gates=WatchList=true,Another=false", "--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--enable-priority-and-fairness=false")
+		"--feature-gates=WatchList=false,SizeBasedListCostEstimate=true", "--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--enable-priority-and-fairness=false")
 	if _, body := p.body(t, http.MethodGet, "/readyz?verbose", ""); !strings.Contains(body, "controller/namespace") {
 		t.Error(body)
 	}
 	log := p.server.stderr.String()
-	if strings.Count(log, "flag=--") != 1 || !strings.Contains(log, "flag=--etcd-prefix") || !strings.Contains(log, "gate=WatchList") || !strings.Contains(log, "gate=Another") {
+	if strings.Count(log, "flag=--") != 1 || !strings.Contains(log, "flag=--etcd-prefix") || !strings.Contains(log, "gate=WatchList") || strings.Contains(log, "gate=SizeBasedListCostEstimate") {
 		t.Error(log)
 	}
 }
