@@ -28,7 +28,7 @@ func autoscalingGroup() resource.Group {
 		Conversion:   &resource.Conversion{Stored: &v2[0], ToStored: alone(storedAutoscaler), FromStored: alone(autoscalerFromV2)},
 		Subresources: []resource.Subresource{statusWith(updates(autoscaling.ValidateAutoscalerStatus))},
 		Strategy: resource.Strategy{
-			AllowUnconditionalUpdate: true, Metadata: recheckUpdate,
+			AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Generation: counted,
 			Default: defaults(autoscaling.DefaultOld),
 		},
 	}}

@@ -168,14 +168,12 @@ func TestResourceSlice(t *testing.T) {
 		return testkinds.Texts(devices.ValidateSliceUpdate(s, old))
 	})
 	testkinds.Rules(t, resourceSlice, []testkinds.Rule{
-		{"prepare: no mappings", "spec.devices[0].nodeAllocatableResourceMappings: {cpu: {allocationMultiplier: 1}}", "spec.devices[0].nodeAllocatableResourceMappings.cpu.allocationMultiplier: removed"},
+		{"prepare: no node resources", "spec.devices[0].nodeAllocatableResources: {cpu: {}}\nspec.skipNodeOperations: [NodePrepareResources]\nspec.partitionTypeAttribute: a.b/c", "spec.devices[0].nodeAllocatableResources.cpu: removed\nspec.partitionTypeAttribute: removed\nspec.skipNodeOperations[0]: removed"},
 		{"prepare: no lists of values", "spec.devices[0].attributes: {a: {int: 1, ints: [6]}, b: {int: 1, bools: [true]}, c: {int: 1, strings: [x]}, d: {int: 1, versions: [1.2.3]}}",
 			"spec.devices[0].attributes.a.ints[0]: removed\nspec.devices[0].attributes.b.bools[0]: removed\nspec.devices[0].attributes.c.strings[0]: removed\nspec.devices[0].attributes.d.versions[0]: removed"},
 	}, func(s *resourcev1.ResourceSlice) []string { return testkinds.Changes(s, devices.PrepareSlice) })
 	testkinds.Rules(t, resourceSlice, []testkinds.Rule{
 		{"default: a taint has a time", "spec.devices[0].taints: [{key: a, effect: NoSchedule}]", "spec.devices[0].taints[0].timeAdded: ..."},
-		{"default: a mapping has a multiplier", "spec.devices[0].nodeAllocatableResourceMappings: {cpu: {capacityKey: cpu}}", "spec.devices[0].nodeAllocatableResourceMappings.cpu.allocationMultiplier: 1"},
-		{"default: a multiplier stays", "spec.devices[0].nodeAllocatableResourceMappings: {cpu: {allocationMultiplier: 2}}", ""},
 		{"default: a time stays", "spec.devices[0].taints: [{key: a, effect: NoSchedule, timeAdded: 2020-01-01T00:00:00Z}]", ""},
 	}, func(s *resourcev1.ResourceSlice) []string { return testkinds.Changes(s, devices.DefaultSlice) })
 	testkinds.Rules(t, resourceSlice, []testkinds.Rule{
