@@ -38,6 +38,7 @@ var (
 		operators.In:        func(item, list ref.Val) bool { return searchesFew(list, item) },
 		"indexOf":           searchesFew,
 		"lastIndexOf":       searchesFew,
+		"includes":          includesFew,
 		"sets.contains":     comparesFew,
 		"sets.intersects":   comparesFew,
 		"sets.equivalent":   comparesFew,
@@ -67,6 +68,7 @@ func limitOptions(bindings map[string]*functions.Overload) []cel.ProgramOption {
 		overloads.InList:                   func(args []ref.Val, _ ref.Val) *uint64 { return costOfSearch(args[1], args[0]) },
 		"list_a_index_of_int":              func(args []ref.Val, _ ref.Val) *uint64 { return costOfSearch(args[0], args[1]) },
 		"list_a_last_index_of_int":         func(args []ref.Val, _ ref.Val) *uint64 { return costOfSearch(args[0], args[1]) },
+		"list_includes_dyn_dyn":            costOfIncludes,
 		"list_sets_contains_list":          costOfPairs,
 		"list_sets_intersects_list":        costOfPairs,
 		"list_sets_equivalent_list":        costOfPairs,
@@ -246,6 +248,14 @@ func readsFew(a, b ref.Val) bool {
 // searchesFew bounds the search for an item in a list.
 func searchesFew(list, item ref.Val) bool { return !isContainer(item) || !isMade(list) || Fits(list) }
 
+// includesFew bounds the same for a value that may be no list: then it is compared with the item.
+func includesFew(of, item ref.Val) bool {
+	if _, ok := of.(traits.Lister); !ok {
+		return readsFew(of, item)
+	}
+	return searchesFew(of, item)
+}
+
 // comparesFew bounds a comparison of each item of a list with each of another.
 func comparesFew(a, b ref.Val) bool {
 	return product(sizeOfValue(a), sizeOfValue(b)) <= celconfig.PerCallLimit && (!isMade(a) || Fits(a)) && (!isMade(b) || Fits(b))
@@ -324,6 +334,14 @@ func costOfSearch(list, item ref.Val) *uint64 {
 		return nil
 	}
 	return cost(max(sizeOfValue(list), traversal(parts(list))))
+}
+
+// costOfIncludes is the same for a value that may be no list.
+func costOfIncludes(args []ref.Val, result ref.Val) *uint64 {
+	if _, ok := args[0].(traits.Lister); !ok {
+		return costOfEqual(args, result)
+	}
+	return costOfSearch(args[0], args[1])
 }
 
 // costOfPairs is the cost of a comparison of each item of a list with each of another.

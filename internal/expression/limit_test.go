@@ -28,7 +28,11 @@ func TestLimits(t *testing.T) {
 		}
 		return text + end
 	}
+	tree := func(end string) string { return "[dyn(1)]" + strings.Repeat(".map(a, dyn([a, a]))", 30) + end }
 	for name, text := range map[string]string{
+		"equal":      tree(".all(x, x == x)"),
+		"includes":   tree(".all(x, [x].includes(x))"),
+		"same":       tree(".all(x, {'a': x}.includes({'a': x}))"),
 		"range":      "lists.range(object.n).size() > 0",
 		"replace":    "object.s.replace('x', object.s).size() > 0",
 		"empty":      "object.s.replace('', object.s).size() > 0",
