@@ -168,3 +168,21 @@ func TestPodStatus(t *testing.T) {
 		{"warn: unusual addresses", "status: {podIPs: [{ip: 010.0.0.1}], hostIPs: [{ip: \"2001:DB8::1\"}]}", "status.podIPs[0].ip: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\"\nstatus.hostIPs[0].ip: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")"},
 	}, func(p *corev1.Pod) []string { return core.PodStatusWarnings(p, nil) })
 }
+
+// TestPodStatusClaims: an update of the status that omits the fields about claims keeps them; an empty list removes one.
+func TestPodStatusClaims(t *testing.T) {
+	old := &corev1.Pod{Status: corev1.PodStatus{
+		ResourceClaimStatuses:       []corev1.PodResourceClaimStatus{{Name: "a"}},
+		ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "b"},
+	}}
+	p, sent := old.DeepCopy(), &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	core.SetPodStatus(p, sent)
+	if s := p.Status; s.Phase != corev1.PodRunning || len(s.ResourceClaimStatuses) != 1 || s.ExtendedResourceClaimStatus == nil {
+		t.Errorf("without the fields: %+v", s)
+	}
+	sent.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{}
+	core.SetPodStatus(p, sent)
+	if s := p.Status; len(s.ResourceClaimStatuses) != 0 {
+		t.Errorf("with an empty list: %+v", s)
+	}
+}

@@ -103,6 +103,7 @@ func SetPodStatus(p, sent *corev1.Pod) {
 	if len(old.VolumeHealth) == 0 { // and this one
 		p.Status.VolumeHealth = nil
 	}
+	keepClaims(&p.Status, &old)
 	check.SetIfZero(&p.Status.QOSClass, old.QOSClass)
 	check.SetIfZero(&p.Status.ObservedGeneration, old.ObservedGeneration)
 	seen := map[corev1.PodConditionType]int{}
@@ -110,6 +111,20 @@ func SetPodStatus(p, sent *corev1.Pod) {
 		c := &p.Status.Conditions[i]
 		check.SetIfZero(&c.ObservedGeneration, nthGeneration(old.Conditions, c.Type, seen[c.Type]))
 		seen[c.Type]++
+	}
+}
+
+// keepClaims keeps the parts of a status that are about claims if they are absent: clients that do not know the fields omit
+// them. An empty list removes a list.
+func keepClaims(s, old *corev1.PodStatus) {
+	if s.ResourceClaimStatuses == nil {
+		s.ResourceClaimStatuses = old.ResourceClaimStatuses
+	}
+	if s.ExtendedResourceClaimStatus == nil {
+		s.ExtendedResourceClaimStatus = old.ExtendedResourceClaimStatus
+	}
+	if s.NodeAllocatableResourceClaimStatuses == nil {
+		s.NodeAllocatableResourceClaimStatuses = old.NodeAllocatableResourceClaimStatuses
 	}
 }
 
