@@ -288,8 +288,11 @@ func (r *Registry) prepareUpdate(ctx context.Context, a *Attributes, v currentOb
 			w.warnings = append(w.warnings, st.Strategy.Tolerated(next)...)
 		}
 	}
-	if s := w.Subresource; w.source != fromVirtual && (s == "" || s == "status" || s == "approval") {
-		errs = declaredErrors(ctx, st, errs, next, old, s)
+	switch s := w.Subresource; s {
+	case "", "status", "approval", "ephemeralcontainers", "resize", "finalize":
+		if w.source != fromVirtual {
+			errs = declaredErrors(ctx, st, errs, next, old, s)
+		}
 	}
 	if err := ctx.Err(); err != nil { // validation rules can take long
 		return err

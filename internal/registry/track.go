@@ -134,7 +134,9 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 	start := apply.Before(live, sent)
 	if w.Name != "" && bytes.Equal(start, sent) { // a new object gets those of its writer
 		errs := metav1validation.ValidateManagedFields(o.sent, field.NewPath("metadata", "managedFields"))
-		errs = slices.Repeat(errs, w.timesChecked())
+		if w.stored().Strategy.Declared == nil { // the rules of a type report an error once
+			errs = slices.Repeat(errs, w.timesChecked())
+		}
 		return start, invalid(w.Type, &metav1.ObjectMeta{Name: w.Name}, errs)
 	}
 	return start, nil
