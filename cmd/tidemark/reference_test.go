@@ -305,12 +305,12 @@ const metricsText = "`/metrics` has these metrics, and those of the Go runtime a
 	"\n" +
 	"- `apiserver_request_total` and the like also count requests that authentication or authorization refuses (401, 403), unknown paths, and pages such as `/version`, with empty labels. kube-apiserver counts none of them.\n" +
 	"- `etcd_request_*` are the writes to the log. Reads are from memory, so `get` and `list` are missing.\n" +
-	"- `apiserver_cache_list_*` are lists from memory, which nearly all are. `apiserver_storage_list_*` are lists of old revisions that were read from the log.\n" +
+	"- `apiserver_storage_list_*` with the storage `watchcache` are lists from memory, which nearly all are. Those with `etcd` are lists of old revisions that were read from the log.\n" +
 	"- `apiserver_storage_size_bytes` is the size of the log.\n" +
 	"- `field_validation_request_duration_seconds` has the durations of creates, updates and patches. In kube-apiserver it stays zero.\n" +
 	"- `workqueue_*` are the queues of the server's own [controllers](controllers.md), by their names.\n" +
 	"\n" +
-	"Metrics that have no meaning here are left out: `apiserver_watch_cache_*` and `watch_cache_*` (there is no cache beside the store), `etcd_bookmark_*` and `etcd_lease_*`, `grpc_*`, `rest_client_*` and `apiserver_selfrequest_*` (the server is no client of itself),\n" +
+	"Metrics that have no meaning here are left out: `apiserver_watch_cache_*`, `watch_cache_*`, `apiserver_watch_events_dispatch_*` and `informer_*` (there is no cache beside the store), `etcd_bookmark_*` and `etcd_lease_*`, `grpc_*`, `rest_client_*` and `apiserver_selfrequest_*` (the server is no client of itself),\n" +
 	"`authentication_token_cache_*`, `apiserver_envelope_encryption_*`, `aggregator_discovery_*`, `apiserver_request_slo_duration_seconds` (1.36 has it no more), `registered_metrics_total` and its siblings. There are no exemplars.\n" +
 	"Some that would have one are missing so far: `apiserver_resource_size_estimate_bytes`, `apiserver_request_filter_duration_seconds`, `apiserver_cel_*`, `kube_apiserver_*_allocator_*`, `kubernetes_feature_enabled`, `serviceaccount_*_total`.\n" +
 	"\n" +

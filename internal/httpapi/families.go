@@ -17,8 +17,7 @@ type families struct {
 	bodies       family[*exposition.Histogram]
 	deprecated   family[*atomic.Int64]
 
-	lists, read, listed family[*atomic.Uint64]
-	logged              [4]family[*atomic.Uint64] // lists that read the log: how many, objects read, looked at, listed
+	lists [4]family[*atomic.Uint64] // how many, objects read, looked at, listed
 
 	running    family[*atomic.Int64]
 	events     family[*atomic.Uint64]
@@ -91,13 +90,10 @@ func (f *families) begin() {
 	f.sizes = histograms("apiserver_response_sizes", "Bytes of the responses to get, list and watch.", sizeBuckets)
 	f.bodies = histograms("apiserver_request_body_size_bytes", "Bytes of the bodies of writes.", bodyBuckets)
 	f.deprecated = gauges("apiserver_requested_deprecated_apis", "1 for each deprecated resource that was requested.")
-	f.lists = counters("apiserver_cache_list_total", "Lists that read objects in memory.")
-	f.read = counters("apiserver_cache_list_fetched_objects_total", "Objects that lists have read in memory.")
-	f.listed = counters("apiserver_cache_list_returned_objects_total", "Objects in lists that were read in memory.")
 	for i, name := range [...]string{"list_total", "list_fetched_objects_total", "list_evaluated_objects_total", "list_returned_objects_total"} {
-		help := [...]string{"Lists that read the log.", "Objects that lists have read from the log.",
-			"Objects of the log that lists have compared with a selector.", "Objects in lists that were read from the log."}[i]
-		f.logged[i] = counters("apiserver_storage_"+name, help)
+		help := [...]string{"Lists, by where they read objects: memory (watchcache) or the log (etcd).", "Objects that lists have read.",
+			"Objects of the log that lists have compared with a selector.", "Objects in lists."}[i]
+		f.lists[i] = counters("apiserver_storage_"+name, help)
 	}
 	f.running = gauges("apiserver_longrunning_requests", "Watches under way.")
 	f.events = counters("apiserver_watch_events_total", "Events sent to watches.")
@@ -121,9 +117,9 @@ func (f *families) forget(gone func(*seriesKey) bool) {
 }
 
 func (f *families) counters() []*family[*atomic.Uint64] {
-	all := []*family[*atomic.Uint64]{&f.requests, &f.terminations, &f.aborts, &f.lists, &f.read, &f.listed, &f.events, &f.initial, &f.terminated}
-	for i := range f.logged {
-		all = append(all, &f.logged[i])
+	all := []*family[*atomic.Uint64]{&f.requests, &f.terminations, &f.aborts, &f.events, &f.initial, &f.terminated}
+	for i := range f.lists {
+		all = append(all, &f.lists[i])
 	}
 	return all
 }

@@ -72,8 +72,8 @@ type routeMetrics struct {
 	deprecated *atomic.Int64
 
 	// Of lists.
-	lists, read, listed *atomic.Uint64 // in memory
-	logged              *[4]*atomic.Uint64
+	// inMemory and logged are lists, by where they read objects: how many, objects read, looked at, listed.
+	inMemory, logged *[4]*atomic.Uint64
 
 	// Of watches.
 	running    *atomic.Int64
@@ -92,7 +92,7 @@ type codeCounter struct {
 var (
 	durationBuckets = exposition.Seconds(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 	sliBuckets      = exposition.Seconds(0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
-	listBuckets     = exposition.Seconds(0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60)
+	listBuckets     = exposition.Seconds(0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
 	authzBuckets    = exposition.Seconds(prometheus.ExponentialBuckets(0.001, 2, 15)...)
 	sizeBuckets     = exposition.Numbers(prometheus.ExponentialBuckets(1000, 10, 7)...)
 	bodyBuckets     = exposition.Numbers(prometheus.LinearBuckets(50_000, 100_000, 31)...)
@@ -346,12 +346,7 @@ func (m *metrics) newRoute(k routeKey) *routeMetrics {
 	of := exposition.Labels("group", k.group, "resource", k.resource)
 	switch k.verb {
 	case "LIST":
-		indexed := exposition.Labels("group", k.group, "index", "", "resource", k.resource)
-		r.lists, r.read, r.listed = f.lists.of(k.series(), indexed), f.read.of(k.series(), indexed), f.listed.of(k.series(), of)
-		r.logged = new([4]*atomic.Uint64)
-		for i := range r.logged {
-			r.logged[i] = f.logged[i].of(k.series(), of)
-		}
+		r.inMemory, r.logged = k.lists(f, "watchcache"), k.lists(f, "etcd")
 	case "WATCH":
 		if k.one {
 			k.scope = "resource"
@@ -363,6 +358,17 @@ func (m *metrics) newRoute(k routeKey) *routeMetrics {
 		r.watchList = f.watchLists.of(k.series(), exposition.Labels("group", k.group, "resource", k.resource, "scope", k.scope, "version", k.version))
 	}
 	return r
+}
+
+// lists returns the counters of lists that read objects from one storage.
+func (k *routeKey) lists(f *families, storage string) *[4]*atomic.Uint64 {
+	all := new([4]*atomic.Uint64)
+	of := exposition.Labels("group", k.group, "resource", k.resource, "storage", storage)
+	indexed := exposition.Labels("group", k.group, "index", "", "resource", k.resource, "storage", storage)
+	for i, labels := range [...]string{indexed, indexed, of, of} {
+		all[i] = f.lists[i].of(k.series(), labels)
+	}
+	return all
 }
 
 // component is the label of resources. Other paths have an empty one.
@@ -477,19 +483,16 @@ func (r *routeMetrics) began(q *request, events []registry.Event) {
 // listedBy counts a list that was sent.
 func (m *metrics) listedBy(q *request, l *registry.List) {
 	r := m.route(q)
-	if r.lists == nil {
+	if r.inMemory == nil {
 		return
 	}
-	read, selected := uint64(l.Read), uint64(l.Selected)
+	to, compared := r.inMemory, uint64(0) // kube-apiserver does not count comparisons in its cache
 	if l.FromLog {
-		for i, n := range [...]uint64{1, read, read, selected} {
-			r.logged[i].Add(n)
-		}
-		return
+		to, compared = r.logged, uint64(l.Read)
 	}
-	r.lists.Add(1)
-	r.read.Add(read)
-	r.listed.Add(selected)
+	for i, n := range [...]uint64{1, uint64(l.Read), compared, uint64(l.Selected)} {
+		to[i].Add(n)
+	}
 }
 
 // usesDeprecated records a request for a deprecated resource.

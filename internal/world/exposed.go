@@ -42,9 +42,9 @@ func (e *exposed) Expose(w *exposition.Writer) {
 
 // served is a collection that is served now.
 type served struct {
-	collection      string
-	labels, storage string    // of its objects, in two metrics
-	writes          [3]string // of its writes, by store.Operation
+	collection string
+	labels     string    // of its objects
+	writes     [3]string // of its writes, by store.Operation
 }
 
 // served returns the collections of the catalog, each once. The caller does not change them.
@@ -63,7 +63,7 @@ func (e *exposed) served() []served {
 		}
 		seen[t.Collection] = true
 		name, group, _ := strings.Cut(t.Collection, ".")
-		c := served{collection: t.Collection, labels: exposition.Labels("group", group, "resource", name), storage: exposition.Labels("resource", t.Collection)}
+		c := served{collection: t.Collection, labels: exposition.Labels("group", group, "resource", name)}
 		for o := range c.writes {
 			c.writes[o] = exposition.Labels("group", group, "operation", store.Operation(o).String(), "resource", name)
 		}
@@ -83,10 +83,6 @@ func (e *exposed) objects(w *exposition.Writer) {
 	w.Family("apiserver_resource_objects", exposition.GaugeKind, "Stored objects, by group and resource.")
 	for i := range all {
 		w.Uint(all[i].labels, counts[i])
-	}
-	w.Family("apiserver_storage_objects", exposition.GaugeKind, "Stored objects, by group-resource.")
-	for i := range all {
-		w.Uint(all[i].storage, counts[i])
 	}
 }
 
