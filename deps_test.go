@@ -94,7 +94,7 @@ var importRules = []importRule{
 	{"internal/builtin/devices", "internal/builtin/check internal/builtin/claimspec internal/builtin/nodeselector internal/celenv", "what a kind does is a function of its objects"},
 	{"internal/builtin/flowcontrol", "internal/builtin/check", "what a kind does is a function of its objects"},
 	{"internal/builtin/node", "internal/builtin/check internal/builtin/podspec", "what a kind does is a function of its objects"},
-	{"internal/builtin/rbac", "", "what a kind does is a function of its objects"},
+	{"internal/builtin/rbac", "internal/builtin/check", "what a kind does is a function of its objects"},
 	{"internal/builtin/storagemigration", "internal/builtin/check", "what a kind does is a function of its objects"},
 	{"internal/builtin/scheduling", "", "what a kind does is a function of its objects"},
 	{"internal/discovery", "internal/resource", "discovery is a view of the catalog"},

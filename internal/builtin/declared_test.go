@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,9 +40,9 @@ func TestDeclared(t *testing.T) {
 			want: []string{`spec: Invalid value: "a": code`, `spec: Invalid value: "b": code`},
 		}, {
 			name: "another fault of the same field stays",
-			code: field.ErrorList{field.Invalid(field.NewPath("type"), "b", "code")},
-			o:    &corev1.Secret{Type: "b"}, old: &corev1.Secret{Type: "a"},
-			want: []string{`type: Invalid value: "b": code`, `type: Invalid value: null: field is immutable`},
+			code: field.ErrorList{field.Invalid(field.NewPath("handler"), "b", "code")},
+			o:    &nodev1.RuntimeClass{Handler: "b"}, old: &nodev1.RuntimeClass{Handler: "a"},
+			want: []string{`handler: Invalid value: "b": code`, `handler: Invalid value: null: field is immutable`},
 		}, {
 			name: "an update that leaves a value is not checked",
 			o:    &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, old: &batchv1.CronJob{},
