@@ -96,7 +96,7 @@ func TestStorageColumns(t *testing.T) {
 	})
 	prints[storagev1.StorageClass](t, "Name | Provisioner | ReclaimPolicy | VolumeBindingMode | AllowVolumeExpansion | Age", "{"+columnsMeta+", provisioner: p}", []testkinds.Rule{
 		{"class", "", "x | p | Delete | Immediate | false | 5m"},
-		{"class: the default", "metadata.annotations: {storageclass.kubernetes.io/is-default-class: \"true\"}\nreclaimPolicy: Retain\nvolumeBindingMode: WaitForFirstConsumer\nallowVolumeExpansion: true", "x (default) | p | Retain | WaitForFirstConsumer | true | 5m"},
+		{"class: a default outside a list", "metadata.annotations: {storageclass.kubernetes.io/is-default-class: \"true\"}\nreclaimPolicy: Retain\nvolumeBindingMode: WaitForFirstConsumer\nallowVolumeExpansion: true", "x | p | Retain | WaitForFirstConsumer | true | 5m"},
 	})
 	prints[storagev1.VolumeAttributesClass](t, "Name | DriverName | Age", columnsObject, []testkinds.Rule{{"attributes class", "driverName: d", "x | d | 5m"}})
 	prints[storagev1.VolumeAttachment](t, "Name | Attacher | PV | Node | Attached | Age", columnsObject, []testkinds.Rule{{"attachment", "spec: {attacher: a, nodeName: k, source: {persistentVolumeName: v}}\nstatus.attached: true", "x | a | v | k | true | 5m"}})

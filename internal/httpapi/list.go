@@ -43,6 +43,11 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 			return err
 		}
 	}
+	if out.Form == wire.Table && q.typ.Display.Columns.First != nil {
+		if err := h.findFirst(l); err != nil {
+			return err
+		}
+	}
 	h.listed = true
 	if q.typ.ConvertsByWebhook() {
 		l.Items = h.lookAhead(l.Items)

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -43,6 +44,9 @@ type shape struct {
 	include metav1.IncludeObjectPolicy
 	now     time.Time
 	columns bool
+	// first is the object of a list that the columns prefer, with rowOfFirst; nil: there is none.
+	first      *store.Object
+	rowOfFirst *resource.Row
 }
 
 // newShape returns the shape of the negotiated output.
@@ -179,6 +183,44 @@ func (s *shape) sort(l *registry.List) error {
 	return nil
 }
 
+// findFirst finds the object of a list that its columns prefer. Lists of more than mostSorted objects have none.
+func (s *shape) findFirst(l *registry.List) error {
+	var all []*store.Object
+	var first runtime.Object
+	var stored *store.Object
+	create := s.typ.StoredVersion().New
+	for o, err := range l.Items {
+		if err != nil {
+			return err
+		}
+		if len(all) == mostSorted {
+			return nil
+		}
+		all = append(all, o)
+		object, err := wire.Unmarshal(o.Bytes(), create)
+		if err != nil {
+			return err
+		}
+		if s.typ.Display.Columns.First(object, first) {
+			first, stored = object, o
+		}
+	}
+	if first != nil {
+		row := new(resource.Row)
+		s.typ.Display.Columns.CellsOfFirst(first, row)
+		s.first, s.rowOfFirst = stored, row
+	}
+	l.Whole = false // a row depends on the list
+	l.Items = func(yield func(*store.Object, error) bool) {
+		for _, o := range all {
+			if !yield(o, nil) {
+				return
+			}
+		}
+	}
+	return nil
+}
+
 // item appends an object as an item of a list.
 func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 	switch {
@@ -280,7 +322,11 @@ func (s *shape) row(to []byte, o *store.Object) ([]byte, error) {
 	if err != nil {
 		return to, err
 	}
-	to = f.row.Append(append(to, '{'), s.now)
+	row := f.row
+	if s.first != nil && o == s.first {
+		row = s.rowOfFirst
+	}
+	to = row.Append(append(to, '{'), s.now)
 	to = append(to, `,"object":`...)
 	switch s.include {
 	case metav1.IncludeNone:

@@ -74,6 +74,12 @@ func (k kind) sorted(place func(runtime.Object) int32) kind {
 	return k
 }
 
+// first sets the preferred object of a list, and its cells.
+func (k kind) first(first func(o, other runtime.Object) bool, cells func(o runtime.Object, r *resource.Row)) kind {
+	k.columns.First, k.columns.CellsOfFirst = first, cells
+	return k
+}
+
 type column = metav1.TableColumnDefinition
 
 func encode(c []column) []byte {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
@@ -18,18 +19,11 @@ var storage = []kind{
 		d := storagev1.StorageClass{}
 		return nameAndAge(str("Provisioner", doc(d, "provisioner")), str("ReclaimPolicy", doc(d, "reclaimPolicy")),
 			str("VolumeBindingMode", doc(d, "volumeBindingMode")), str("AllowVolumeExpansion", doc(d, "allowVolumeExpansion")))
-	}, func(o *storagev1.StorageClass, r *resource.Row) {
-		title := o.Name
-		if o.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" || o.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true" {
-			title += " (default)"
-		}
-		r.String(title)
-		r.String(o.Provisioner)
-		r.String(string(deref(o.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)))
-		r.String(string(deref(o.VolumeBindingMode, storagev1.VolumeBindingImmediate)))
-		r.Bool(deref(o.AllowVolumeExpansion, false))
-		since(r, o)
-	}),
+	}, func(o *storagev1.StorageClass, r *resource.Row) { storageClass(o, r, o.Name) }).
+		first(defaultClass, func(o runtime.Object, r *resource.Row) {
+			c := o.(*storagev1.StorageClass)
+			storageClass(c, r, c.Name+" (default)")
+		}),
 	of(func() []column {
 		return nameAndAge(str("DriverName", doc(storagev1.VolumeAttributesClass{}, "driverName")))
 	}, func(o *storagev1.VolumeAttributesClass, r *resource.Row) {
@@ -64,6 +58,31 @@ var storage = []kind{
 			flag("StorageCapacity", doc(d, "storageCapacity")), str("TokenRequests", doc(d, "tokenRequests")),
 			flag("RequiresRepublish", doc(d, "requiresRepublish")), str("Modes", doc(d, "volumeLifecycleModes")))
 	}, driver),
+}
+
+func storageClass(o *storagev1.StorageClass, r *resource.Row, title string) {
+	r.String(title)
+	r.String(o.Provisioner)
+	r.String(string(deref(o.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)))
+	r.String(string(deref(o.VolumeBindingMode, storagev1.VolumeBindingImmediate)))
+	r.Bool(deref(o.AllowVolumeExpansion, false))
+	since(r, o)
+}
+
+// defaultClass prefers the newest class that is marked as the default, and of equally new ones the first by name.
+func defaultClass(o, other runtime.Object) bool {
+	c := o.(*storagev1.StorageClass)
+	if c.Annotations["storageclass.kubernetes.io/is-default-class"] != "true" && c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] != "true" {
+		return false
+	}
+	if other == nil {
+		return true
+	}
+	d := other.(*storagev1.StorageClass)
+	if c.CreationTimestamp.Equal(&d.CreationTimestamp) {
+		return c.Name < d.Name
+	}
+	return c.CreationTimestamp.After(d.CreationTimestamp.Time)
 }
 
 func volumeColumns() []column {
