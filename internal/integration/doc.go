@@ -40,6 +40,7 @@
 //	mutating_policies_test.go      MutatingAdmissionPolicies, also compared with kube-apiserver
 //	profiling_test.go              profiles of the process, and who gets them
 //	numbers_test.go                the texts of numbers in custom resources, through every verb
+//	tables_test.go                 tables of lists whose rows depend on each other
 //	tracing_test.go                spans of requests, webhooks and the log, and who decides what is sampled
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	oidc_test.go                   ID tokens, AuthenticationConfiguration and its reload, slow issuers
