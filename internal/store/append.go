@@ -11,16 +11,16 @@ const mostScratch = 1024
 
 // append makes the group durable; when space is short, its deletions alone.
 func (c *committer) append(g *group) error {
-	c.store.mu.Lock()
-	failure := c.store.failure
-	c.store.mu.Unlock()
-	if failure != nil || g.state == nil {
+	c.mu.Lock()
+	failure := c.failure
+	c.mu.Unlock()
+	if failure != nil || g.last == 0 {
 		return failure
 	}
 	err := c.appendOnce(g)
 	if errors.Is(err, ErrNoSpace) && g.deletes() > 0 && g.deletes() < len(g.proposals) {
 		c.rebase(g, err, func(p *proposal) bool { return p.deleting })
-		if g.state == nil {
+		if g.last == 0 {
 			return nil
 		}
 		err = c.appendOnce(g)
@@ -44,11 +44,10 @@ func (g *group) deletes() int {
 
 func (c *committer) appendOnce(g *group) error {
 	s := c.store
-	mark, now := s.aging.due(g.state.revision)
-	if now.After(s.time) {
-		s.time = now
+	mark, now := s.aging.due(g.last)
+	if now.After(c.time) {
+		c.time = now
 	}
-	g.state.time = s.time
 	entries := c.entries[:0]
 	for _, p := range g.proposals {
 		if p.err != nil {
@@ -56,7 +55,7 @@ func (c *committer) appendOnce(g *group) error {
 		}
 		for i := range p.writes {
 			w := &p.writes[i]
-			w.change.origin.Time = s.time
+			w.change.origin.Time = c.time
 			entries = append(entries, Entry{Collection: w.collection.name, Key: w.key,
 				Revision: w.change.Revision, Object: w.object, Before: w.change.Before,
 				Origin: &w.change.origin, Deleting: w.deleting})
@@ -103,42 +102,29 @@ func (c *committer) appendLog(entries []Entry, mark *Mark) (err error) {
 	return c.log.Append(context.Background(), entries, mark)
 }
 
-// rebase takes the tip back to the published state, fails the writes of the
-// group in flight that are not kept, and checks and applies again all others, those
-// of the open group too. A transaction that passes makes the same changes as before: its
+// rebase begins again with the published state: it fails the transactions of the group in flight that are not kept, and
+// checks all others again, those of the open group too. A transaction that passes makes the same changes as before: its
 // conditions name the versions that it replaces.
 func (c *committer) rebase(g *group, err error, keep func(*proposal) bool) {
-	s := c.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sealed = s.Any()
-	s.bytes = s.sealed.bytes
-	for _, group := range []*group{g, c.open} {
-		if group != nil {
-			for _, p := range group.proposals {
-				for i := range p.writes {
-					in := p.writes[i].collection
-					in.tip = s.sealed.root(in)
-				}
-			}
-		}
-	}
-	s.newEdit(s.edit.kept)
-	c.guards.rebase(s.sealed.revision)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	published := c.store.Any()
+	clear(c.pending)
+	c.bytes = published.bytes
+	c.guards.rebase(published.revision)
 	for _, p := range g.proposals {
 		if p.err == nil && !keep(p) {
 			p.err = err
 		}
 	}
 	c.reapply(g)
-	c.sealState(g)
+	g.end()
 	if c.open != nil {
 		c.reapply(c.open)
 	}
 }
 
 func (c *committer) reapply(g *group) {
-	s := c.store
 	g.rebased = true
 	for _, p := range g.proposals {
 		if p.err == nil {
@@ -148,10 +134,9 @@ func (c *committer) reapply(g *group) {
 			continue
 		}
 		for i := range p.writes {
-			w := &p.writes[i]
-			s.apply(w.collection, w.key, w.change.Before, w.object)
+			c.apply(&p.writes[i])
 		}
-		c.guards.claim(p.guards, p.writes[len(p.writes)-1].change.Revision, s.Any().revision)
+		c.guards.claim(p.guards, p.writes[len(p.writes)-1].change.Revision, c.store.Any().revision)
 	}
 }
 
@@ -163,9 +148,9 @@ func (c *committer) recheck(p *proposal) error {
 		if w.next {
 			continue
 		}
-		if err := check(w.collection.tip.get(w.key), w.condition); err != nil {
+		if err := check(c.object(w.collection.name, w.key), w.condition); err != nil {
 			return &TxnError{WritePart, i, err}
 		}
 	}
-	return needsHold(p.needs, c.store.tipObject)
+	return needsHold(p.needs, c.object)
 }

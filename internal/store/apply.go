@@ -61,6 +61,8 @@ func (s *Store) Apply(ctx context.Context, t *Txn) ([]*Object, error) {
 		s.count(t, time.Since(began))
 	case errors.Is(err, ErrNoSpace):
 		s.noSpace.Add(1)
+	case errors.As(err, new(*QuotaError)):
+		s.noteFull(err)
 	}
 	return made, err
 }

@@ -43,9 +43,7 @@ func (a *arrival) await(ctx context.Context, s *Store, r Revision, late <-chan t
 	case <-s.done:
 		err = ErrClosed
 	case <-s.failed:
-		s.mu.Lock()
-		err = s.failure
-		s.mu.Unlock()
+		err = s.brokenBy()
 	}
 	a.leave(w)
 	return nil, err

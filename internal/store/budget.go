@@ -187,9 +187,8 @@ func (s *Store) account() {
 	}
 }
 
-// fitsBudget is the part of fits about the budget. The objects grow by grown bytes before the write, which
-// adds grows. The caller holds s.mu.
-func (s *Store) fitsBudget(small bool, grown, grows int64) error {
+// fitsBudget is the part of writeFits about the budget.
+func (s *Store) fitsBudget(small bool, objects, grows int64) error {
 	a := s.o.Account
 	if a == nil {
 		return nil
@@ -199,7 +198,7 @@ func (s *Store) fitsBudget(small bool, grown, grows int64) error {
 		limit += limit / quotaSlack
 	}
 	// What is not published yet does not count yet. The store drops its own history for its writes.
-	used := a.budget.used.Load() + s.bytes - s.Any().bytes + grown
+	used := a.budget.used.Load() + objects - s.Any().bytes
 	if used+grows-s.history.spare() <= limit {
 		return nil
 	}

@@ -7,55 +7,70 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // # Group commit
 //
-// A writer checks its condition against the tip and joins the open group, under
-// Store.mu. One writer at a time leads: it seals the open group, appends it to
-// the log, publishes its state and acknowledges its writes, while the next group
-// fills. Then it hands the lead to one writer of that group.
+// The committer writes to a log that no one else writes to. So it knows the newest version of each object, decides the
+// conditions of transactions itself, and gives the revisions. Transactions that arrive during a sync of the log share the next
+// one.
 //
-//	tip        = the published state + the group in flight + the open group
-//	revisions  = published < in flight < open
+// A transaction is checked against the newest state, which has the transactions that are not published yet, and joins the
+// open group. One transaction at a time leads: its goroutine seals the open group, appends it to the log, publishes its
+// changes and acknowledges its transactions, while the next group fills. Then it hands the lead to a transaction of that
+// group. A transaction that arrives alone leads at once, on its own goroutine: no hand-off, no timer.
 //
-// A writer that comes alone leads at once, on its own goroutine: no hand-off, no
-// timer. Writers that come during a sync share the next one.
+//	request A   check, join, lead: [seal][append, sync......][publish] ack
+//	request B          check, join                      wait  lead: [seal][append...
+//	request C              check, join                  wait  ................. ack
 //
-//	writer A   check, join, lead: [seal][append, sync......][publish] ack
-//	writer B          check, join                      wait  lead: [seal][append...
-//	writer C              check, join                  wait  ................. ack
+// What holds whenever mu is not held:
 //
-// # What a failed append means
+//   - newest state = published state + group in flight + open group. The objects of the two groups are in pending
+//   - revisions: published < in flight < open. Each write has one of its own, in the order of joining
+//   - at most one group is in flight. Its leader alone appends and publishes
+//   - leading is true while a transaction leads, or was given the lead
+//   - nothing is published or acknowledged before the log has it
 //
-// No space: the writes of the group fail, apart from its deletions, which are
-// tried once more on their own, since a log may have a reserve for them. The tip
-// loses the failed writes, and all writes on top of them (deletions of this
-// group, the open group) are checked again: see rebase. Revisions given to failed
-// writes stay unused. Each failed Commit then waits for room, if there may be some
-// soon, and proposes its write again: see room.go. The leader does not wait, so
-// deletions go on meanwhile.
+// Example: a is at revision 7 and 7 is published. A transaction updates a and leads, with revision 8 in flight. Meanwhile an
+// update of a that names 7 fails: it gets ErrConflict when 8 is published, not before, since a power cut can still undo 8.
+// An update that names 8 joins the open group as revision 9.
 //
-// Anything else: the log is unusable. OnFatal is called; no write of any group is
-// acknowledged any more.
+// # Errors of the log
+//
+// ErrNoSpace: the transactions of the group fail, apart from deletions, which are appended once more on their own, since a log
+// may have a reserve for them. Transactions that were checked with a failed one (deletions of this group, the open group) are
+// checked again: see rebase. The revisions of failed writes stay unused. Each failed transaction then waits for room, if there
+// may be some soon, and joins once more: see room.go. The leader does not wait, so deletions go on meanwhile.
+//
+// Any other error: the log is unusable. OnFatal is called, and no transaction is acknowledged any more.
 
-// These bound a group, and so its memory and the time of one sync. A writer that finds
+// These bound a group, and so its memory and the time of one sync. A transaction that finds
 // the open group full waits for the next.
 const (
 	maxGroupWrites = 4096
 	maxGroupBytes  = 4 << 20 // as the log writes them: with the replaced versions
 )
 
-// committer is the writer of a store that is its log's only writer. Store.mu guards what has no other comment.
+// committer is the writer of a store that is its log's only writer.
 type committer struct {
-	store    *Store
-	log      Log
-	leading  bool     // a writer leads, or was given the lead
-	last     Revision // of the tip
+	store *Store
+	log   Log
+
+	mu       sync.Mutex // guards what follows
+	closing  bool
+	failure  error    // of the log; not nil: no write is possible any more
+	leading  bool     // a transaction leads, or was given the lead
+	last     Revision // of the newest write
 	guards   guards
 	open     *group // nil when empty
 	inFlight *group // sealed, not yet published
+	// pending has the newest versions of the objects that the two groups write. It may have some that are published.
+	pending map[objectName]version
+	bytes   int64 // State.bytes with both groups
 
+	// What follows has no lock.
 	compacted Revision // the floor of the log; only the loop uses it
 	inMemory  bool     // Bounds.InMemory of the log
 	// mostHistory is what Usage.HistoryBytes may be now, in bytes.
@@ -68,12 +83,40 @@ type committer struct {
 	entries []Entry
 	changes []made
 	written int64
+	// time is the Origin.Time of the newest change that the log has. It never decreases.
+	time time.Time
+}
+
+// objectName names an object of any collection.
+type objectName struct{ collection, key string }
+
+// version is an object as a write has made it.
+type version struct {
+	object   *Object // nil: it is deleted
+	revision Revision
 }
 
 func newCommitter(s *Store, log Log, b Bounds) *committer {
-	c := &committer{store: s, log: log, last: b.Head, compacted: b.Floor, inMemory: b.InMemory}
+	c := &committer{store: s, log: log, last: b.Head, compacted: b.Floor, inMemory: b.InMemory, time: b.Time}
+	c.bytes, c.pending = s.Any().bytes, map[objectName]version{}
 	c.mostHistory.Store(s.o.MaxDisk)
 	return c
+}
+
+// object returns the newest version of an object, nil when there is none. The caller holds mu.
+func (c *committer) object(collection, key string) *Object {
+	if len(c.pending) > 0 {
+		if v, ok := c.pending[objectName{collection, key}]; ok {
+			return v.object
+		}
+	}
+	return c.store.Any().Get(collection, key)
+}
+
+// apply makes a write the newest version of its object. The caller holds mu.
+func (c *committer) apply(w *proposed) {
+	c.pending[objectName{w.collection.name, w.key}] = version{w.object, w.change.Revision}
+	c.bytes += objectBytes(w.object) - c.store.owned(w.change.Before)
 }
 
 // mostRecent implements writer: every change that was acknowledged is published.
@@ -90,19 +133,19 @@ func (c *committer) startLoop() {
 }
 
 // group is a run of transactions that become durable together. Guarded by
-// Store.mu until it is sealed, then owned by its leader.
+// committer.mu until it is sealed, then owned by its leader.
 type group struct {
 	proposals []*proposal
 	first     [1]*proposal // room for a transaction that comes alone
 	writes    int
 	bytes     int
-	batch               // the state with these writes; none until sealed, or when all failed
+	last      Revision  // of the newest write; zero until sealed, or when all failed
 	rebased   bool      // some of its transactions were checked again, and may have failed
 	err       error     // why all failed
 	times     *LogTimes // nil: no transaction needs them
 
-	lead chan struct{} // gets a value for the writer that shall lead; nil when the first one led at once
-	done chan struct{} // closed when the group is done; nil while no writer waits
+	lead chan struct{} // gets a value for the transaction that shall lead; nil when the first one led at once
+	done chan struct{} // closed when the group is done; nil while no transaction waits
 	over bool          // the group is done
 }
 
@@ -127,7 +170,7 @@ type proposed struct {
 }
 
 // wait returns a channel that is closed when the group is done. The caller holds
-// Store.mu.
+// committer.mu.
 func (g *group) wait() <-chan struct{} {
 	if g.done == nil {
 		g.done = make(chan struct{})
@@ -152,22 +195,21 @@ func (c *committer) commitOnce(ctx context.Context, t *Txn) ([]*Object, error) {
 	var one [1]draft
 	drafts, size := s.drafts(t, one[:0])
 	for {
-		s.mu.Lock()
+		c.mu.Lock()
 		g, p, err := c.propose(t, drafts, size)
 		if p != nil && !c.leading {
 			c.leading = true
 			c.seal(g)
-			s.mu.Unlock()
+			c.mu.Unlock()
 			c.leadSealed(g)
 			return g.outcome(t, p)
 		}
 		if g == nil {
-			s.mu.Unlock()
-			s.noteFull(err)
+			c.mu.Unlock()
 			return nil, err
 		}
 		done := g.wait()
-		s.mu.Unlock()
+		c.mu.Unlock()
 		if p != nil {
 			if err := c.await(ctx, g, done); err != nil {
 				return nil, err
@@ -181,7 +223,6 @@ func (c *committer) commitOnce(ctx context.Context, t *Txn) ([]*Object, error) {
 			return nil, fmt.Errorf("the write was not made: %w", ctx.Err())
 		}
 		if err != nil && g.err == nil && !g.rebased {
-			s.noteFull(err)
 			return nil, err
 		}
 	}
@@ -209,18 +250,17 @@ func (s *Store) drafts(t *Txn, all []draft) ([]draft, int) {
 
 // propose checks a transaction and adds it to the open group. It returns no proposal in two
 // cases. With an error, the error rests on the returned group, if there is one. Without an
-// error, the returned group is full. The caller holds Store.mu.
+// error, the returned group is full. The caller holds mu.
 func (c *committer) propose(t *Txn, drafts []draft, size int) (*group, *proposal, error) {
-	s := c.store
 	switch {
-	case s.failure != nil:
-		return nil, nil, s.failure
-	case s.closing:
+	case c.failure != nil:
+		return nil, nil, c.failure
+	case c.closing:
 		return nil, nil, ErrClosed
 	}
 	for i := range t.Writes {
 		w := &t.Writes[i]
-		if before := s.collectionLocked(w.Collection).tip.get(w.Key); before != nil {
+		if before := c.object(w.Collection, w.Key); before != nil {
 			size += before.Len()
 		}
 		if w.Next {
@@ -252,26 +292,15 @@ func (c *committer) propose(t *Txn, drafts []draft, size int) (*group, *proposal
 	return g, p, nil
 }
 
-// decide checks the conditions of a transaction, and the quota, against the tip. With an error it returns the group that
-// the error rests on, nil if that is published. The caller holds Store.mu.
+// decide checks the conditions of a transaction, and the quota, against the newest state. With an error it returns the group
+// that the error rests on, nil if that is published. The caller holds mu.
 func (c *committer) decide(t *Txn, drafts []draft) (*group, error) {
 	s := c.store
-	if err := t.holds(s.tipObject); err != nil {
+	if err := t.holds(c.object); err != nil {
 		return c.failedOn(t, err), err
 	}
-	var grown int64
-	for i := range t.Writes {
-		w := &t.Writes[i]
-		before := s.tipObject(w.Collection, w.Key)
-		had := s.owned(before)
-		if w.Next {
-			had = drafts[i-1].takes(w.Key)
-		}
-		grows := drafts[i].takes(w.Key) - had
-		if err := s.fits(w, before != nil || w.Next, grown, grows); err != nil {
-			return c.pending(nil), err
-		}
-		grown += grows
+	if err := s.fits(t, c.bytes, c.object, func(i int) int { return drafts[i].held() }); err != nil {
+		return c.pendingAt(c.last), err
 	}
 	for i := range t.Guards {
 		n := &t.Guards[i]
@@ -295,27 +324,20 @@ func (c *committer) failedOn(t *Txn, err error) *group {
 	} else {
 		collection, key = t.Needs[failed.Index].Collection, t.Needs[failed.Index].Key
 	}
-	return c.restsOn(collection, key, c.store.tipObject(collection, key))
-}
-
-// restsOn returns the group that made the tip's version of an object, nil when it is
-// published.
-func (c *committer) restsOn(collection, key string, tip *Object) *group {
-	if tip == c.store.Any().Get(collection, key) {
-		return nil
+	if v, ok := c.pending[objectName{collection, key}]; ok && v.revision > c.store.Any().revision {
+		return c.pendingAt(v.revision)
 	}
-	return c.pending(tip)
+	return nil // it is published
 }
 
-// proposal makes the changes of a transaction in the tip. The caller holds Store.mu.
+// proposal makes the changes of a transaction. The caller holds mu.
 func (c *committer) proposal(t *Txn, drafts []draft) *proposal {
 	s := c.store
 	p := &proposal{needs: t.Needs, guards: t.Guards, deleting: true}
 	p.writes = p.first[:0]
 	for i := range t.Writes {
 		w := &t.Writes[i]
-		in := s.collectionLocked(w.Collection)
-		before := in.tip.get(w.Key)
+		before := c.object(w.Collection, w.Key)
 		c.last++
 		next := proposed{key: w.Key, condition: w.If, next: w.Next, deleting: w.Deleting || w.Value == nil}
 		if w.Value != nil {
@@ -328,49 +350,40 @@ func (c *committer) proposal(t *Txn, drafts []draft) *proposal {
 			}
 			next.object, next.key = o, o.Key
 		}
-		next.made = made{collection: in, change: &Change{Revision: c.last, Before: before, After: next.object}}
+		next.made = made{collection: s.collection(w.Collection), change: &Change{Revision: c.last, Before: before, After: next.object}}
 		if w.Origin != nil {
 			next.change.origin, next.actorBytes = s.share(w.Origin)
 		}
 		p.deleting = p.deleting && next.deleting
 		p.writes = append(p.writes, next)
-		s.apply(in, next.key, before, next.object)
+		c.apply(&p.writes[i])
 	}
 	c.guards.claim(p.guards, c.last, s.Any().revision)
 	return p
 }
 
-// pending returns the group that made the tip's version of an object; for an absent
-// object, the newest group.
-func (c *committer) pending(o *Object) *group {
-	if o == nil {
-		return c.pendingAt(c.last)
-	}
-	return c.pendingAt(o.Modified)
-}
-
 // pendingAt returns the group that a revision belongs to, which is not published.
 func (c *committer) pendingAt(r Revision) *group {
-	if c.open == nil || c.inFlight != nil && r <= c.store.sealed.revision {
+	if c.open == nil || c.inFlight != nil && r <= c.inFlight.last {
 		return c.inFlight
 	}
 	return c.open
 }
 
-// seal closes the open group and makes the state after its writes. The caller holds Store.mu.
+// seal closes the open group. The caller holds mu.
 func (c *committer) seal(g *group) {
 	c.open, c.inFlight = nil, g
-	c.sealState(g)
+	g.end()
 }
 
-func (c *committer) sealState(g *group) {
-	last := Revision(0)
+// end sets the revision that the group ends with.
+func (g *group) end() {
+	g.last = 0
 	for _, p := range g.proposals {
 		if p.err == nil {
-			last = p.writes[len(p.writes)-1].change.Revision
+			g.last = p.writes[len(p.writes)-1].change.Revision
 		}
 	}
-	g.batch = c.store.seal(last, g.writes)
 }
 
 // outcome is the result of a transaction of a group that is done.
@@ -417,9 +430,9 @@ func (c *committer) await(ctx context.Context, g *group, done <-chan struct{}) e
 }
 
 func (c *committer) lead(g *group) {
-	c.store.mu.Lock()
+	c.mu.Lock()
 	c.seal(g)
-	c.store.mu.Unlock()
+	c.mu.Unlock()
 	c.leadSealed(g)
 }
 
@@ -429,11 +442,11 @@ func (c *committer) leadSealed(g *group) {
 	defer c.finish(g) // also when OnFatal panics
 	s := c.store
 	if err := c.append(g); err != nil {
-		failure, first := s.setFailure(logFailed(err))
+		failure, first := c.fail(err)
 		if g.err = failure; first {
 			s.fatal(failure)
 		}
-	} else if g.state != nil {
+	} else if g.last != 0 {
 		c.publish(g)
 		c.startLoop()
 		if floor := c.log.Floor(); uint64(floor) > s.floor.Load() {
@@ -443,29 +456,39 @@ func (c *committer) leadSealed(g *group) {
 	}
 }
 
+// fail refuses all writes from now on. It returns the first error of the log, for which the caller calls Store.fatal.
+func (c *committer) fail(err error) (failure error, first bool) {
+	failure, first = c.store.fail(logFailed(err))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failure = failure
+	return failure, first
+}
+
 // publish publishes the writes of a group that the log has.
 func (c *committer) publish(g *group) {
-	g.changes = c.changes[:0]
+	changes := c.changes[:0]
 	for _, p := range g.proposals {
 		if p.err != nil {
 			continue
 		}
 		for i := range p.writes {
-			g.changes = append(g.changes, p.writes[i].made)
+			changes = append(changes, p.writes[i].made)
 		}
 	}
-	c.store.publish(&g.batch)
-	clear(g.changes)
-	if cap(g.changes) <= mostScratch {
-		c.changes = g.changes[:0]
+	c.store.publish(changes, g.last, c.time)
+	clear(changes)
+	if cap(changes) <= mostScratch {
+		c.changes = changes[:0]
 	}
-	g.changes = nil
 }
 
+// finish ends the part of a leader.
 func (c *committer) finish(g *group) {
-	c.store.mu.Lock()
-	defer c.store.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.inFlight = nil
+	c.forget(g)
 	g.over = true
 	if g.done != nil {
 		close(g.done)
@@ -477,20 +500,35 @@ func (c *committer) finish(g *group) {
 	}
 }
 
+// forget removes the writes of a group from pending: they are published, or have failed. The caller holds mu.
+func (c *committer) forget(g *group) {
+	if c.open == nil && len(c.pending) > mostScratch {
+		c.pending = map[objectName]version{} // a map does not shrink
+		return
+	}
+	for _, p := range g.proposals {
+		for i := range p.writes {
+			w := &p.writes[i]
+			if name := (objectName{w.collection.name, w.key}); c.pending[name].revision == w.change.Revision {
+				delete(c.pending, name)
+			}
+		}
+	}
+}
+
 // close implements writer: it refuses further writes and waits for those under way.
 func (c *committer) close() {
-	s := c.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closing = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closing = true
 	for c.inFlight != nil || c.open != nil {
 		g := c.open
 		if g == nil {
 			g = c.inFlight
 		}
 		done := g.wait()
-		s.mu.Unlock()
+		c.mu.Unlock()
 		<-done
-		s.mu.Lock()
+		c.mu.Lock()
 	}
 }

@@ -160,7 +160,7 @@ func (c *committer) compactLoop() {
 		case <-s.done:
 			return
 		case <-c.log.Broken():
-			s.fail(logFailed(c.log.Compact(s.ctx, 0)))
+			c.end(c.log.Compact(s.ctx, 0))
 			return
 		case <-ticker.C:
 		case <-s.aging.kicked:
@@ -192,9 +192,16 @@ func (c *committer) compactLoop() {
 			return // compaction was interrupted, and goes on after the next start
 		}
 		if err != nil && !errors.Is(err, ErrNoSpace) {
-			s.fail(logFailed(err))
+			c.end(err)
 			return
 		}
+	}
+}
+
+// end ends all writing, since the log has failed between two groups.
+func (c *committer) end(err error) {
+	if failure, first := c.fail(err); first {
+		c.store.fatal(failure)
 	}
 }
 

@@ -18,8 +18,8 @@
 //
 // # The order of a write
 //
-//	check the condition against the tip (the published State with the writes
-//	  that are pending on top of it), give the write its revision
+//	check the condition against the newest state (the published one with the
+//	  writes that are pending), give the write its revision
 //	append the group to the log, sync
 //	publish the next State
 //	notify cursors
@@ -37,7 +37,7 @@
 //	the follower publishes whole revisions, those of others too, and notifies cursors
 //	acknowledge when the revision is published
 //
-// Both change the tip (tip.go), seal it, and publish what they have sealed: State, history, cursors and feeds do not know
+// Both give the changes that the log has to Store.publish (publish.go): State, history, cursors and feeds do not know
 // which of them it was.
 //
 // # Words

@@ -29,15 +29,12 @@ func (d *draft) object(r Revision) *Object {
 	return o
 }
 
-// takes is what the object will take in memory; a deletion takes nothing.
-func (d *draft) takes(key string) int64 {
-	switch {
-	case d.value == nil:
-		return 0
-	case d.packed != nil:
-		return takes(len(d.packed), len(key))
+// held is the length of what the object will hold.
+func (d *draft) held() int {
+	if d.packed != nil {
+		return len(d.packed)
 	}
-	return takes(len(d.value), len(key))
+	return len(d.value)
 }
 
 // splice inserts the revision.

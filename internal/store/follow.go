@@ -41,6 +41,10 @@ type follower struct {
 	floor atomic.Uint64 // Batch.Floor, a Revision
 
 	publishing sync.Mutex // held while a state is made and published
+	time       time.Time  // of the newest change; guarded by publishing
+
+	mu      sync.Mutex
+	closing bool
 
 	flights flights
 	barrier barrier
@@ -82,7 +86,7 @@ func (o *Options) loadShared(ctx context.Context) (l *loader, b Bounds, err erro
 }
 
 func newFollower(s *Store, log Shared, floor Revision) *follower {
-	f := &follower{store: s, log: log, barrier: barrier{together: make(chan struct{}, 1)}}
+	f := &follower{store: s, log: log, time: s.Any().time, barrier: barrier{together: make(chan struct{}, 1)}}
 	f.floor.Store(uint64(floor))
 	f.ctx, f.stop = context.WithCancel(s.ctx)
 	return f
@@ -119,7 +123,7 @@ func (f *follower) fail(err error) {
 	if !errors.Is(err, ErrReset) {
 		err = logFailed(err)
 	}
-	failure, first := f.store.setFailure(err)
+	failure, first := f.store.fail(err)
 	f.stop()
 	if first {
 		f.store.fatal(failure)
@@ -142,9 +146,9 @@ func (f *follower) publish(b *Batch) error {
 		return err
 	}
 	if b.Through > s.Any().revision {
-		sealed := f.seal(b)
-		s.publish(&sealed)
-		clear(sealed.changes)
+		changes := f.made(b)
+		s.publish(changes, b.Through, f.time)
+		clear(changes)
 	}
 	if b.Floor > Revision(f.floor.Load()) {
 		f.floor.Store(uint64(b.Floor))
@@ -169,40 +173,41 @@ func (b *Batch) check(published Revision) error {
 	return nil
 }
 
-// seal makes the changes of a batch in the tip, which nothing else changes, and the state after
-// them.
-func (f *follower) seal(b *Batch) batch {
-	s := f.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// made returns the changes of a batch, with the objects before them. An entry that deletes an object that does not exist is no
+// change. The caller holds publishing.
+func (f *follower) made(b *Batch) []made {
 	f.flights.mu.Lock()
 	defer f.flights.mu.Unlock()
-	changes := f.changes[:0]
+	changes, state := f.changes[:0], f.store.Any()
+	var newest map[objectName]*Object // that the batch has changed
+	if len(b.Entries) > 1 {
+		newest = make(map[objectName]*Object, len(b.Entries))
+	}
 	for i := range b.Entries {
-		if m, changed := f.change(&b.Entries[i]); changed {
-			changes = append(changes, m)
-			s.apply(m.collection, m.change.key(), m.change.Before, m.change.After)
+		e := &b.Entries[i]
+		name := objectName{e.Collection, e.Key}
+		before, changed := newest[name]
+		if !changed {
+			before = state.Get(e.Collection, e.Key)
+		}
+		if e.Object == nil && before == nil {
+			continue
+		}
+		changes = append(changes, f.change(e, before))
+		if newest != nil {
+			newest[name] = e.Object
 		}
 	}
-	sealed := s.seal(b.Through, len(changes))
-	sealed.changes = changes
-	sealed.state.time = s.time
 	if f.changes = changes; len(changes) > maxGroupWrites {
 		f.changes = nil
 	}
-	return sealed
+	return changes
 }
 
-// change is the change of an entry. It reports false if there is none, because the entry deletes
-// what is not there. The caller holds Store.mu and flights.mu.
-func (f *follower) change(e *Entry) (m made, changed bool) {
+// change returns the change of an entry. The caller holds publishing and flights.mu.
+func (f *follower) change(e *Entry, before *Object) made {
 	s := f.store
-	c := s.collectionLocked(e.Collection)
-	before := c.tip.get(e.Key)
-	if e.Object == nil && before == nil {
-		return made{}, false
-	}
-	m = made{collection: c, change: &Change{Revision: e.Revision, Before: before, After: e.Object}}
+	m := made{collection: s.collection(e.Collection), change: &Change{Revision: e.Revision, Before: before, After: e.Object}}
 	origin := e.Origin
 	if own := f.flights.see(e.Collection, m.change); own != nil && origin == nil {
 		origin = own.Origin
@@ -212,14 +217,11 @@ func (f *follower) change(e *Entry) (m made, changed bool) {
 		if from.Time.IsZero() {
 			from.Time = wallTime(s.o.Now())
 		}
-		if from.Time.After(s.time) {
-			s.time = from.Time
+		if from.Time.After(f.time) {
+			f.time = from.Time
 		}
-		from.Time = s.time
+		from.Time = f.time
 		m.change.origin, m.actorBytes = from, actorBytes
-	}
-	if e.Object.isUnreadable() || before.isUnreadable() {
-		s.noteUnreadable(e.Revision)
 	}
 	if why := e.Object.Unreadable(); why != "" {
 		s.o.Note(true, "storage: an object cannot be read, and requests for it fail", "collection", e.Collection, "key", e.Key, "err", why)
@@ -227,7 +229,7 @@ func (f *follower) change(e *Entry) (m made, changed bool) {
 	if o := e.Object; o != nil && s.o.packs(e.Collection, len(o.Held)) {
 		packLoaded(o)
 	}
-	return m, true
+	return m
 }
 
 // raiseFloor raises the floor to what the log and the memory still have.
@@ -274,9 +276,9 @@ func (f *follower) await(ctx context.Context, r Revision) (*State, error) {
 
 // close implements writer. It waits for the writes under way for some time, then ends them. No other barrier begins.
 func (f *follower) close() {
-	f.store.mu.Lock()
-	f.store.closing = true
-	f.store.mu.Unlock()
+	f.mu.Lock()
+	f.closing = true
+	f.mu.Unlock()
 	timer := time.AfterFunc(longestClose, f.store.stop)
 	defer timer.Stop()
 	f.flights.wait.Wait()
@@ -295,8 +297,6 @@ type flights struct {
 	count int
 	bytes int64
 }
-
-type objectName struct{ collection, key string }
 
 // flight is a transaction under way.
 type flight struct {
@@ -320,17 +320,17 @@ const (
 // begin registers a transaction. The caller calls end. The error is ErrOverloaded, ErrClosed, or
 // that the log failed.
 func (f *follower) begin(t *Txn) (*flight, error) {
-	s, own := f.store, *t // a copy, so that those of commits to a Log stay on their stacks
+	own := *t // a copy, so that those of commits to a Log stay on their stacks
 	a := &flight{txn: &own}
 	for i := range t.Writes {
 		a.bytes += int64(len(t.Writes[i].Value))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.failure != nil:
-		return nil, s.failure
-	case s.closing:
+	if err := f.store.brokenBy(); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closing {
 		return nil, ErrClosed
 	}
 	u := &f.flights

@@ -31,9 +31,9 @@ import (
 // goroutine before its first write. The error is ErrClosed after Close; then the account stays open.
 func (s *Store) Fork(state *State, o Options) (*Store, error) {
 	s.mu.Lock()
-	token, closing := s.edit.token, s.closing
+	token := s.edit.token
 	s.mu.Unlock()
-	if closing || !s.o.Account.lend(o.Account) {
+	if s.closed.Load() || !s.o.Account.lend(o.Account) {
 		return nil, ErrClosed
 	}
 	o.setDefaults()
@@ -41,7 +41,7 @@ func (s *Store) Fork(state *State, o Options) (*Store, error) {
 	f.unreadable.Store(s.unreadable.Load())
 	f.names.Store(&map[string]*collection{})
 	own := &State{revision: state.revision, indexes: state.indexes, roots: state.roots, time: state.time, bytes: state.copied}
-	f.tip.start(own, token+1)
+	f.trees.start(own, token+1)
 	floor := o.Log.Floor()
 	b := Bounds{Head: state.revision, Floor: floor, Time: state.time, InMemory: true}
 	f.start(o, b, own)

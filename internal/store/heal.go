@@ -60,13 +60,16 @@ func (f *follower) healOnce() {
 	if len(healed) == 0 {
 		return
 	}
-	_, changed := f.renew(0, 0, true, func() {
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
+	_, changed := s.renew(s.Any().revision, f.time, true, func() {
 		for standIn, o := range healed {
 			if c := s.standIns[standIn]; c != nil { // it still has its place
 				s.apply(c, o.Key, standIn, o)
 			}
 		}
 	})
+	f.raiseFloor()
 	if len(changed) > 0 {
 		s.o.Note(false, "storage: objects that could not be read can be read again, and watches of their collections end", "collections", len(changed))
 	}

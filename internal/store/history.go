@@ -120,21 +120,21 @@ func hash(s string) uint32 { return uint32(maphash.String(seed, s)) }
 // namespaceOf returns the part of the key up to its slash, with it.
 func namespaceOf(key string) string { return key[:strings.IndexByte(key, '/')+1] }
 
-// record adds the changes of a batch to the history, before they are published. It
+// record adds changes to the history, before they are published. It
 // returns the topics to notify afterwards. The caller holds history.mu.
-func (s *Store) record(b *batch) []*topic {
+func (s *Store) record(changes []made, next *next) []*topic {
 	h := &s.history
 	notified := h.notified[:0]
-	for i := range b.changes {
-		m := &b.changes[i]
+	for i := range changes {
+		m := &changes[i]
 		notified = s.remember(m.collection, m.change, m.actorBytes, notified)
 	}
 	if n := len(h.kept); n > 0 {
-		h.kept[n-1].bytes += b.retired
-		h.bytes.Add(b.retired)
+		h.kept[n-1].bytes += next.retired
+		h.bytes.Add(next.retired)
 	}
-	if b.keep {
-		h.kept = append(h.kept, keptState{b.state, keptOverhead})
+	if next.keep {
+		h.kept = append(h.kept, keptState{next.state, keptOverhead})
 		h.bytes.Add(keptOverhead)
 	}
 	return notified

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -146,13 +147,22 @@ func digit(c byte) byte {
 	return 16
 }
 
+// share returns an origin as a change keeps it, and the memory of its actor, if that is new.
+func (s *Store) share(o *Origin) (own Origin, actorBytes int64) {
+	own = *o
+	if own.Actor != nil {
+		own.Actor, actorBytes = s.actors.share(own.Actor)
+	}
+	return own, actorBytes
+}
+
 // mostActors bounds each of the two generations of actors.
 const mostActors = 2048
 
 // actors shares equal actors, so that thousands of changes hold one. Clients choose user agents, so
 // it only knows the recent actors: when one generation is full, the one before it is forgotten.
-// Guarded by Store.mu.
 type actors struct {
+	mu            sync.Mutex
 	last          *Actor
 	recent, older map[Actor]*Actor
 }
@@ -160,6 +170,8 @@ type actors struct {
 // share returns a shared copy of an actor, within the limits. If it is a new one, bytes is the memory
 // that it takes.
 func (t *actors) share(a *Actor) (shared *Actor, bytes int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.last != nil && *t.last == *a {
 		return t.last, 0
 	}

@@ -56,10 +56,10 @@ func (f *follower) refused(ctx context.Context) error {
 func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 	state, recent := f.store.Any(), false
 	for refusals := 0; ; {
-		befores, err := f.check(state, a.txn)
+		by := state
+		err := f.check(by, a.txn)
 		switch {
 		case err != nil && recent:
-			f.store.noteFull(err)
 			return nil, err
 		case err != nil: // the state may be behind
 			if state, err = f.store.MostRecent(ctx); err != nil {
@@ -74,7 +74,7 @@ func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 		}
 		switch state, err = f.await(ctx, d.Revision); {
 		case errors.As(err, new(*UnavailableError)) && d.Made && d.exact(a.txn):
-			return f.made(a, befores, d), nil // it will be readable here
+			return f.objects(a, by, d), nil // it will be readable here
 		case err != nil && d.Made:
 			return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
 		case err != nil:
@@ -84,7 +84,7 @@ func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 			if !f.shows(a, d) {
 				return nil, fmt.Errorf("%w: the storage made the write, and its changes do not have it", ErrUnknown)
 			}
-			return f.made(a, befores, d), nil
+			return f.objects(a, by, d), nil
 		}
 		recent = true
 		if len(a.txn.Guards) == 0 {
@@ -92,7 +92,7 @@ func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 				w := &a.txn.Writes[0]
 				return nil, &UnavailableError{RetryAfter: time.Second, Err: fmt.Errorf("the storage refuses the write of %s %q again and again, and the state does not show why", w.Collection, w.Key)}
 			}
-			if _, err := f.check(state, a.txn); err == nil { // others are faster
+			if err := f.check(state, a.txn); err == nil { // others are faster
 				if err := f.refused(ctx); err != nil {
 					return nil, err
 				}
@@ -100,7 +100,7 @@ func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 			continue
 		}
 		// The state has no guards. If all else holds, one of them was in the way.
-		if _, err := f.check(state, a.txn); err == nil {
+		if err := f.check(state, a.txn); err == nil {
 			if err := f.refused(ctx); err != nil {
 				return nil, err
 			}
@@ -130,43 +130,17 @@ func (f *follower) propose(ctx context.Context, a *flight) (Decision, error) {
 	return d, nil
 }
 
-// check compares the conditions of a transaction with a state, and with the quota. It returns the objects that the writes
-// replace.
-func (f *follower) check(state *State, t *Txn) ([]*Object, error) {
+// check compares the conditions of a transaction with a state, and its size with the quota.
+func (f *follower) check(state *State, t *Txn) error {
 	if err := t.holds(state.Get); err != nil {
-		return nil, err
+		return err
 	}
-	befores := make([]*Object, len(t.Writes))
-	var grown int64
-	for i := range t.Writes {
-		w := &t.Writes[i]
-		var had int64
-		if w.Next {
-			befores[i], had = befores[i-1], takes(len(t.Writes[i-1].Value), len(w.Key))
-		} else {
-			befores[i] = state.Get(w.Collection, w.Key)
-			had = objectBytes(befores[i])
-		}
-		grows := -had
-		if w.Value != nil {
-			grows += takes(len(w.Value), len(w.Key))
-		}
-		if err := f.fits(w, befores[i] != nil || w.Next, grown, grows); err != nil {
-			return nil, err
-		}
-		grown += grows
-	}
-	return befores, nil
+	return f.store.fits(t, f.store.Any().bytes, state.Get, func(i int) int { return len(t.Writes[i].Value) })
 }
 
-func (f *follower) fits(w *Write, update bool, grown, grows int64) error {
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
-	return f.store.fits(w, update, grown, grows)
-}
-
-// made returns the objects of a transaction that was made at revisions which are published.
-func (f *follower) made(a *flight, befores []*Object, d Decision) []*Object {
+// objects returns the objects of a transaction that was made at revisions which are published. By is the state that it was
+// checked with.
+func (f *follower) objects(a *flight, by *State, d Decision) []*Object {
 	f.flights.mu.Lock()
 	seen := a.seen
 	f.flights.mu.Unlock()
@@ -174,7 +148,7 @@ func (f *follower) made(a *flight, befores []*Object, d Decision) []*Object {
 	for first, last := range a.txn.stored() {
 		own := published(seen, first, d)
 		if len(own) == 0 { // a reload has passed over it, or it is not here yet
-			own = append(own, last.object(befores[len(all)], d.of(len(all), a.txn)))
+			own = append(own, last.object(by.Get(first.Collection, first.Key), d.of(len(all), a.txn)))
 		}
 		for i := 0; ; i++ {
 			all = append(all, own[min(i, len(own)-1)]) // a log that does not store all of them has one

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -9,7 +8,7 @@ import (
 // # The quota
 //
 // All current objects are in memory, so their bytes have a bound. Each state knows the
-// memory of its objects. A write is checked against the tip, which has all writes before it:
+// memory of its objects. A write is checked with all writes before it, also those that are not published yet:
 //
 //	a deletion, a step of one, a write that does not grow its object   always
 //	an update that grows its object by up to smallGrowth               up to quotaSlack above the bound
@@ -89,9 +88,32 @@ func (s *Store) SetQuota(bytes int64) {
 	s.watchQuota(s.Any().bytes)
 }
 
-// fits refuses a write that grows the objects beyond the quota or the budget. The writes before it in the
-// transaction add grown bytes, the write itself adds grows. The caller holds s.mu.
-func (s *Store) fits(w *Write, update bool, grown, grows int64) error {
+// fits refuses a transaction that grows the objects beyond the quota or the budget. The objects use so many bytes before
+// it. Object returns the one that a write replaces, and held the length of Object.Held after write i.
+func (s *Store) fits(t *Txn, used int64, object func(collection, key string) *Object, held func(i int) int) error {
+	for i := range t.Writes {
+		w := &t.Writes[i]
+		var had, has int64
+		update := w.Next
+		if w.Next {
+			had = takes(held(i-1), len(w.Key))
+		} else {
+			before := object(w.Collection, w.Key)
+			had, update = s.owned(before), before != nil
+		}
+		if w.Value != nil {
+			has = takes(held(i), len(w.Key))
+		}
+		if err := s.writeFits(w, update, used, has-had); err != nil {
+			return err
+		}
+		used += has - had
+	}
+	return nil
+}
+
+// writeFits is fits for one write: the objects use so many bytes before it, and it adds grows.
+func (s *Store) writeFits(w *Write, update bool, used, grows int64) error {
 	limit := s.quota.limit.Load()
 	if grows <= 0 || w.Deleting || w.Value == nil {
 		return nil
@@ -100,19 +122,14 @@ func (s *Store) fits(w *Write, update bool, grown, grows int64) error {
 	if small {
 		most += limit / quotaSlack
 	}
-	if limit > 0 && s.bytes+grown+grows > most {
-		return &QuotaError{Used: s.bytes + grown, Limit: limit, Grows: grows, Fork: s.o.Account != nil}
+	if limit > 0 && used+grows > most {
+		return &QuotaError{Used: used, Limit: limit, Grows: grows, Fork: s.o.Account != nil}
 	}
-	return s.fitsBudget(small, grown, grows)
+	return s.fitsBudget(small, used, grows)
 }
 
-// noteFull counts a write that the quota refused, and logs the first. The caller does
-// not hold s.mu: the logger may block.
+// noteFull counts a write that the quota refused, and logs the first. The caller holds no lock: the logger may block.
 func (s *Store) noteFull(err error) {
-	var full *QuotaError
-	if !errors.As(err, &full) {
-		return
-	}
 	s.quota.refused.Add(1)
 	if !s.quota.full.Swap(true) {
 		s.o.Note(true, "storage: writes that grow objects are refused", "error", err)

@@ -61,46 +61,41 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // replace publishes a state that was loaded.
 func (f *follower) replace(l *loader, b Bounds) {
 	s := f.store
-	was, changed := f.renew(b.Head, b.Floor, false, func() {
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
+	was, changed := s.renew(b.Head, f.time, false, func() {
 		s.opened = b.Head // for collections that are made from now on
 		for name := range l.parts {
 			s.collectionLocked(name)
 		}
 		for name, c := range *s.names.Load() {
-			f.replaceCollection(c, l.objects(name))
+			s.replace(c, l.objects(name))
 		}
 		if len(s.standIns) > 0 {
 			s.noteUnreadable(b.Head)
 		}
 	})
+	f.floor.Store(max(f.floor.Load(), uint64(b.Floor)))
+	f.raiseFloor()
 	s.o.Note(true, "storage: compaction was faster than this server: the state was loaded again, and watches end",
 		"from", uint64(was), "to", uint64(b.Head), "changed_collections", len(changed))
 }
 
-// renew changes the tip by a function, and publishes it as the state at a revision; zero: the published one. The
-// history in memory begins anew there. If expire is true, cursors of the changed collections and all feeds get an
-// *ExpiredError. It returns the revision that was published before, and the collections that the function changed. If
+// renew publishes a state whose changes are not known, at a revision. It is publish otherwise. A function makes the state with
+// Store.apply. The history in memory begins anew there. If expire is true, cursors of the changed collections and all feeds get
+// an *ExpiredError. It returns the revision that was published before, and the collections that the function changed. If
 // nothing has changed, nothing is published.
-func (f *follower) renew(at, floor Revision, expire bool, change func()) (was Revision, changed []*collection) {
-	s := f.store
-	f.publishing.Lock()
-	defer f.publishing.Unlock()
+func (s *Store) renew(at Revision, t time.Time, expire bool, change func()) (was Revision, changed []*collection) {
 	was = s.Any().revision
-	if at == 0 {
-		at = was
-	}
 	s.mu.Lock()
 	change()
 	if changed = slices.Clone(s.touched); at == was && len(changed) == 0 {
 		s.mu.Unlock()
 		return was, nil
 	}
-	sealed := s.seal(at, 0)
-	sealed.keep = false
-	sealed.state.time = s.time
+	state := s.seal(at, t, 0).state
 	s.mu.Unlock()
 	s.trim(was) // all of the history in memory
-	f.floor.Store(max(f.floor.Load(), uint64(floor)))
 
 	h := &s.history
 	h.mu.Lock()
@@ -110,7 +105,7 @@ func (f *follower) renew(at, floor Revision, expire bool, change func()) (was Re
 	for _, c := range *s.names.Load() {
 		notified = c.lose(at, notified)
 	}
-	h.unpin(func(p *pinned) bool { return p.root.Load().root != sealed.state.root(p.collection) })
+	h.unpin(func(p *pinned) bool { return p.root.Load().root != state.root(p.collection) })
 	for _, p := range h.pinned {
 		p.revision = at
 	}
@@ -120,27 +115,24 @@ func (f *follower) renew(at, floor Revision, expire bool, change func()) (was Re
 			c.epoch.Add(1)
 		}
 	}
-	s.published.Store(sealed.state)
+	s.published.Store(state)
 	feeds := h.feeds
 	h.mu.Unlock()
-	s.announce(notified, feeds, sealed.state)
+	s.announce(notified, feeds, state)
 	if expire {
 		for _, c := range changed {
 			c.wakeAll()
 		}
 	}
-	f.raiseFloor()
 	return was, changed
 }
 
-// replaceCollection makes the objects those of the collection, in the tip. The caller holds
-// s.mu.
-func (f *follower) replaceCollection(c *collection, objects []*Object) {
-	s := f.store
+// replace makes the objects those of the collection in the next state. The caller holds s.mu.
+func (s *Store) replace(c *collection, objects []*Object) {
 	set := func(key string, before, after *Object) {
 		s.apply(c, key, before, after)
 	}
-	old := c.tip.all()
+	old := c.root.all()
 	for len(old) > 0 || len(objects) > 0 {
 		switch {
 		case len(objects) == 0 || len(old) > 0 && old[0].Key < objects[0].Key:

@@ -32,8 +32,7 @@ func (r roots) at(index int) *node {
 	return nil
 }
 
-// with returns the roots with those of the touched collections replaced by their
-// tips.
+// with returns the roots with those of the touched collections replaced by theirs.
 func (r roots) with(touched []*collection) roots {
 	size := len(r)
 	for _, c := range touched {
@@ -53,7 +52,7 @@ func (r roots) with(touched []*collection) roots {
 				*next[i] = *old
 			}
 		}
-		next[i][c.index%rootsPiece] = c.tip
+		next[i][c.index%rootsPiece] = c.root
 	}
 	return next
 }

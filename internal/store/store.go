@@ -115,8 +115,10 @@ const (
 //
 // Locks, in the order in which they may be taken together:
 //
-//	Store.mu -> history.mu -> collection.mu -> topic.mu
-//	Store.mu -> flights.mu
+//	history.mu -> collection.mu -> topic.mu
+//	committer.mu -> Store.mu, actors.mu
+//	follower.publishing -> Store.mu, history.mu
+//	follower.mu -> flights.mu -> Store.mu, actors.mu
 type Store struct {
 	writer    writer
 	archive   archive // the log of either kind
@@ -129,10 +131,14 @@ type Store struct {
 	base      Revision                               // of a fork: that of its parent's state; otherwise zero
 	inMemory  bool                                   // Bounds.InMemory of the log
 
-	tip
-	failed  chan struct{} // closed when tip.failure is set
-	noSpace atomic.Int64  // writes that were refused for lack of space
-	givenUp atomic.Int64  // revisions whose history was dropped for lack of space
+	// mu guards the trees under construction and failure. It is also held while a collection is added.
+	mu sync.Mutex
+	trees
+	failure error         // of the log; not nil: no write is possible any more
+	failed  chan struct{} // closed when failure is set
+	actors  actors
+	noSpace atomic.Int64 // writes that were refused for lack of space
+	givenUp atomic.Int64 // revisions whose history was dropped for lack of space
 	history history
 	loans   *loans // the forks
 	aging   aging
@@ -156,9 +162,9 @@ type collection struct {
 	name  string
 	index int
 
-	// The tree of the tip: the published one with the pending writes on top.
-	// Guarded by Store.mu, as is touched: whether the open group changed it.
-	tip     *node
+	// The tree of the published state, or of the one that is about to be published. Guarded by Store.mu, as is touched:
+	// whether they differ.
+	root    *node
 	touched bool
 
 	recent
@@ -206,7 +212,7 @@ func (l *loader) store(o Options, b Bounds) *Store {
 	if len(l.standIns) > 0 {
 		s.noteUnreadable(b.Head)
 	}
-	s.tip.start(state, 1)
+	s.trees.start(state, 1)
 	s.start(o, b, state)
 	s.account()
 	return s
@@ -232,7 +238,7 @@ func (s *Store) start(o Options, b Bounds, state *State) {
 		s.archive = o.Shared
 	}
 	s.measured.start()
-	s.opened, s.inMemory, s.time = b.Head, b.InMemory, b.Time
+	s.opened, s.inMemory = b.Head, b.InMemory
 	s.floor.Store(uint64(b.Floor))
 	s.indexes.Store(&state.indexes)
 	s.published.Store(state)
@@ -301,7 +307,7 @@ func (l *loader) collections(head Revision) map[string]*collection {
 			if !slices.IsSortedFunc(p.objects, byKey) {
 				slices.SortFunc(p.objects, byKey)
 			}
-			c.tip = build(p.objects)
+			c.root = build(p.objects)
 			p.objects = nil
 		})
 	}
@@ -341,7 +347,7 @@ func (s *Store) collectionLocked(name string) *collection {
 		s.indexes.Store(&indexes)
 	}
 	c := newCollection(name, index, s.opened)
-	c.tip = s.Any().roots.at(index) // a fork's: no write changed it so far
+	c.root = s.Any().roots.at(index) // a fork's: no write changed it so far
 	names = maps.Clone(names)
 	names[c.name] = c
 	s.names.Store(&names)

@@ -11,7 +11,7 @@ import (
 // # Transactions
 //
 // A transaction is one or more writes that the store makes together or not at all. On a Log, its
-// conditions are decided on the tip, under the lock of the committer, in O(log n) each. On a
+// conditions are decided on the newest state, under the lock of the committer, in O(log n) each. On a
 // Shared, the log decides them.
 //
 //	Write.If   the object that is written is at this revision
@@ -136,11 +136,10 @@ func (t *Txn) repeated() int {
 	if len(t.Writes) == 1 {
 		return -1
 	}
-	type place struct{ collection, key string }
-	seen := make(map[place]bool, len(t.Writes))
+	seen := make(map[objectName]bool, len(t.Writes))
 	for i := range t.Writes {
 		w := &t.Writes[i]
-		if p := (place{w.Collection, w.Key}); w.Next {
+		if p := (objectName{w.Collection, w.Key}); w.Next {
 			continue
 		} else if seen[p] {
 			return i
@@ -236,7 +235,7 @@ func check(before *Object, condition Revision) error {
 	return nil
 }
 
-// guards knows at which revision each name was claimed last. Guarded by Store.mu.
+// guards knows at which revision each name was claimed last. Guarded by committer.mu.
 type guards struct {
 	claimed map[string]Revision
 	// floor is the newest claim of a name that is not in the map any more.

@@ -1,0 +1,152 @@
+package store
+
+import (
+	"fmt"
+	"time"
+)
+
+// # Publication
+//
+// A writer commits transactions to a log, which makes changes durable. Store.publish is the one way by which they become
+// readable: it makes the next State from the published one, adds the changes to the history, swaps the pointer, and wakes
+// the readers that wait.
+//
+//	log has the changes -> [edit the trees, make the state] -> [history, swap] -> [wake]
+//
+// One goroutine at a time publishes. Its writer sees to that.
+
+// trees has what an edit of the trees of all collections needs. Store.mu guards it.
+type trees struct {
+	edit    edit // since the published state
+	bytes   int64
+	touched []*collection
+	// standIns are the objects of the newest state that cannot be read, with their collections. unreadableUpTo is the newest
+	// revision with a stand-in.
+	standIns       map[*Object]*collection
+	unreadableUpTo Revision
+}
+
+// start starts at a state, with the first token of edits. No node of the state has that token or a later
+// one.
+func (t *trees) start(s *State, token uint64) {
+	t.bytes = s.bytes
+	t.edit.token = token
+}
+
+// made is a change that a writer makes.
+type made struct {
+	collection *collection
+	change     *Change
+	actorBytes int64 // the memory of the actor, if it is new
+}
+
+// next is a state that is about to be published.
+type next struct {
+	state   *State
+	keep    bool  // history keeps the state
+	retired int64 // edit.retired
+}
+
+// publish makes changes readable that the log has. They lead from the published state to the one at a revision, which may
+// have no change of its own. The time is State.Time.
+func (s *Store) publish(changes []made, at Revision, t time.Time) {
+	s.mu.Lock()
+	for i := range changes {
+		c := changes[i].change
+		s.apply(changes[i].collection, c.key(), c.Before, c.After)
+		if c.Before.isUnreadable() || c.After.isUnreadable() {
+			s.noteUnreadable(c.Revision)
+		}
+	}
+	n := s.seal(at, t, len(changes))
+	s.mu.Unlock()
+	s.history.mu.Lock() // no cursor joins a topic in between: see Cursor
+	notified := s.record(changes, &n)
+	s.published.Store(n.state)
+	feeds := s.history.feeds
+	s.history.mu.Unlock()
+	s.announce(notified, feeds, n.state)
+	clear(notified)
+	s.history.notified = notified[:0]
+	s.trim(0)
+}
+
+// apply makes a change of an object in the trees. The caller holds s.mu.
+func (s *Store) apply(c *collection, key string, before, after *Object) {
+	s.bytes += objectBytes(after) - s.owned(before)
+	if before.isUnreadable() {
+		delete(s.standIns, before)
+	}
+	if after.isUnreadable() {
+		if s.standIns == nil {
+			s.standIns = map[*Object]*collection{}
+		}
+		s.standIns[after] = c
+	}
+	if !c.touched {
+		c.touched = true
+		s.touched = append(s.touched, c)
+	}
+	if after != nil {
+		c.root, _ = s.edit.put(c.root, after)
+	} else {
+		c.root, _ = s.edit.remove(c.root, key)
+	}
+}
+
+// seal ends the edit, and makes the state after it. Changes is how many it has. The caller holds s.mu.
+func (s *Store) seal(at Revision, t time.Time, changes int) next {
+	n := next{retired: s.edit.retired}
+	n.state = &State{revision: at, indexes: *s.indexes.Load(), roots: s.Any().roots.with(s.touched), bytes: s.bytes, time: t}
+	kept := s.edit.kept
+	if n.keep = s.history.wantsKept(changes); n.keep {
+		kept = s.edit.token
+	}
+	s.edit = edit{token: s.edit.token + 1, kept: kept}
+	for _, c := range s.touched {
+		c.touched = false
+	}
+	s.touched = s.touched[:0]
+	return n
+}
+
+// announce wakes all that wait for a state that was just published.
+func (s *Store) announce(notified []*topic, feeds []*Feed, state *State) {
+	s.arrival.announce(state.revision)
+	for _, t := range notified {
+		t.notify()
+	}
+	for _, f := range feeds {
+		f.wake()
+	}
+	s.account()
+	s.watchQuota(state.bytes)
+}
+
+// fail records that the log cannot be trusted any more, and returns the first error of that kind: no write is possible. The
+// caller calls fatal for the first one.
+func (s *Store) fail(err error) (failure error, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure == nil {
+		s.failure, first = err, true
+		close(s.failed)
+	}
+	return s.failure, first
+}
+
+func (s *Store) fatal(failure error) {
+	if s.o.OnFatal == nil {
+		panic(fmt.Sprintf("store: %v", failure))
+	}
+	s.o.OnFatal(failure)
+}
+
+func logFailed(err error) error { return fmt.Errorf("the log failed: %w", err) }
+
+// brokenBy returns why no write is possible any more, or nil.
+func (s *Store) brokenBy() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
+}
