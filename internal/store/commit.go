@@ -228,26 +228,6 @@ func (c *committer) commitOnce(ctx context.Context, t *Txn) ([]*Object, error) {
 	}
 }
 
-// drafts copies the values of a transaction, and returns their size.
-func (s *Store) drafts(t *Txn, all []draft) ([]draft, int) {
-	size, next := 0, s.Any().revision
-	for i := range t.Writes {
-		w := &t.Writes[i]
-		next++
-		if w.Value == nil {
-			all = append(all, draft{})
-			continue
-		}
-		d := newDraft(w.Value, w.RevisionAt, next)
-		if s.o.packs(w.Collection, len(w.Value)) {
-			d.packed = pack(w.Value)
-		}
-		size += len(d.value)
-		all = append(all, d)
-	}
-	return all, size
-}
-
 // propose checks a transaction and adds it to the open group. It returns no proposal in two
 // cases. With an error, the error rests on the returned group, if there is one. Without an
 // error, the returned group is full. The caller holds mu.
@@ -350,10 +330,7 @@ func (c *committer) proposal(t *Txn, drafts []draft) *proposal {
 			}
 			next.object, next.key = o, o.Key
 		}
-		next.made = made{collection: s.collection(w.Collection), change: &Change{Revision: c.last, Before: before, After: next.object}}
-		if w.Origin != nil {
-			next.change.origin, next.actorBytes = s.share(w.Origin)
-		}
+		next.made = s.stage(w.Collection, &Change{Revision: c.last, Before: before, After: next.object}, w.Origin)
 		p.deleting = p.deleting && next.deleting
 		p.writes = append(p.writes, next)
 		c.apply(&p.writes[i])

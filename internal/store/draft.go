@@ -48,3 +48,23 @@ func (d *draft) splice(r Revision) []byte {
 	strconv.AppendUint(d.value[d.at:d.at], uint64(r), 10)
 	return d.value
 }
+
+// drafts copies the values of a transaction, and returns their size.
+func (s *Store) drafts(t *Txn, all []draft) ([]draft, int) {
+	size, next := 0, s.Any().revision
+	for i := range t.Writes {
+		w := &t.Writes[i]
+		next++
+		if w.Value == nil {
+			all = append(all, draft{})
+			continue
+		}
+		d := newDraft(w.Value, w.RevisionAt, next)
+		if s.o.packs(w.Collection, len(w.Value)) {
+			d.packed = pack(w.Value)
+		}
+		size += len(d.value)
+		all = append(all, d)
+	}
+	return all, size
+}

@@ -12,27 +12,33 @@ import (
 	"time"
 )
 
-// # A store on a Shared
+// # The writer of a shared log
 //
-// The log decides and gives revisions; the store follows it. One goroutine, the follower, takes
-// whole revisions from the log, builds the next state and publishes it, as the leader of a
-// group does on a Log. So the published state is always one that the log had, perhaps some
-// milliseconds ago.
+// Other servers append to the log too, so the log decides transactions and gives the revisions. The published state is one
+// that the log had, perhaps some milliseconds ago. Three kinds of goroutines work on it:
 //
-//	others and we        propose ---> the log decides
-//	follower             Follow: [build, swap the root, wake]  [build, swap, wake] ...
-//	writer               check, propose ........ wait for the revision: response
-//	most recent          Head .................. wait for the revision: read
+//	one for the store    Follow: [publish] [publish] ...          the changes of all servers, whole revisions
+//	each transaction     check, Propose ........ wait until the revision is published: response
+//	each recent read     Head .................. wait until the revision is published: read
 //
-// What makes it right:
+// What always holds:
 //
-//   - A write is acknowledged after its revision was published here: its client reads it.
-//   - A refusal rests on a state that is not older than the call: one at a revision that Head,
-//     or the refusal by the log, has named meanwhile.
-//   - A read of the most recent state waits for a revision that Head named after it began.
+//   - Only changes from Follow are published, in order. A transaction publishes nothing itself.
+//   - A transaction is acknowledged after its revision was published here: its client reads it.
+//   - A transaction is refused by a state that is not older than the request: the refusal is decided again by a state at the
+//     revision that Head, or the log's refusal, has named since the request began.
+//   - A read of the most recent state waits for a revision that Head named after the read began.
 //
-// The follower ends if the log is another one, or went back: the state is void then, and the
-// process has to end. If compaction overtakes it, it loads everything again: see reload.go.
+// Example: servers A and B have published revision 7, with a at revision 7. Clients of both update a. The log makes the
+// transaction of A at revision 8, and refuses the one of B: its conditions do not hold at 8. B waits until it has published 8,
+// checks the transaction by that state, and returns ErrConflict. A responds when it has published 8.
+//
+//	write    check by the published state; a refusal: Head, await, check again -> error
+//	         Propose: made    -> await its revision -> response
+//	                  refused -> await that revision, check -> error, or Propose again
+//
+// If the log is another one than before, or went back, the state is void and the process has to end. If compaction overtakes
+// Follow, the state is loaded again: see reload.go.
 
 // follower is the writer of a store on a Shared.
 type follower struct {
@@ -207,21 +213,21 @@ func (f *follower) made(b *Batch) []made {
 // change returns the change of an entry. The caller holds publishing and flights.mu.
 func (f *follower) change(e *Entry, before *Object) made {
 	s := f.store
-	m := made{collection: s.collection(e.Collection), change: &Change{Revision: e.Revision, Before: before, After: e.Object}}
+	c := &Change{Revision: e.Revision, Before: before, After: e.Object}
 	origin := e.Origin
-	if own := f.flights.see(e.Collection, m.change); own != nil && origin == nil {
+	if own := f.flights.see(e.Collection, c); own != nil && origin == nil {
 		origin = own.Origin
 	}
+	m := s.stage(e.Collection, c, origin)
 	if origin != nil {
-		from, actorBytes := s.share(origin)
-		if from.Time.IsZero() {
-			from.Time = wallTime(s.o.Now())
+		at := origin.Time
+		if at.IsZero() {
+			at = wallTime(s.o.Now())
 		}
-		if from.Time.After(f.time) {
-			f.time = from.Time
+		if at.After(f.time) {
+			f.time = at
 		}
-		from.Time = f.time
-		m.change.origin, m.actorBytes = from, actorBytes
+		c.origin.Time = f.time
 	}
 	if why := e.Object.Unreadable(); why != "" {
 		s.o.Note(true, "storage: an object cannot be read, and requests for it fail", "collection", e.Collection, "key", e.Key, "err", why)
@@ -234,11 +240,7 @@ func (f *follower) change(e *Entry, before *Object) made {
 
 // raiseFloor raises the floor to what the log and the memory still have.
 func (f *follower) raiseFloor() {
-	s := f.store
-	s.history.mu.Lock()
-	window := s.history.window
-	s.history.mu.Unlock()
-	s.raiseFloor(min(Revision(f.floor.Load()), window))
+	f.store.raiseFloor(min(Revision(f.floor.Load()), f.store.window()))
 }
 
 // age drops changes from memory that are older than Options.Retention, until the store closes.
@@ -261,13 +263,7 @@ func (f *follower) age() {
 
 // await waits until a revision is published. The context bounds it.
 func (f *follower) await(ctx context.Context, r Revision) (*State, error) {
-	s := f.store
-	if now := s.Any(); now.revision >= r {
-		return now, nil
-	}
-	timer := time.NewTimer(longestLag)
-	defer timer.Stop()
-	state, err := s.arrival.await(ctx, s, r, timer.C)
+	state, err := f.store.NotOlderThan(ctx, r, longestLag)
 	if late := (*TooLargeError)(nil); errors.As(err, &late) {
 		return nil, &UnavailableError{Err: fmt.Errorf("this server is behind: %w", err)}
 	}

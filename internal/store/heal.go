@@ -33,7 +33,7 @@ func (f *follower) heal() {
 			return
 		case <-ticker.C:
 		}
-		if s.unreadable.Load() {
+		if s.HasUnreadable() {
 			f.healOnce()
 		}
 	}
@@ -41,37 +41,19 @@ func (f *follower) heal() {
 
 func (f *follower) healOnce() {
 	s := f.store
-	s.history.mu.Lock()
-	window := s.history.window
-	s.history.mu.Unlock()
-	waiting := map[*collection][]*Object{}
-	s.mu.Lock()
-	for o, c := range s.standIns {
-		waiting[c] = append(waiting[c], o)
-	}
-	if len(waiting) == 0 && window >= s.unreadableUpTo {
-		s.unreadable.Store(false)
-	}
-	s.mu.Unlock()
 	healed := map[*Object]*Object{} // by their stand-ins
-	for c, standIns := range waiting {
-		f.readAgain(c.name, standIns, healed)
+	for collection, standIns := range s.unread() {
+		f.readAgain(collection, standIns, healed)
 	}
 	if len(healed) == 0 {
 		return
 	}
 	f.publishing.Lock()
 	defer f.publishing.Unlock()
-	_, changed := s.renew(s.Any().revision, f.time, true, func() {
-		for standIn, o := range healed {
-			if c := s.standIns[standIn]; c != nil { // it still has its place
-				s.apply(c, o.Key, standIn, o)
-			}
-		}
-	})
+	changed := s.heal(healed, f.time)
 	f.raiseFloor()
-	if len(changed) > 0 {
-		s.o.Note(false, "storage: objects that could not be read can be read again, and watches of their collections end", "collections", len(changed))
+	if changed > 0 {
+		s.o.Note(false, "storage: objects that could not be read can be read again, and watches of their collections end", "collections", changed)
 	}
 }
 

@@ -254,6 +254,13 @@ func (h *history) dropKept(before Revision) {
 	h.kept = h.kept[n:]
 }
 
+// window returns the revision above which all changes are in memory.
+func (s *Store) window() Revision {
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	return s.history.window
+}
+
 // raiseFloor publishes a floor. It never lowers it.
 func (s *Store) raiseFloor(r Revision) {
 	for {

@@ -147,15 +147,6 @@ func digit(c byte) byte {
 	return 16
 }
 
-// share returns an origin as a change keeps it, and the memory of its actor, if that is new.
-func (s *Store) share(o *Origin) (own Origin, actorBytes int64) {
-	own = *o
-	if own.Actor != nil {
-		own.Actor, actorBytes = s.actors.share(own.Actor)
-	}
-	return own, actorBytes
-}
-
 // mostActors bounds each of the two generations of actors.
 const mostActors = 2048
 

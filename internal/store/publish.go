@@ -40,6 +40,18 @@ type made struct {
 	actorBytes int64 // the memory of the actor, if it is new
 }
 
+// stage returns a change as publish takes it. Its origin is a copy, with an actor that other changes share; nil: unknown.
+func (s *Store) stage(collection string, c *Change, origin *Origin) made {
+	m := made{collection: s.collection(collection), change: c}
+	if origin != nil {
+		c.origin = *origin
+		if c.origin.Actor != nil {
+			c.origin.Actor, m.actorBytes = s.actors.share(c.origin.Actor)
+		}
+	}
+	return m
+}
+
 // next is a state that is about to be published.
 type next struct {
 	state   *State

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -197,42 +196,4 @@ func (r *room) rested() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Since(r.passed) >= roomRetry
-}
-
-// recentMarks record which revision was the newest at points of the last seconds. aging.mu
-// guards them.
-type recentMarks struct {
-	marks []Mark // oldest first; the first may be older than keepAtLeast
-	last  Mark
-}
-
-func (m *recentMarks) add(r Revision, running time.Duration) {
-	if n := len(m.marks); n == 0 || running >= m.marks[n-1].Running+time.Second {
-		if n > 0 && m.last.Revision > m.marks[n-1].Revision {
-			m.marks = append(m.marks, m.last) // it was the newest until now
-		}
-		m.marks = append(m.marks, Mark{r, running})
-		for len(m.marks) > 1 && m.marks[1].Running <= running-keepAtLeast {
-			m.marks = slices.Delete(m.marks, 0, 1)
-		}
-	}
-	m.last = Mark{r, running}
-}
-
-// settled is the newest revision that is at least keepAtLeast old.
-func (a *aging) settled(head Revision) Revision {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.look()
-	old := a.running - keepAtLeast
-	if a.recent.last.Running <= old {
-		return head // nothing was written since, or since the start
-	}
-	var r Revision
-	for _, m := range a.recent.marks {
-		if m.Running <= old {
-			r = m.Revision
-		}
-	}
-	return r
 }

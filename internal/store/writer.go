@@ -6,8 +6,22 @@ import (
 	"time"
 )
 
-// writer commits the transactions of a store to its log, and publishes the states that they lead to. There are two: a
-// committer on a Log, a follower on a Shared. All methods are safe for concurrent use.
+// # Writers
+//
+// A writer is what a store has on its log. There are two: a committer on a Log (commit.go, append.go, room.go, compact.go), and
+// a follower on a Shared (follow.go, propose.go, barrier.go, reload.go, heal.go). Trees, history, cursors and views do not know
+// which of them it is. A writer sees the store through these functions, and none of the trees, the history or the published
+// pointer. TestWriters has the whole list.
+//
+//	Any, Bounds, NotOlderThan      the published state
+//	fits                           the quota
+//	stage, publish                 changes that the log has become the next state
+//	reload, unread, heal           the same for states whose changes are not known
+//	raiseFloor, trim, window       how much history there is
+//	fail, fatal, brokenBy          the end of all writing
+//	aging, measured                the age of revisions, and the metrics of the log
+
+// writer commits the transactions of a store to its log. All methods are safe for concurrent use.
 type writer interface {
 	// commit makes a transaction that Txn.Check and writable allow. It is Apply otherwise.
 	commit(ctx context.Context, t *Txn) ([]*Object, error)
