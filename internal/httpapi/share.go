@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Watches of one HTTP/2 connection share a store.Group: the goroutine of one of them delivers
+// Watches of one HTTP/2 connection share a store.Fanout: the goroutine of one of them delivers
 // events for all that wait, and flushes once. Events that it cannot deliver (the client takes no
 // more, the events are large, the type of the watch has changed) it leaves to the watch's own
 // goroutine.
@@ -19,19 +19,19 @@ import (
 // at a time, and the others wait meanwhile.
 const deliverBytes = 64 << 10
 
-// connections has the groups of the connections that watches share. The zero value is ready.
+// connections has the fanouts of the connections that watches share. The zero value is ready.
 type connections struct {
 	mu  sync.Mutex
 	all map[any]*connection
 }
 
 type connection struct {
-	group   store.Group
+	fanout  store.Fanout
 	watches int // guarded by connections.mu
 }
 
-// join adds a watch to a connection, and returns the connection's group.
-func (c *connections) join(key any) *store.Group {
+// join adds a watch to a connection, and returns the connection's fanout.
+func (c *connections) join(key any) *store.Fanout {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.all[key]
@@ -43,7 +43,7 @@ func (c *connections) join(key any) *store.Group {
 		c.all[key] = one
 	}
 	one.watches++
-	return &one.group
+	return &one.fanout
 }
 
 // leave takes a watch out of a connection.

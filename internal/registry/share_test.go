@@ -82,7 +82,7 @@ func TestWatchShare(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, store.Options{})
-		var groups [2]store.Group
+		var groups [2]store.Fanout
 		var sharers []*sharer
 		lasts := int64(60)
 		for i := range 4 * len(rows) {

@@ -57,7 +57,7 @@ const (
 	maxChanges = 64
 )
 
-// Watch is a running watch. One goroutine uses it. If it is shared, another member of its group may
+// Watch is a running watch. One goroutine uses it. If it is shared, another watch of its fanout may
 // deliver its events while it waits. It has no goroutine and no queue of its own: it reads the
 // store's shared history. It waits only on its cursor, which a change, its timer or the end of its
 // context wakes. Many watches wake at once, so a select of three channels, or reading the clock,
@@ -94,7 +94,7 @@ type Watch struct {
 
 	read atomic.Uint64 // all up to here was returned; zero: unknown
 
-	group  *store.Group // nil: not shared
+	fanout *store.Fanout // nil: not shared
 	reader store.Reader
 }
 
@@ -131,10 +131,10 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 	return w, nil
 }
 
-// Share adds the watch to a group: one member reads the events of others that wait (store.Group).
+// Share adds the watch to a fanout: one member reads the events of others that wait (store.Fanout).
 // The reader's Deliver uses Recent. Share is called at most once, before the first Wait.
-func (w *Watch) Share(g *store.Group, r store.Reader) {
-	w.group, w.reader = g, r
+func (w *Watch) Share(g *store.Fanout, r store.Reader) {
+	w.fanout, w.reader = g, r
 	if w.cursor != nil {
 		w.cursor.Share(g, r)
 	}
@@ -148,7 +148,7 @@ func (w *Watch) Expire() {
 
 // HasRead reports whether TryNext has returned all events up to the revision, and was called
 // again since. Of a watch of a replica, it counts all events up to the revision of the replica. Events that
-// were delivered through a group count after the next Wake. It is safe for concurrent use.
+// were delivered through a fanout count after the next Wake. It is safe for concurrent use.
 func (w *Watch) HasRead(r store.Revision) bool { return w.read.Load() >= uint64(min(r, w.head())) }
 
 // head is the newest revision whose change the watch may deliver.
@@ -241,8 +241,8 @@ func (w *Watch) begin() error {
 		return err
 	}
 	w.cursor, w.last = cursor, from
-	if w.group != nil {
-		cursor.Share(w.group, w.reader)
+	if w.fanout != nil {
+		cursor.Share(w.fanout, w.reader)
 	}
 	w.unbind = context.AfterFunc(w.ctx, cursor.Wake)
 	w.timer = time.AfterFunc(time.Until(w.due()), func() {

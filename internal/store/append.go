@@ -18,15 +18,15 @@ func (c *committer) append(g *group) error {
 		return failure
 	}
 	err := c.appendOnce(g)
-	if errors.Is(err, ErrNoSpace) && g.deletes() > 0 && g.deletes() < len(g.proposals) {
-		c.rebase(g, err, func(p *proposal) bool { return p.deleting })
+	if errors.Is(err, ErrNoSpace) && g.deletes() > 0 && g.deletes() < len(g.members) {
+		c.rebase(g, err, func(p *member) bool { return p.deleting })
 		if g.last == 0 {
 			return nil
 		}
 		err = c.appendOnce(g)
 	}
 	if errors.Is(err, ErrNoSpace) {
-		c.rebase(g, err, func(*proposal) bool { return false })
+		c.rebase(g, err, func(*member) bool { return false })
 		return nil
 	}
 	return err
@@ -34,7 +34,7 @@ func (c *committer) append(g *group) error {
 
 func (g *group) deletes() int {
 	n := 0
-	for _, p := range g.proposals {
+	for _, p := range g.members {
 		if p.deleting {
 			n++
 		}
@@ -49,7 +49,7 @@ func (c *committer) appendOnce(g *group) error {
 		c.time = now
 	}
 	entries := c.entries[:0]
-	for _, p := range g.proposals {
+	for _, p := range g.members {
 		if p.err != nil {
 			continue
 		}
@@ -105,14 +105,14 @@ func (c *committer) appendLog(entries []Entry, mark *Mark) (err error) {
 // rebase begins again with the published state: it fails the transactions of the group in flight that are not kept, and
 // checks all others again, those of the open group too. A transaction that passes makes the same changes as before: its
 // conditions name the versions that it replaces.
-func (c *committer) rebase(g *group, err error, keep func(*proposal) bool) {
+func (c *committer) rebase(g *group, err error, keep func(*member) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	published := c.store.Any()
 	clear(c.pending)
 	c.bytes = published.bytes
 	c.guards.rebase(published.revision)
-	for _, p := range g.proposals {
+	for _, p := range g.members {
 		if p.err == nil && !keep(p) {
 			p.err = err
 		}
@@ -126,7 +126,7 @@ func (c *committer) rebase(g *group, err error, keep func(*proposal) bool) {
 
 func (c *committer) reapply(g *group) {
 	g.rebased = true
-	for _, p := range g.proposals {
+	for _, p := range g.members {
 		if p.err == nil {
 			p.err = c.recheck(p)
 		}
@@ -142,7 +142,7 @@ func (c *committer) reapply(g *group) {
 
 // recheck is decide for a transaction that joined a group. Its guards hold: the claims since
 // then may be gone, and there are no others.
-func (c *committer) recheck(p *proposal) error {
+func (c *committer) recheck(p *member) error {
 	for i := range p.writes {
 		w := &p.writes[i]
 		if w.next {

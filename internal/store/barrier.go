@@ -47,12 +47,12 @@ const (
 	longestPause  = 2 * time.Millisecond
 	// longestHead bounds a call of Head, so that one that hangs does not hold up all reads.
 	longestHead = 10 * time.Second
-	// longestLag bounds how long reads of the most recent state and writes wait for the follower.
+	// longestLag bounds how long reads of the most recent state and writes wait for a revision to be published.
 	longestLag = 10 * time.Second
 )
 
 // mostRecent implements writer.
-func (f *follower) mostRecent(ctx context.Context) (*State, error) {
+func (f *sharedWriter) mostRecent(ctx context.Context) (*State, error) {
 	w, ok := ctx.Value(arrivalKey{}).(waiting)
 	if !ok {
 		return f.newest(ctx)
@@ -71,7 +71,7 @@ func (f *follower) mostRecent(ctx context.Context) (*State, error) {
 }
 
 // newest waits for a barrier, and until its revision is published.
-func (f *follower) newest(ctx context.Context) (*State, error) {
+func (f *sharedWriter) newest(ctx context.Context) (*State, error) {
 	c, err := f.join()
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (f *follower) newest(ctx context.Context) (*State, error) {
 }
 
 // join returns a call that begins after this one does.
-func (f *follower) join() (*headCall, error) {
+func (f *sharedWriter) join() (*headCall, error) {
 	b := &f.barrier
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +112,7 @@ func (f *follower) join() (*headCall, error) {
 }
 
 // heads makes calls until no reader waits for one.
-func (f *follower) heads() {
+func (f *sharedWriter) heads() {
 	b := &f.barrier
 	for {
 		b.mu.Lock()
@@ -158,7 +158,7 @@ func (b *barrier) plan(last *headCall, took time.Duration) {
 }
 
 // pause waits until enough readers have come together, but not longer than the store is open.
-func (f *follower) pause(d time.Duration) {
+func (f *sharedWriter) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -168,8 +168,8 @@ func (f *follower) pause(d time.Duration) {
 	}
 }
 
-// head calls Head. A head below what was published before is that of another log.
-func (f *follower) head() (Revision, error) {
+// head calls Head. A head below a published revision is that of another log.
+func (f *sharedWriter) head() (Revision, error) {
 	s := f.store
 	published := s.Any().revision
 	ctx, cancel := context.WithTimeout(s.ctx, longestHead)

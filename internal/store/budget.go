@@ -10,7 +10,7 @@ import (
 //
 // A budget bounds the memory of several stores together, such as all forks of a server. Each store has an
 // account, which counts its objects as its quota does, and its history as Options.MaxMemory does. The store
-// sets the sums after each commit: one atomic addition to the budget. What forks keep of their parents counts, too:
+// sets the sums after each commit: one atomic addition to the budget. Objects that forks keep of their parents count, too:
 // see loans.go.
 //
 //	a write that grows objects    is refused with a *QuotaError when the budget is spent, with the exceptions of quota.go
@@ -42,7 +42,7 @@ func (b *Budget) Used() int64 { return b.used.Load() }
 // Limit returns how many bytes the accounts may take.
 func (b *Budget) Limit() int64 { return b.limit }
 
-// Open opens an account for a store that is about to be forked; most bounds what it copies, in bytes. The
+// Open opens an account for a store that is about to be forked; most bounds its copies, in bytes. The
 // error is a *QuotaError if the budget is spent. Store.Close closes the account of its Options. Until there
 // is a store, the caller closes it.
 func (b *Budget) Open(most int64) (*Account, error) {
@@ -52,13 +52,13 @@ func (b *Budget) Open(most int64) (*Account, error) {
 	return &Account{budget: b, most: most}, nil
 }
 
-// Account is what one store takes of a budget. All methods are safe for concurrent use. A nil account counts
+// Account is the part of a budget that one store uses. All methods are safe for concurrent use. A nil account counts
 // nothing and limits nothing.
 type Account struct {
 	budget *Budget
 	most   int64    // of copies
 	lender *Account // of the store that was forked; nil: it has none. Set by lend, before the store is used
-	loan   *loan    // what the fork keeps of it. Set by Store.loan, before the store is used
+	loan   *loan    // the objects that the fork keeps of it. Set by Store.loan, before the store is used
 
 	mu               sync.Mutex
 	objects, history int64 // bytes that count in the budget
@@ -113,7 +113,7 @@ func (a *Account) take(sum *int64, bytes int64) error {
 	return nil
 }
 
-// set sets what the store takes.
+// set sets the bytes of the store.
 func (a *Account) set(objects, history int64) {
 	if a == nil {
 		return
@@ -197,7 +197,7 @@ func (s *Store) fitsBudget(small bool, objects, grows int64) error {
 	if small {
 		limit += limit / quotaSlack
 	}
-	// What is not published yet does not count yet. The store drops its own history for its writes.
+	// Writes that are not published do not count in the budget yet. The store drops its own history for its writes.
 	used := a.budget.used.Load() + objects - s.Any().bytes
 	if used+grows-s.history.spare() <= limit {
 		return nil

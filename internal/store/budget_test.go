@@ -93,7 +93,7 @@ func TestBudgetOfShared(t *testing.T) {
 	}
 }
 
-// TestBudgetOfReplaced: what a fork keeps in memory although its parent has replaced or deleted it counts, once for all
+// TestBudgetOfReplaced: objects that a fork keeps in memory although its parent has replaced or deleted them count, once for all
 // forks, until the last fork that keeps it is closed.
 func TestBudgetOfReplaced(t *testing.T) {
 	const size = 100 << 10

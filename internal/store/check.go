@@ -104,7 +104,7 @@ func (o *Object) check() error {
 	return nil
 }
 
-// checkLog compares a collection with what the log has at the same revision.
+// checkLog compares a collection with the log at the same revision.
 func (s *Store) checkLog(ctx context.Context, c *collection, state *State) error {
 	return s.batch(ctx, s.old.batches, func(ctx context.Context) error {
 		rest := state.root(c).all()

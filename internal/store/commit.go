@@ -25,7 +25,7 @@ import (
 //	request B          check, join                      wait  lead: [seal][append...
 //	request C              check, join                  wait  ................. ack
 //
-// What holds whenever mu is not held:
+// Invariants, whenever mu is not held:
 //
 //   - newest state = published state + group in flight + open group. The objects of the two groups are in pending
 //   - revisions: published < in flight < open. Each write has one of its own, in the order of joining
@@ -58,7 +58,7 @@ type committer struct {
 	store *Store
 	log   Log
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields up to bytes
 	closing  bool
 	failure  error    // of the log; not nil: no write is possible any more
 	leading  bool     // a transaction leads, or was given the lead
@@ -70,10 +70,10 @@ type committer struct {
 	pending map[objectName]version
 	bytes   int64 // State.bytes with both groups
 
-	// What follows has no lock.
+	// The fields from here on have no lock.
 	compacted Revision // the floor of the log; only the loop uses it
 	inMemory  bool     // Bounds.InMemory of the log
-	// mostHistory is what Usage.HistoryBytes may be now, in bytes.
+	// mostHistory is the current upper limit of Usage.HistoryBytes, in bytes.
 	mostHistory atomic.Int64
 	room        room
 	looping     sync.Once // starts the loop
@@ -114,7 +114,7 @@ func (c *committer) object(collection, key string) *Object {
 }
 
 // apply makes a write the newest version of its object. The caller holds mu.
-func (c *committer) apply(w *proposed) {
+func (c *committer) apply(w *memberWrite) {
 	c.pending[objectName{w.collection.name, w.key}] = version{w.object, w.change.Revision}
 	c.bytes += objectBytes(w.object) - c.store.owned(w.change.Before)
 }
@@ -135,32 +135,32 @@ func (c *committer) startLoop() {
 // group is a run of transactions that become durable together. Guarded by
 // committer.mu until it is sealed, then owned by its leader.
 type group struct {
-	proposals []*proposal
-	first     [1]*proposal // room for a transaction that comes alone
-	writes    int
-	bytes     int
-	last      Revision  // of the newest write; zero until sealed, or when all failed
-	rebased   bool      // some of its transactions were checked again, and may have failed
-	err       error     // why all failed
-	times     *LogTimes // nil: no transaction needs them
+	members []*member
+	first   [1]*member // room for a transaction that comes alone
+	writes  int
+	bytes   int
+	last    Revision  // of the newest write; zero until sealed, or when all failed
+	rebased bool      // some of its transactions were checked again, and may have failed
+	err     error     // why all failed
+	times   *LogTimes // nil: no transaction needs them
 
 	lead chan struct{} // gets a value for the transaction that shall lead; nil when the first one led at once
 	done chan struct{} // closed when the group is done; nil while no transaction waits
 	over bool          // the group is done
 }
 
-// proposal is a transaction in a group.
-type proposal struct {
-	writes   []proposed
-	first    [1]proposed // room for a transaction of one write
+// member is a transaction in a group.
+type member struct {
+	writes   []memberWrite
+	first    [1]memberWrite // room for a transaction of one write
 	needs    []Need
 	guards   []Guard
 	deleting bool // all of its writes are steps of deletions
 	err      error
 }
 
-// proposed is a write of a proposal.
-type proposed struct {
+// memberWrite is a write of a member.
+type memberWrite struct {
 	made
 	key       string
 	condition Revision
@@ -169,9 +169,9 @@ type proposed struct {
 	deleting  bool    // Write.Deleting, or a deletion
 }
 
-// wait returns a channel that is closed when the group is done. The caller holds
+// finished returns a channel that is closed when the group is done. The caller holds
 // committer.mu.
-func (g *group) wait() <-chan struct{} {
+func (g *group) finished() <-chan struct{} {
 	if g.done == nil {
 		g.done = make(chan struct{})
 		if g.over {
@@ -196,7 +196,7 @@ func (c *committer) commitOnce(ctx context.Context, t *Txn) ([]*Object, error) {
 	drafts, size := s.drafts(t, one[:0])
 	for {
 		c.mu.Lock()
-		g, p, err := c.propose(t, drafts, size)
+		g, p, err := c.join(t, drafts, size)
 		if p != nil && !c.leading {
 			c.leading = true
 			c.seal(g)
@@ -208,7 +208,7 @@ func (c *committer) commitOnce(ctx context.Context, t *Txn) ([]*Object, error) {
 			c.mu.Unlock()
 			return nil, err
 		}
-		done := g.wait()
+		done := g.finished()
 		c.mu.Unlock()
 		if p != nil {
 			if err := c.await(ctx, g, done); err != nil {
@@ -228,10 +228,10 @@ func (c *committer) commitOnce(ctx context.Context, t *Txn) ([]*Object, error) {
 	}
 }
 
-// propose checks a transaction and adds it to the open group. It returns no proposal in two
+// join checks a transaction and adds it to the open group. It returns no member in two
 // cases. With an error, the error rests on the returned group, if there is one. Without an
 // error, the returned group is full. The caller holds mu.
-func (c *committer) propose(t *Txn, drafts []draft, size int) (*group, *proposal, error) {
+func (c *committer) join(t *Txn, drafts []draft, size int) (*group, *member, error) {
 	switch {
 	case c.failure != nil:
 		return nil, nil, c.failure
@@ -253,11 +253,11 @@ func (c *committer) propose(t *Txn, drafts []draft, size int) (*group, *proposal
 	if g, err := c.decide(t, drafts); err != nil {
 		return g, nil, err
 	}
-	p := c.proposal(t, drafts)
+	p := c.change(t, drafts)
 	g := c.open
 	if g == nil {
 		g = new(group)
-		g.proposals = g.first[:0]
+		g.members = g.first[:0]
 		c.open = g
 	}
 	if c.leading && g.lead == nil {
@@ -266,7 +266,7 @@ func (c *committer) propose(t *Txn, drafts []draft, size int) (*group, *proposal
 	if t.Times != nil && g.times == nil {
 		g.times = new(LogTimes)
 	}
-	g.proposals = append(g.proposals, p)
+	g.members = append(g.members, p)
 	g.writes += len(t.Writes)
 	g.bytes += size
 	return g, p, nil
@@ -310,16 +310,16 @@ func (c *committer) failedOn(t *Txn, err error) *group {
 	return nil // it is published
 }
 
-// proposal makes the changes of a transaction. The caller holds mu.
-func (c *committer) proposal(t *Txn, drafts []draft) *proposal {
+// change makes the changes of a transaction. The caller holds mu.
+func (c *committer) change(t *Txn, drafts []draft) *member {
 	s := c.store
-	p := &proposal{needs: t.Needs, guards: t.Guards, deleting: true}
+	p := &member{needs: t.Needs, guards: t.Guards, deleting: true}
 	p.writes = p.first[:0]
 	for i := range t.Writes {
 		w := &t.Writes[i]
 		before := c.object(w.Collection, w.Key)
 		c.last++
-		next := proposed{key: w.Key, condition: w.If, next: w.Next, deleting: w.Deleting || w.Value == nil}
+		next := memberWrite{key: w.Key, condition: w.If, next: w.Next, deleting: w.Deleting || w.Value == nil}
 		if w.Value != nil {
 			o := drafts[i].object(c.last)
 			o.Created = c.last
@@ -356,7 +356,7 @@ func (c *committer) seal(g *group) {
 // end sets the revision that the group ends with.
 func (g *group) end() {
 	g.last = 0
-	for _, p := range g.proposals {
+	for _, p := range g.members {
 		if p.err == nil {
 			g.last = p.writes[len(p.writes)-1].change.Revision
 		}
@@ -364,7 +364,7 @@ func (g *group) end() {
 }
 
 // outcome is the result of a transaction of a group that is done.
-func (g *group) outcome(t *Txn, p *proposal) ([]*Object, error) {
+func (g *group) outcome(t *Txn, p *member) ([]*Object, error) {
 	if t.Times != nil && g.times != nil {
 		*t.Times = *g.times
 	}
@@ -445,7 +445,7 @@ func (c *committer) fail(err error) (failure error, first bool) {
 // publish publishes the writes of a group that the log has.
 func (c *committer) publish(g *group) {
 	changes := c.changes[:0]
-	for _, p := range g.proposals {
+	for _, p := range g.members {
 		if p.err != nil {
 			continue
 		}
@@ -483,7 +483,7 @@ func (c *committer) forget(g *group) {
 		c.pending = map[objectName]version{} // a map does not shrink
 		return
 	}
-	for _, p := range g.proposals {
+	for _, p := range g.members {
 		for i := range p.writes {
 			w := &p.writes[i]
 			if name := (objectName{w.collection.name, w.key}); c.pending[name].revision == w.change.Revision {
@@ -503,7 +503,7 @@ func (c *committer) close() {
 		if g == nil {
 			g = c.inFlight
 		}
-		done := g.wait()
+		done := g.finished()
 		c.mu.Unlock()
 		<-done
 		c.mu.Lock()

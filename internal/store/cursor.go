@@ -35,7 +35,7 @@ import (
 // A topic notifies its watchers in batches, one batch at a time. A change that is
 // published during a batch notifies no one: the end of the batch begins the next one.
 // Under load each watcher therefore runs once for several changes, and notifying costs
-// a writer nothing. A batch ends when all watchers that it woke have read (and, in a group, have
+// a writer nothing. A batch ends when all watchers that it woke have read (and, in a fanout, have
 // delivered). They send afterwards, so a slow client delays no batch. A topic with many
 // cursors also keeps up to two milliseconds between batches. The first change after a
 // quiet moment never waits, and neither does a change with few watchers.
@@ -140,14 +140,14 @@ func (t *topic) paused() bool {
 	return true
 }
 
-// begin begins a batch: it wakes one cursor of each group that waits. The lock is held.
+// begin begins a batch: it wakes one cursor of each fanout that waits. The lock is held.
 func (t *topic) begin() {
 	t.running.Store(1)
 	t.batch++
 	t.again.Store(false)
 	t.earliest = time.Time{}
 	for _, c := range t.cursors {
-		if c.group.Load().wake(t) && len(t.cursors) >= gatherFrom && t.earliest.IsZero() {
+		if c.fanout.Load().wake(t) && len(t.cursors) >= gatherFrom && t.earliest.IsZero() {
 			t.earliest = time.Now().Add(min(gatherMost, time.Duration(len(t.cursors))*gatherEach))
 		}
 	}
@@ -155,24 +155,24 @@ func (t *topic) begin() {
 }
 
 // Cursor is a position in the shared history. It holds no queue and no copy: a
-// reader that lags costs others nothing, until what it has not read falls out
+// reader that lags costs others nothing, until the changes that it has not read fall out
 // of the history. One goroutine uses a cursor; while it is in Wait, another one of its
-// group may use the cursor through its Reader.
+// fanout may use the cursor through its Reader.
 type Cursor struct {
 	store      *Store
 	collection *collection
 	replica    *Replica // nil: it reads up to the head
 	topic      *topic   // nil once closed
 	epoch      uint32   // of the collection, when it began
-	position   Revision // place.position, of what it selects
+	position   Revision // position.revision, counting only changes that it selects
 	index      int      // in topic.cursors
 
-	group   atomic.Pointer[Group]
-	reader  Reader        // nil: it is alone in its group
+	fanout  atomic.Pointer[Fanout]
+	reader  Reader        // nil: it is alone in its fanout
 	woken   atomic.Bool   // by Wake; Wait has not returned since
-	within  int32         // place.within
+	within  int32         // position.within
 	ready   chan struct{} // gets a value when a parked cursor is not parked any more
-	leads   bool          // it then is the leader of its group
+	leads   bool          // it then is the leader of its fanout
 	wokenBy *topic        // whose batch made it the leader; nil: none
 }
 
@@ -188,7 +188,7 @@ func (s *Store) Watch(collection, prefix string, after Revision) (*Cursor, error
 		return nil, &ExpiredError{Revision: after, Floor: floor}
 	}
 	c := &Cursor{store: s, collection: s.collection(collection), position: after, ready: make(chan struct{}, 1)}
-	c.group.Store(new(Group))
+	c.fanout.Store(new(Fanout))
 	s.history.mu.Lock()
 	c.epoch = c.collection.epoch.Load()
 	c.collection.join(c, prefix)
@@ -258,7 +258,7 @@ func (c *recent) wakeAll() {
 }
 
 // Wake wakes the cursors of a collection although nothing changed in it, so that their
-// readers look at what else concerns them.
+// readers check their other conditions.
 func (s *Store) Wake(collection string) {
 	if c := (*s.names.Load())[collection]; c != nil {
 		c.wakeAll()
@@ -269,20 +269,20 @@ func (s *Store) Wake(collection string) {
 // also wait for something else. It is safe for concurrent use, also after Close.
 func (c *Cursor) Wake() {
 	c.woken.Store(true)
-	c.group.Load().release(c)
+	c.fanout.Load().release(c)
 }
 
-// Share adds the cursor to a group, whose readers deliver for each other: see Group. It is
+// Share adds the cursor to a fanout, whose readers deliver for each other: see Fanout. It is
 // called at most once, before the first Wait.
-func (c *Cursor) Share(g *Group, r Reader) {
+func (c *Cursor) Share(g *Fanout, r Reader) {
 	c.reader = r
-	c.group.Store(g)
+	c.fanout.Store(g)
 }
 
 // Wait waits until there may be something for TryNext, or for Wake. It may return without
-// a reason. Meanwhile others of its group may read the cursor through its Reader.
+// a reason. Meanwhile others of its fanout may read the cursor through its Reader.
 func (c *Cursor) Wait() {
-	g := c.group.Load()
+	g := c.fanout.Load()
 	for c.topic != nil && g.park(c) {
 		<-c.ready
 		if !c.leads || !g.lead(c) {
@@ -428,7 +428,7 @@ func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, foun
 	}
 	kept, p := at.stop(next, n)
 	clear(buf[kept:n])
-	cursor.position, cursor.within = p.position, p.within
+	cursor.position, cursor.within = p.revision, p.within
 	return kept, true
 }
 
@@ -442,10 +442,10 @@ func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool,
 	if c.replica != nil {
 		upTo = min(upTo, c.replica.Revision())
 	}
-	p := place{c.position, c.within}
+	p := position{c.position, c.within}
 	err = s.batch(ctx, s.old.batches, func(ctx context.Context) (err error) {
-		if floor := Revision(s.floor.Load()); p.position < floor {
-			return &ExpiredError{Revision: p.position, Floor: floor}
+		if floor := Revision(s.floor.Load()); p.revision < floor {
+			return &ExpiredError{Revision: p.revision, Floor: floor}
 		}
 		n, more, err = s.readLog(ctx, c.collection.name, &p, upTo, len(buf), oldBatch*16, func(n int, e *Entry) bool {
 			if !c.topic.selects(e.Key) {
@@ -456,7 +456,7 @@ func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool,
 		})
 		return err
 	})
-	c.position, c.within = p.position, p.within
+	c.position, c.within = p.revision, p.within
 	if n > 0 {
 		err = nil // the caller gets these changes, and the error with the next call
 	}
@@ -465,7 +465,7 @@ func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool,
 
 // Revision is how far the cursor has read: no change that it selects is left at or below
 // this revision. It also grows with writes to other collections, so a bookmark can
-// report it. It never passes what is durable.
+// report it. It never passes the newest durable revision.
 func (c *Cursor) Revision() Revision {
 	if c.topic == nil {
 		return c.position

@@ -7,7 +7,7 @@ import (
 
 // # Decisions by a state that may be behind
 //
-// On a Shared, the published state can lack what another server acknowledged some milliseconds ago. That does not
+// On a Shared, the published state can lack a write that another server acknowledged some milliseconds ago. That does not
 // harm a write: the log decides it. But a response that writes nothing rests on that state alone: an unknown
 // token, a refusal, NotFound, an update that changes nothing. Decide makes such a decision once more, by a state that
 // has everything that was acknowledged before the request arrived:
@@ -16,7 +16,7 @@ import (
 //	                                 else:  [MostRecent]  same revision: done
 //	                                                      newer:         [decide again]
 //
-// What must not be done twice waits for MostRecent first. A request waits at most once, see Arrival.
+// A decision with side effects must not be made twice: it waits for MostRecent first. A request waits at most once, see Arrival.
 
 // An Arrival is a request's point in time. A state that has every change acknowledged before it is new enough for
 // the request. So a request waits at most once: MostRecent with a context of Arrive calls Shared.Head the

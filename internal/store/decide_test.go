@@ -115,7 +115,7 @@ func TestMadeElsewhere(t *testing.T) {
 				Object: &store.Object{Key: "ns/other", Held: []byte(`{"rv":"11"}`), RevisionAt: 7, Created: 11, Modified: 11}}}}
 			return store.Decision{Made: true, First: 11, Revision: 11}
 		}
-		s, err := store.Open(t.Context(), store.Options{Shared: o}) // the log does not keep what it sends
+		s, err := store.Open(t.Context(), store.Options{Shared: o}) // the log does not keep the entries that it sends
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestMadeElsewhere(t *testing.T) {
 	})
 }
 
-// TestArrival: a request waits for the log once. What it got then, a revision or an error, holds for its other decisions.
+// TestArrival: a request waits for the log once. The outcome, a revision or an error, holds for its other decisions.
 func TestArrival(t *testing.T) {
 	o := &oracle{}
 	h := &headless{oracle: o}

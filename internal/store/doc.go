@@ -27,14 +27,14 @@
 //
 // Nothing is readable, watchable or acknowledged before it is durable. An error that
 // rests on a pending write (a conflict, "exists", "not found") waits until that write is
-// durable: an error must not report what a power cut can undo.
+// durable: an error must not report a write that a power cut can undo.
 //
 // That is the committer, the writer of a store that is its log's only writer: see commit.go. On a Shared, a log that
-// other servers append to as well, the log decides, and the other writer follows it: see follow.go.
+// other servers append to as well, the log decides: see sharedwriter.go.
 //
 //	check the condition against the published State; a refusal is decided again by a newer one
 //	propose the transaction: the log makes it and gives the revision, or refuses it
-//	the follower publishes whole revisions, those of others too, and notifies cursors
+//	publish whole revisions, those of others too, and notify cursors
 //	acknowledge when the revision is published
 //
 // Both give the changes that the log has to Store.publish (publish.go): State, history, cursors and feeds do not know

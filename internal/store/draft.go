@@ -29,7 +29,7 @@ func (d *draft) object(r Revision) *Object {
 	return o
 }
 
-// held is the length of what the object will hold.
+// held is the length of Object.Held of the object.
 func (d *draft) held() int {
 	if d.packed != nil {
 		return len(d.packed)

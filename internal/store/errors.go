@@ -13,7 +13,7 @@ var (
 	// ErrConflict: the object is not at the revision of the condition.
 	ErrConflict = errors.New("the object was changed")
 	// ErrNoSpace: the medium is full. Nothing was written, and reads still work. Errors that
-	// wrap it say what is full.
+	// wrap it name the medium.
 	ErrNoSpace = errors.New("no space left for writes")
 	// ErrOverloaded: too many writes are under way on a Shared, here or in the log. Nothing was
 	// written; reads of the log can fail with it, too. Try again later.
@@ -24,7 +24,7 @@ var (
 	ErrClosed = errors.New("the store is closed")
 )
 
-// ExpiredError: the revision is below what the history holds.
+// ExpiredError: the revision is below the history.
 type ExpiredError struct{ Revision, Floor Revision }
 
 func (e *ExpiredError) Error() string {
@@ -41,12 +41,12 @@ func (e *TooLargeError) Error() string {
 // ErrEncrypt: a value cannot be encrypted now, and nothing of its group was appended.
 var ErrEncrypt = errors.New("the value cannot be encrypted")
 
-// UnfitError: the log cannot store the write, because of its key, its size or what is written with it. Nothing
+// UnfitError: the log cannot store the write, because of its key, its size or the other writes of its transaction. Nothing
 // was written, and other writes are not affected.
 type UnfitError struct {
 	// Key of the write, shortened if it is long.
 	Key string
-	// Why says what is wrong.
+	// Why is the reason.
 	Why string
 	// Size reports that the value is too large, Parts that the transaction has too many writes or conditions.
 	// Otherwise the key is invalid.

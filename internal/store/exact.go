@@ -41,7 +41,7 @@ const (
 	oldBytes = BatchBytes
 )
 
-// BatchBytes is about what a view that is not InMemory holds between two objects, in bytes.
+// BatchBytes is about the memory of a view that is not InMemory, between two objects, in bytes.
 const BatchBytes = 1 << 20
 
 // oldReads bounds the reading of history from the log.
@@ -67,12 +67,12 @@ func (r *oldReads) close() {
 	r.closed = true
 }
 
-// batch calls f, which reads a batch from the log, when not too many others do: places has room for those
+// batch calls f, which reads a batch from the log, when not too many others do: slots has room for those
 // that may. f must not wait for a client. Its context ends with the caller's and with the store.
-func (s *Store) batch(ctx context.Context, places chan struct{}, f func(context.Context) error) error {
+func (s *Store) batch(ctx context.Context, slots chan struct{}, f func(context.Context) error) error {
 	select {
-	case places <- struct{}{}:
-		defer func() { <-places }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.done:
@@ -391,7 +391,7 @@ func (v *View) Select(prefix, after string, may func(digest uint64) bool) iter.S
 	}
 }
 
-// next appends a batch of what Select yields, from the tree while the view has one. More
+// next appends a batch of the objects that Select yields, from the tree while the view has one. More
 // reports that there may be another batch. Nothing holds the tree between batches.
 func (v *View) next(batch []*Object, prefix, after string, may func(uint64) bool) (_ []*Object, more bool, err error) {
 	r, some := newSpan(prefix, after)
@@ -429,11 +429,11 @@ func (v *View) old(batch []*Object, prefix, after string) ([]*Object, error) {
 
 func (v *View) eachOld(prefix, after string, f func(*Object) bool) error {
 	s := v.store
-	places := s.old.batches
+	slots := s.old.batches
 	if v.pin == nil {
-		places = s.old.views
+		slots = s.old.views
 	}
-	return s.batch(v.ctx, places, func(ctx context.Context) error {
+	return s.batch(v.ctx, slots, func(ctx context.Context) error {
 		if floor := Revision(s.floor.Load()); v.revision < floor {
 			return &ExpiredError{Revision: v.revision, Floor: floor}
 		}
@@ -457,7 +457,7 @@ func (s *Store) readError(err error) error {
 	return err
 }
 
-// Count counts what Scan would yield, in O(log n). It is not known if the view reads from the
+// Count counts the objects that Scan would yield, in O(log n). It is not known if the view reads from the
 // log, since that would take a whole scan.
 func (v *View) Count(prefix, after string) (n int, known bool) {
 	t := v.tree()

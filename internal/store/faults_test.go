@@ -22,7 +22,7 @@ import (
 // that it chooses.
 type gated struct {
 	*memlog.Log
-	groups  chan []store.Entry // what was appended
+	groups  chan []store.Entry // the appended groups
 	verdict chan error
 	open    atomic.Bool // appends go through
 }
@@ -164,7 +164,7 @@ func TestNoSpace(t *testing.T) {
 		before := s.Any().Revision()
 		first := begin(s, write("ns/x", 0))
 		log.next()
-		// The group behind: a deletion among writes, and what rests on them.
+		// The group behind: a deletion among writes, and the writes that depend on them.
 		put := begin(s, write("ns/a", a.Modified))
 		drop := begin(s, remove("ns/b", b.Modified))
 		exists := begin(s, write("ns/x", 0)) // rests on the first
@@ -205,8 +205,8 @@ func TestNoSpace(t *testing.T) {
 	})
 }
 
-// TestNoSpaceAtRandom has writers among which the log refuses groups: what was
-// acknowledged is there, what was refused is not, and all of it is in the log.
+// TestNoSpaceAtRandom has writers among which the log refuses groups: each write that was
+// acknowledged is there, each refused one is not, and the log agrees.
 func TestNoSpaceAtRandom(t *testing.T) {
 	chance := testrand.New(t)
 	log := &refusing{Log: &memlog.Log{Start: 7}, chance: func() bool { return chance.IntN(3) == 0 }}

@@ -8,12 +8,12 @@ import (
 )
 
 // Feed is a position in the log of all collections: a Cursor that selects everything,
-// for readers that follow the whole store in its one order. It holds no queue
+// for readers of all changes in their one order. It holds no queue
 // and no copy, and lags as a Cursor does. One goroutine uses a feed.
 type Feed struct {
-	store *Store
-	ready chan struct{}
-	place
+	store  *Store
+	ready  chan struct{}
+	at     position
 	epoch  uint32 // of the history, when it began
 	closed bool
 }
@@ -33,7 +33,7 @@ func (s *Store) Feed(after Revision) (*Feed, error) {
 	if floor := Revision(s.floor.Load()); after < floor {
 		return nil, &ExpiredError{Revision: after, Floor: floor}
 	}
-	f := &Feed{store: s, place: place{position: after}, ready: make(chan struct{}, 1)}
+	f := &Feed{store: s, at: position{revision: after}, ready: make(chan struct{}, 1)}
 	h := &s.history
 	h.mu.Lock()
 	// A new slice each time: the leader walks the one it saw without the lock.
@@ -56,7 +56,7 @@ func (f *Feed) wake() {
 
 // remind makes Ready give a value if there is something to read.
 func (f *Feed) remind() {
-	if f.store.Any().revision > f.position {
+	if f.store.Any().revision > f.at.revision {
 		f.wake()
 	}
 }
@@ -73,9 +73,9 @@ func (f *Feed) TryNext(ctx context.Context, buf []CollectionChange) (int, error)
 		}
 		upTo := f.store.Any().revision
 		if f.epoch != f.store.history.epoch.Load() {
-			return 0, &ExpiredError{Revision: f.position, Floor: upTo}
+			return 0, &ExpiredError{Revision: f.at.revision, Floor: upTo}
 		}
-		if upTo <= f.position || len(buf) == 0 {
+		if upTo <= f.at.revision || len(buf) == 0 {
 			return 0, nil
 		}
 		n, found := f.read(upTo, buf)
@@ -96,19 +96,19 @@ func (f *Feed) TryNext(ctx context.Context, buf []CollectionChange) (int, error)
 // follow left memory.
 func (f *Feed) read(upTo Revision, buf []CollectionChange) (n int, found bool) {
 	h := &f.store.history
-	h.mu.Lock() // what it guards cannot be trimmed meanwhile
+	h.mu.Lock() // no trim meanwhile
 	defer h.mu.Unlock()
-	if f.position < h.window {
+	if f.at.revision < h.window {
 		return 0, false
 	}
-	var at reading
-	i, skip := h.after(f.position), f.within
+	var r reading
+	i, skip := h.after(f.at.revision), f.at.within
 	for ; i < h.order.len() && n < len(buf); i++ {
 		o := h.order.at(i)
 		if o.change.Revision > upTo {
 			break
 		}
-		if at.look(o.change.Revision, n); skip > 0 {
+		if r.look(o.change.Revision, n); skip > 0 {
 			skip--
 			continue
 		}
@@ -116,16 +116,16 @@ func (f *Feed) read(upTo Revision, buf []CollectionChange) (n int, found bool) {
 		n++
 	}
 	if n < len(buf) {
-		f.place = place{upTo, 0}
+		f.at = position{upTo, 0}
 		return n, true
 	}
 	next := Revision(0)
 	if i < h.order.len() {
 		next = h.order.at(i).change.Revision
 	}
-	kept, p := at.stop(next, n)
+	kept, p := r.stop(next, n)
 	clear(buf[kept:n])
-	f.place = p
+	f.at = p
 	return kept, true
 }
 
@@ -151,10 +151,10 @@ func (f *Feed) readBack(ctx context.Context, buf []CollectionChange) (n int, err
 	upTo := s.history.window
 	s.history.mu.Unlock()
 	err = s.batch(ctx, s.old.batches, func(ctx context.Context) (err error) {
-		if floor := Revision(s.floor.Load()); f.position < floor {
-			return &ExpiredError{Revision: f.position, Floor: floor}
+		if floor := Revision(s.floor.Load()); f.at.revision < floor {
+			return &ExpiredError{Revision: f.at.revision, Floor: floor}
 		}
-		n, _, err = s.readLog(ctx, "", &f.place, upTo, len(buf), 0, func(n int, e *Entry) bool {
+		n, _, err = s.readLog(ctx, "", &f.at, upTo, len(buf), 0, func(n int, e *Entry) bool {
 			buf[n] = CollectionChange{e.Collection, e.change()}
 			return true
 		})
@@ -171,7 +171,7 @@ func (f *Feed) readBack(ctx context.Context, buf []CollectionChange) (n int, err
 func (f *Feed) Ready() <-chan struct{} { return f.ready }
 
 // Revision is how far the feed has read: no change is left at or below it.
-func (f *Feed) Revision() Revision { return f.position }
+func (f *Feed) Revision() Revision { return f.at.revision }
 
 // Close releases the feed. It is idempotent.
 func (f *Feed) Close() {

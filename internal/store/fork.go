@@ -11,7 +11,7 @@ import (
 //
 // A fork is a store of its own that starts at a state of its parent. It shares the trees and the objects
 // of the state, so a fork takes the same time however many objects there are. Parent and fork then change
-// their own copies of nodes. What makes that safe:
+// their own copies of nodes. It is safe because:
 //
 //   - a published node is changed by no edit but the one that made it, and that edit is over
 //   - tokens of edits grow along a line of forks: the first token of a fork is above all tokens in the
@@ -20,13 +20,13 @@ import (
 //     ancestor
 //
 // A fork can begin with a part of the history of its parent: the changes that led to the state. It then has
-// them in memory, like its own changes, and they count in its bound. What is older belongs to the parent:
+// them in memory, like its own changes, and they count in its bound. Older changes belong to the parent:
 // reads of it return an *ExpiredError. So the parent compacts as if there were no forks, and may
 // close before them.
 
 // Fork starts a store at a state of this one, on a log in memory that has this state and the changes that led
 // to it: memlog.From and memlog.FromHistory make one. The log is not replayed. Options are those of Open; the
-// quota counts what the fork writes and the copies that StateAt made, the memory of history counts the changes
+// quota counts the objects that the fork writes and the copies that StateAt made, the memory of history counts the changes
 // in the log too. The account is the one that StateAt and History had. The fork owns the log, and starts no
 // goroutine before its first write. The error is ErrClosed after Close; then the account stays open.
 func (s *Store) Fork(state *State, o Options) (*Store, error) {
@@ -46,7 +46,7 @@ func (s *Store) Fork(state *State, o Options) (*Store, error) {
 	b := Bounds{Head: state.revision, Floor: floor, Time: state.time, InMemory: true}
 	f.start(o, b, own)
 	f.writer = newCommitter(f, o.Log, b)
-	f.opened, f.history.window = floor, floor // what follows is in memory
+	f.opened, f.history.window = floor, floor // later changes are in memory
 	for e, err := range o.Log.Changes(s.ctx, "", floor, state.revision) {
 		if err != nil {
 			f.stop()
@@ -113,7 +113,7 @@ func (s *Store) History(ctx context.Context, after Revision, state *State, most 
 }
 
 // StateAt returns the whole state at a revision, with the errors of Exact. It takes time in proportion to
-// what changed since, or to the size of the collections whose changes left memory: it copies their objects
+// the number of changes since, or to the size of the collections whose changes left memory: it copies their objects
 // at the revision from the log, apart from those that are current.
 //
 // The copies count in the account of the fork that is about to begin with the state; nil: they have no limit.
@@ -175,7 +175,7 @@ func (s *Store) timeOf(ctx context.Context, r Revision) (time.Time, error) {
 	return first[0].Origin().Time, nil
 }
 
-// rootAt returns the tree of a collection at a revision, and the bytes of what it copied.
+// rootAt returns the tree of a collection at a revision, and the bytes of the copied objects.
 func (s *Store) rootAt(ctx context.Context, collection string, r Revision, of *Account) (*node, int64, error) {
 	v, err := s.Exact(ctx, collection, r, 0)
 	if err != nil {

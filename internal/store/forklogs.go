@@ -9,7 +9,7 @@ import (
 // ForkLogs keeps the logs of forks, each with its name, a DNS label, and with facts, which it does not interpret.
 // The methods are safe for concurrent use for different names. All but List are called for one fork at a time.
 type ForkLogs interface {
-	// List returns the facts of all forks by their names. It opens no log. It removes what Create or Delete left
+	// List returns the facts of all forks by their names. It opens no log. It removes the files that Create or Delete left
 	// when the process ended in them, so it is called once, before the others.
 	List() (map[string][]byte, error)
 	// Create makes the log of a fork. When it returns nil, the fork is durable. Otherwise there is none. ErrNoSpace:

@@ -15,7 +15,7 @@ import (
 
 // TestGrowAndShrink takes a collection through sizes of several levels, by
 // random keys, keys in order and keys against the order, and empties it again. The
-// states of the way stay what they were.
+// states on the way do not change.
 func TestGrowAndShrink(t *testing.T) {
 	chance := testrand.New(t)
 	s := open(t)

@@ -9,10 +9,10 @@ import (
 // # Values that become readable
 //
 // A value that could not be read may be readable later: for example, a KMS plugin was down when the server started. So
-// the follower reads the values of stand-ins again from time to time. The objects replace their stand-ins at the current
+// the writer reads the values of stand-ins again from time to time. The objects replace their stand-ins at the current
 // revision, without a change in the log. Readers of the stand-ins have to read again:
 //
-//   - the history in memory ends; what is older is read from the log
+//   - the history in memory ends; older changes are read from the log
 //   - cursors of the collections, and all feeds, get an *ExpiredError
 
 const (
@@ -23,7 +23,7 @@ const (
 )
 
 // heal reads the values of stand-ins again, until the store closes.
-func (f *follower) heal() {
+func (f *sharedWriter) heal() {
 	s := f.store
 	ticker := time.NewTicker(healEach)
 	defer ticker.Stop()
@@ -39,7 +39,7 @@ func (f *follower) heal() {
 	}
 }
 
-func (f *follower) healOnce() {
+func (f *sharedWriter) healOnce() {
 	s := f.store
 	healed := map[*Object]*Object{} // by their stand-ins
 	for collection, standIns := range s.unread() {
@@ -58,7 +58,7 @@ func (f *follower) healOnce() {
 }
 
 // readAgain adds the objects of a collection that can be read now.
-func (f *follower) readAgain(collection string, standIns []*Object, healed map[*Object]*Object) {
+func (f *sharedWriter) readAgain(collection string, standIns []*Object, healed map[*Object]*Object) {
 	at, failed := f.store.Any().revision, 0
 	for i, start := 0, rand.IntN(len(standIns)); i < len(standIns) && failed < mostUnhealed; i++ {
 		standIn := standIns[(start+i)%len(standIns)]
@@ -73,7 +73,7 @@ func (f *follower) readAgain(collection string, standIns []*Object, healed map[*
 }
 
 // readOne returns the object of a stand-in, or nil if it still cannot be read, or has changed.
-func (f *follower) readOne(collection string, standIn *Object, at Revision) (found *Object, err error) {
+func (f *sharedWriter) readOne(collection string, standIn *Object, at Revision) (found *Object, err error) {
 	err = f.store.batch(f.ctx, f.store.old.batches, func(ctx context.Context) error {
 		for o, err := range f.log.ObjectsAt(ctx, collection, at, standIn.Key, "") {
 			if err == nil && o.Key == standIn.Key && o.Modified == standIn.Modified && !o.isUnreadable() {

@@ -20,7 +20,7 @@ import (
 //     are counted when an edit replaces them, see edit.retired: a node that is in
 //     the newest state, and was made before the last kept state, is in that one
 //   - for each tree that views read, or read recently: all its nodes
-//   - what Charge adds
+//   - the bytes that Charge adds
 //
 // Above Options.MaxMemory the oldest changes of all collections are dropped, and with them
 // all that needs them: kept states, and the trees of views, which go on from the log.

@@ -331,7 +331,7 @@ func TestGone(t *testing.T) {
 }
 
 // TestWatchersBesideWriters: every cursor sees each change that it selects once
-// and in order, and what it says of how far it is holds.
+// and in order, and its revision is right.
 func TestWatchersBesideWriters(t *testing.T) {
 	for _, memory := range []int64{0, 20 << 10} {
 		t.Run(fmt.Sprintf("memory=%d", memory), func(t *testing.T) {
@@ -365,7 +365,7 @@ func TestWatchersBesideWriters(t *testing.T) {
 	}
 }
 
-// follow reads a cursor up to a revision, woken by what it selects alone, and
+// follow reads a cursor up to a revision, woken only by changes that it selects, and
 // compares with a cursor that reads everything afterwards.
 func follow(ctx context.Context, t *testing.T, s *store.Store, prefix string, start, end store.Revision) {
 	c, err := s.Watch("pods", prefix, start)
@@ -571,7 +571,7 @@ func TestGathering(t *testing.T) {
 }
 
 // TestRoundToCome: of many readers, one that comes back for more while the next round is
-// due waits for it, and gets what came meanwhile at once; of few, it goes on by itself.
+// due waits for it, and gets all changes since then at once; of few, it goes on by itself.
 func TestRoundToCome(t *testing.T) {
 	for n, gathered := range map[int]bool{4: false, 40: true} {
 		t.Run(fmt.Sprint(n, " readers"), func(t *testing.T) {

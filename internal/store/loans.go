@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// # What forks keep
+// # Objects that forks keep in memory
 //
 // A fork keeps the objects of the state that it began with, also those that its parent has replaced or deleted since.
 // They count in the budget of the fork, so that unused forks do not fill the memory.
@@ -20,8 +20,8 @@ import (
 //	20 is closed instead                                        they move to kept[30] of 30
 //	both are closed                                             they do not count any more
 //
-// A fork of an older state also counts what was replaced between the state and its beginning, if it is in memory. Other
-// forks may count the same objects.
+// A fork of an older state also counts the objects that were replaced between the state and its beginning, if the
+// history has them in memory. Other forks may count the same objects.
 
 // loans are the forks of a store. The zero value has none. They outlive the store. All methods are safe for concurrent use.
 type loans struct {
@@ -31,7 +31,7 @@ type loans struct {
 	forks []*loan // by base
 }
 
-// loan is a fork that may still read what it began with.
+// loan is a fork that may still read the state that it began with.
 type loan struct {
 	of     *loans
 	base   Revision
@@ -78,7 +78,7 @@ func (p *loans) replaced(modified Revision, bytes int64) {
 	}
 }
 
-// remove removes the fork. What others keep counts for them. A nil loan is none.
+// remove removes the fork. Objects that other forks keep count for them. A nil loan is none.
 func (p *loan) remove() {
 	if p == nil {
 		return
@@ -103,7 +103,7 @@ func (p *loan) remove() {
 	all.count.Add(-1)
 }
 
-// loan adds a fork of a state. The history in memory has what was replaced since.
+// loan adds a fork of a state. The history in memory has the objects that were replaced since.
 func (s *Store) loan(base Revision, a *Account) {
 	if a == nil {
 		return

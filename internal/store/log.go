@@ -35,7 +35,7 @@ type Entry struct {
 	Deleting bool
 }
 
-// Bounds is what a log holds after a replay.
+// Bounds are the revisions that a log has after a replay.
 type Bounds struct {
 	// Head is the revision of the newest durable change; zero for a log that never held
 	// one. It never decreases, even if everything was deleted and compacted.
@@ -55,7 +55,7 @@ type Bounds struct {
 
 	// InMemory reports that the log keeps history in the memory of the process and
 	// shares its objects with the store. There is nothing to read back from such a log, and
-	// the store compacts it to what the store holds itself.
+	// the store compacts it to the history that the store has itself.
 	InMemory bool
 }
 
@@ -87,7 +87,7 @@ type Mark struct {
 // Append and Compact have returned.
 type Log interface {
 	// Replay calls load once for each object of the newest state, and returns
-	// what the log holds. Load is safe for concurrent use, and a log may call it
+	// the bounds of the log. Load is safe for concurrent use, and a log may call it
 	// from several goroutines; the objects come in any order. Replay does not read
 	// the history, which is read back on demand. A torn tail that was never acknowledged is
 	// cut off; any other damage is an error that names the file and the offset.
@@ -118,7 +118,7 @@ type Log interface {
 	// that Append has not yet returned for may or may not count.
 	Current(collection, key string) (*Object, error)
 
-	// Compact forgets what is needed only for revisions below floor. The newest
+	// Compact drops the history that only revisions below floor need. The newest
 	// state stays. ErrNoSpace: compaction itself needs space; it may be tried later.
 	Compact(ctx context.Context, floor Revision) error
 
@@ -147,7 +147,7 @@ type Log interface {
 	Close() error
 }
 
-// archive is what a Log and a Shared have in common: reading back, and the end.
+// archive has the methods that a Log and a Shared have in common.
 type archive interface {
 	Changes(ctx context.Context, collection string, after, upTo Revision) iter.Seq2[Entry, error]
 	ObjectsAt(ctx context.Context, collection string, at Revision, prefix, after string) iter.Seq2[*Object, error]
@@ -164,7 +164,7 @@ type Usage struct {
 	// FreeBytes is the free space of the medium; NeededBytes is how much has to be free for
 	// writes to be accepted. Both are zero if that is not known.
 	FreeBytes, NeededBytes int64
-	// LimitBytes is what TotalBytes may be: the quota of etcd; zero: there is none, or it is not known.
+	// LimitBytes is the upper limit of TotalBytes: the quota of etcd; zero: there is none, or it is not known.
 	LimitBytes int64
 	// Full: all writes that need space are refused, whatever is free. An operator has to act.
 	Full bool

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/exposition"
 )
 
-// Operation is what a write does to an object.
+// Operation is the kind of a write: it creates, updates or deletes an object.
 type Operation int
 
 // The operations.
@@ -68,7 +68,7 @@ func (s *Store) Durations(collection string) iter.Seq2[Operation, *exposition.Hi
 	}
 }
 
-// measured is what the store measures of its log. All methods are safe for concurrent use.
+// measured has the metrics of the store's log. All methods are safe for concurrent use.
 type measured struct {
 	opened time.Time
 	since  atomic.Int64 // when the log began to write a group, in nanoseconds after opened; zero: it writes none

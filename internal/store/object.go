@@ -14,7 +14,7 @@ type Object struct {
 	// Key is the name in the collection, see the package comment.
 	Key string
 
-	// Held is what Bytes returns or, of a packed object, what Bytes unpacks. It must not
+	// Held are the bytes that Bytes returns or, of a packed object, unpacks. They must not
 	// be changed.
 	Held []byte
 
@@ -87,7 +87,7 @@ func (o *Object) Mark() int { return int(o.mark.Load() &^ (isPacked | isGone | i
 // for about once. Calls that race must keep the same offset. It costs no memory.
 func (o *Object) SetMark(at int) { o.mark.Or(uint32(at)) }
 
-// isGone is the bit of Object.mark of what Change.Gone returns. It is set before the object
+// isGone is the bit of Object.mark of the objects that Change.Gone returns. It is set before the object
 // is shared.
 const isGone = 1 << 30
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Origin is when, by which verb and by whom a change was made. It is immutable. What a log of an
+// Origin is when, by which verb and by whom a change was made. It is immutable. A field that a log of an
 // older format does not have is zero.
 type Origin struct {
 	// Time is when the change was committed, by Options.Now, in UTC and in whole microseconds.

@@ -8,7 +8,7 @@ import (
 )
 
 // commit implements writer.
-func (f *follower) commit(ctx context.Context, t *Txn) ([]*Object, error) {
+func (f *sharedWriter) commit(ctx context.Context, t *Txn) ([]*Object, error) {
 	a, err := f.begin(t)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ const (
 )
 
 // refused counts a refusal that the state does not explain, and pauses.
-func (f *follower) refused(ctx context.Context) error {
+func (f *sharedWriter) refused(ctx context.Context) error {
 	n := f.refusals.Add(1) - freeRefusals
 	if n <= 0 {
 		return nil
@@ -53,7 +53,7 @@ func (f *follower) refused(ctx context.Context) error {
 
 // decide proposes a transaction until the log has made it, or it fails by a state that is not
 // older than the call.
-func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
+func (f *sharedWriter) decide(ctx context.Context, a *flight) ([]*Object, error) {
 	state, recent := f.store.Any(), false
 	for refusals := 0; ; {
 		by := state
@@ -110,7 +110,7 @@ func (f *follower) decide(ctx context.Context, a *flight) ([]*Object, error) {
 }
 
 // propose has the log decide, and measures it.
-func (f *follower) propose(ctx context.Context, a *flight) (Decision, error) {
+func (f *sharedWriter) propose(ctx context.Context, a *flight) (Decision, error) {
 	m, began := &f.store.measured, time.Now()
 	d, err := f.log.Propose(ctx, a.txn)
 	if err != nil {
@@ -131,7 +131,7 @@ func (f *follower) propose(ctx context.Context, a *flight) (Decision, error) {
 }
 
 // check compares the conditions of a transaction with a state, and its size with the quota.
-func (f *follower) check(state *State, t *Txn) error {
+func (f *sharedWriter) check(state *State, t *Txn) error {
 	if err := t.holds(state.Get); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (f *follower) check(state *State, t *Txn) error {
 
 // objects returns the objects of a transaction that was made at revisions which are published. By is the state that it was
 // checked with.
-func (f *follower) objects(a *flight, by *State, d Decision) []*Object {
+func (f *sharedWriter) objects(a *flight, by *State, d Decision) []*Object {
 	f.flights.mu.Lock()
 	seen := a.seen
 	f.flights.mu.Unlock()
@@ -179,7 +179,7 @@ func published(seen []seenChange, w *Write, d Decision) (all []*Object) {
 	return all
 }
 
-// object is what a write made at a revision, of the object before it.
+// object returns the object that a write made at a revision, from the object before it.
 func (w *Write) object(before *Object, r Revision) *Object {
 	if w.Value == nil {
 		if before == nil {
@@ -214,7 +214,7 @@ func (d *Decision) of(write int, t *Txn) Revision {
 
 // shows reports whether the published changes have those of a transaction. A log whose transactions have one revision may
 // have passed over them in a reload.
-func (f *follower) shows(a *flight, d Decision) bool {
+func (f *sharedWriter) shows(a *flight, d Decision) bool {
 	if d.First == 0 {
 		return true
 	}

@@ -15,7 +15,7 @@ import (
 //
 // One goroutine at a time publishes. Its writer sees to that.
 
-// trees has what an edit of the trees of all collections needs. Store.mu guards it.
+// trees is the state of the edit that leads to the next State. Store.mu guards it.
 type trees struct {
 	edit    edit // since the published state
 	bytes   int64

@@ -15,7 +15,7 @@ import (
 //	anything else that grows                                           up to the bound
 //
 // The slack lets updates of conditions, heartbeats and removals of finalizers succeed at the
-// bound. They may add some bytes of managed fields, and they are what frees objects.
+// bound. They may add some bytes of managed fields, and they lead to the removal of objects.
 const (
 	smallGrowth = 4 << 10 // bytes
 	// quotaSlack is the part of the bound that small updates may go beyond it.

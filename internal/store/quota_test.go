@@ -19,8 +19,8 @@ func padded(key string, condition store.Revision, size int) store.Write {
 	return w
 }
 
-// TestQuota fills a store: at the quota nothing grows, all else goes on, and what is
-// deleted makes room again.
+// TestQuota fills a store: at the quota nothing grows, all else goes on, and a
+// deletion makes room again.
 func TestQuota(t *testing.T) {
 	var said bytes.Buffer
 	s := storetest.Open(t, store.Options{Log: memlog.New(), Note: func(warning bool, message string, pairs ...any) {

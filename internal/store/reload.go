@@ -9,11 +9,11 @@ import (
 
 // # Loading again
 //
-// When compaction overtakes the follower, the changes up to some revision are lost. The follower
+// When compaction overtakes Shared.Follow, the changes up to some revision are lost. The writer
 // then loads the whole state as of a newer revision, and publishes it. It does not know the
 // changes in between: in a collection that is as it was, objects may have been created and
 // deleted. So the history in memory begins anew, for all collections. Cursors and feeds get an
-// *ExpiredError, unless the log can read back what they have not read. Views of collections that
+// *ExpiredError, unless the log can read back the changes that they have not read. Views of collections that
 // are as they were keep their trees.
 
 const (
@@ -22,7 +22,7 @@ const (
 )
 
 // reload loads the state again, and publishes it. It tries until the store closes.
-func (f *follower) reload() error {
+func (f *sharedWriter) reload() error {
 	s := f.store
 	for pause := reloadPause; ; pause = min(2*pause, mostReloadPause) {
 		l := loader{o: &s.o}
@@ -56,7 +56,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // replace publishes a state that was loaded.
-func (f *follower) replace(l *loader, b Bounds) {
+func (f *sharedWriter) replace(l *loader, b Bounds) {
 	s := f.store
 	f.publishing.Lock()
 	defer f.publishing.Unlock()

@@ -129,7 +129,7 @@ func (s *Store) replace(c *collection, objects []*Object) {
 	}
 }
 
-// objects returns what was loaded of a collection, in the order of keys.
+// objects returns the loaded objects of a collection, in the order of keys.
 func (l *loader) objects(name string) []*Object {
 	p := l.parts[name]
 	if p == nil {

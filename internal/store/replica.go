@@ -21,9 +21,9 @@ import (
 //
 // A cursor of the store is woken by changes of its topic. A cursor of a replica has something to read when
 // the revision of the replica grows, and writes to any collection make it grow. So the replica wakes its
-// cursors: in Reach and Advance, and with each publication while it follows the head at a distance.
+// cursors: in Reach and Advance, and with each publication while it has a lag.
 
-// Frozen is the lag of a replica that does not follow the head.
+// Frozen is the lag of a replica whose revision does not grow with the head.
 const Frozen = math.MaxUint64
 
 // Replica is a reader of the store that is behind its head. All methods are safe for concurrent use.
@@ -34,9 +34,9 @@ type Replica struct {
 
 	late atomic.Uint64 // see Late
 
-	ended     atomic.Bool
-	end       chan struct{} // closed when ended becomes true
-	following sync.WaitGroup
+	ended    atomic.Bool
+	end      chan struct{} // closed when ended becomes true
+	trailing sync.WaitGroup
 
 	advancing sync.Mutex // held by Advance
 
@@ -66,12 +66,12 @@ func (s *Store) Replica(at Revision, lag uint64) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.following.Go(func() { r.follow(feed) })
+	r.trailing.Go(func() { r.trail(feed) })
 	return r, nil
 }
 
-// follow wakes the cursors with each publication, until the lag is zero.
-func (r *Replica) follow(feed *Feed) {
+// trail wakes the cursors with each publication, until the lag is zero.
+func (r *Replica) trail(feed *Feed) {
 	defer feed.Close()
 	for r.lag.Load() != 0 && !r.store.closed.Load() {
 		select {
@@ -94,8 +94,8 @@ func (r *Replica) Revision() Revision {
 }
 
 // Late returns how often a reader has seen that the replica is behind: a read returned a state without the newest changes of
-// its collection, or a cursor did not return a change that it selects. If it is zero, readers of the replica saw what
-// readers of the store see.
+// its collection, or a cursor did not return a change that it selects. If it is zero, readers of the replica saw the same as
+// readers of the store.
 func (r *Replica) Late() uint64 { return r.late.Load() }
 
 // Reach moves the replica to a revision, or to the head if that is lower. It never moves the replica back.
@@ -200,6 +200,6 @@ func (r *Replica) Close() {
 		return
 	}
 	close(r.end)
-	r.following.Wait()
+	r.trailing.Wait()
 	r.wake()
 }

@@ -25,7 +25,7 @@ const (
 	leastReclaim = 1 << 20 // bytes
 	reclaimShare = 32
 	// roomRetry is how long the loop waits for more history to become old enough, and
-	// before it retries what failed for lack of space. After each failure it waits twice as
+	// before it retries an operation that failed for lack of space. After each failure it waits twice as
 	// long, at most mostRoomRetry.
 	roomRetry     = time.Second
 	mostRoomRetry = 4 * time.Second

@@ -14,13 +14,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
-// smallLog is a log on a medium of a size, in bytes of history, that gives back what was
-// compacted when it is asked to.
+// smallLog is a log on a medium of a size, in bytes of history, that gives back the space of
+// compacted changes when it is asked to.
 type smallLog struct {
 	*memlog.Log
 	size    int64
 	garbage atomic.Int64
-	other   atomic.Int64 // what other programs use
+	other   atomic.Int64 // used by other programs
 }
 
 const neededBytes = 100 << 10
@@ -99,7 +99,7 @@ func TestHistoryYields(t *testing.T) {
 	})
 }
 
-// TestNoHistoryLeft fills the medium from elsewhere: writes are refused with what the log
+// TestNoHistoryLeft fills the medium from elsewhere: writes are refused with the error that the log
 // says, at once, and go on when there is space.
 func TestNoHistoryLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func (l *cramped) Compact(context.Context, store.Revision) error {
 	return fmt.Errorf("%w: for a compaction", store.ErrNoSpace)
 }
 
-// TestRetriesSlowDown: what there is no space for is tried again less and less often,
+// TestRetriesSlowDown: an operation for which there is no space is retried less and less often,
 // whatever else wakes the loop.
 func TestRetriesSlowDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -281,7 +281,7 @@ func (l *scarceLog) Append(ctx context.Context, group []store.Entry, mark *store
 	return err
 }
 
-// TestFloorOfDeletion: what the log forgets with a deletion is not promised any more.
+// TestFloorOfDeletion: the floor rises when the log drops history for a deletion.
 func TestFloorOfDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &scarceLog{smallLog{Log: memlog.New(), size: 8 << 20}}

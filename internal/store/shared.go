@@ -13,14 +13,14 @@ import (
 //
 // One revision can hold several changes: those of one transaction, and those of others, such
 // as the end of an etcd lease, which deletes all its keys at once. The changes of a revision
-// are read, published and sent together. A place in the history is a revision and an index
+// are read, published and sent together. A position in the history is a revision and an index
 // within it.
 //
 // All methods may be called concurrently. They return ctx.Err() when the context ends early, and
 // ErrReset when they find that the log is another one than before, or went back.
 // Close is called once, after all other calls have returned.
 type Shared interface {
-	// Load calls load once for each object as of one revision, and returns what the log holds.
+	// Load calls load once for each object as of one revision, and returns the bounds of the log.
 	// The revision may be one of before the call: Follow catches up, and Head says how far. Load
 	// calls the function from several goroutines; the objects come in any order. *ExpiredError:
 	// compaction overtook it, and the caller may begin again.
@@ -59,7 +59,7 @@ type Shared interface {
 	Close() error
 }
 
-// Shared reports whether the store works on a Shared: other servers may have written what Any does
+// Shared reports whether the store works on a Shared: other servers may have made writes that Any does
 // not have yet.
 func (s *Store) Shared() bool { return s.o.Shared != nil }
 
@@ -86,7 +86,7 @@ type Decision struct {
 }
 
 var (
-	// ErrReset: the log that a Shared follows is another one than before, or has gone back to an
+	// ErrReset: the log is another one than before, or has gone back to an
 	// earlier revision, such as a backup that was restored. The state of the store is void.
 	ErrReset = errors.New("the log was replaced or restored from a backup")
 	// ErrUnknown: the transaction may have been made, or may still be.
@@ -105,7 +105,7 @@ type Member struct {
 	// Leader: it leads the others. Bytes is the size of its copy.
 	Leader bool
 	Bytes  int64
-	// Err is why nothing is known, or what is wrong with it; nil: it is fine.
+	// Err is why its state is unknown or bad; nil: it is fine.
 	Err error
 }
 
@@ -113,7 +113,7 @@ type Member struct {
 type UnavailableError struct {
 	// RetryAfter is when to try again; zero: not known.
 	RetryAfter time.Duration
-	// Err is the cause. Its text names what cannot be reached.
+	// Err is the cause. Its text names the address that cannot be reached.
 	Err error
 }
 

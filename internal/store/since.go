@@ -5,7 +5,7 @@ import (
 	"iter"
 )
 
-// Since yields what changed in the collection since an older snapshot of it, in the order
+// Since yields the changes of the collection since an older snapshot of it, in the order
 // of keys: the object before, nil for a new one, and the object after, nil for a deleted
 // one. It skips the subtrees that both snapshots share, so a few changes cost O(log n)
 // each, however large the collection.
@@ -34,7 +34,7 @@ func (s Snapshot) Since(old Snapshot) iter.Seq2[*Object, *Object] {
 	}
 }
 
-// A walk visits the nodes and objects of a tree: a node before what is below it, in the
+// A walk visits the nodes and objects of a tree: a node before its children, in the
 // order of keys. So two walks that advance the one that is behind reach each node that
 // their trees share at the same time, and can skip it.
 type walk struct {
@@ -63,7 +63,7 @@ func (w *walk) more() bool { return len(w.stack) > 0 }
 
 func (w *walk) top() *frame { return &w.stack[len(w.stack)-1] }
 
-// compare orders what is next in two walks: by the least key, a node before the nodes
+// compare orders the next nodes or objects of two walks: by the least key, a node before the nodes
 // and objects below it. The end of a walk comes last.
 func (w *walk) compare(other *walk) int {
 	switch {
@@ -86,7 +86,7 @@ func (w *walk) same(other *walk) bool {
 	return a.branches[a.next].node == b.branches[b.next].node
 }
 
-// key is the least key of what is next.
+// key is the least key of the next node or object.
 func (w *walk) key() string {
 	l := w.top()
 	if l.leaf() {
@@ -99,7 +99,7 @@ func (w *walk) key() string {
 	return n.objects[0].Key
 }
 
-// skip passes what is next, with all that is below it.
+// skip passes the next node, with its children, or the next object.
 func (w *walk) skip() {
 	w.top().next++
 	for w.more() && w.top().next == w.top().width() {
@@ -107,7 +107,7 @@ func (w *walk) skip() {
 	}
 }
 
-// take passes what is next: it returns an object, and goes into a node, which is nil.
+// take passes the next object and returns it, or enters the next node and returns nil.
 func (w *walk) take() *Object {
 	l := w.top()
 	if l.leaf() {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// TestSince: what changed between two snapshots, however far apart, is what a
+// TestSince: the changes between two snapshots, however far apart, are those that a
 // comparison of all their objects finds.
 func TestSince(t *testing.T) {
 	chance := testrand.New(t)

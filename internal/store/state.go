@@ -12,8 +12,8 @@ type State struct {
 	// indexes has the index of each collection in roots. It is shared and never changed.
 	indexes map[string]int
 	roots   roots
-	// bytes is the memory that the objects of the store take, see Store.owned. copied is what a fork that
-	// begins with the state has alone, see StateAt.
+	// bytes is the memory that the objects of the store take, see Store.owned. copied is the part of it that a fork that
+	// begins with the state does not share, see StateAt.
 	bytes, copied int64
 	// time is that of the newest change that had one, or of a later one.
 	time time.Time
@@ -133,7 +133,7 @@ func (s Snapshot) Len() int {
 	return s.root.count
 }
 
-// Count counts what Scan would yield, in O(log n).
+// Count counts the objects that Scan would yield, in O(log n).
 func (s Snapshot) Count(prefix, after string) int {
 	if s.root == nil {
 		return 0

@@ -2,7 +2,7 @@ package store
 
 import "time"
 
-// Stats is what the store holds.
+// Stats has sizes and counters of the store.
 type Stats struct {
 	Floor, Head Revision
 	// Window is the revision above which all changes are in memory.

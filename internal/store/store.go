@@ -36,7 +36,7 @@ type Write struct {
 	// itself. It keeps no reference to the Origin nor to its Actor.
 	Origin *Origin
 
-	// Next: the write changes what the write directly before it in the transaction makes.
+	// Next: the write changes the object that the write directly before it in the transaction makes.
 	// If is zero then.
 	Next bool
 }
@@ -50,7 +50,7 @@ type Options struct {
 
 	// Retention is how long a revision can be read after a newer one replaced it,
 	// in running time; zero means DefaultRetention. On a Shared it bounds the history in memory
-	// alone: the log keeps what its own compaction leaves.
+	// alone: the log has a compaction of its own.
 	Retention time.Duration
 	// MaxMemory bounds the bytes that history holds in memory: replaced versions,
 	// changes, tree nodes that only old states use, states that readers pinned, and
@@ -92,7 +92,7 @@ type Options struct {
 	OnFatal func(error)
 }
 
-// Encryption is what a log that encrypts values adds to Log. All methods are safe for concurrent
+// Encryption has the methods of a log that encrypts values, besides those of Log. All methods are safe for concurrent
 // use.
 type Encryption interface {
 	// Writable returns why the log cannot store a write at present, or nil: it cannot encrypt, or
@@ -104,7 +104,7 @@ type Encryption interface {
 	Outdated(collection, key string) bool
 }
 
-// What the zero values of Options mean; sizes in bytes.
+// Defaults of Options; sizes in bytes.
 const (
 	DefaultRetention = time.Hour
 	DefaultMaxMemory = 128 << 20
@@ -117,8 +117,8 @@ const (
 //
 //	history.mu -> collection.mu -> topic.mu
 //	committer.mu -> Store.mu, actors.mu
-//	follower.publishing -> Store.mu, history.mu
-//	follower.mu -> flights.mu -> Store.mu, actors.mu
+//	sharedWriter.publishing -> Store.mu, history.mu
+//	sharedWriter.mu -> flights.mu -> Store.mu, actors.mu
 type Store struct {
 	writer    writer
 	archive   archive // the log of either kind
@@ -172,7 +172,7 @@ type collection struct {
 	writes [3]atomic.Pointer[exposition.Histogram] // by Operation; nil before the first one
 }
 
-// Open replays the log, or loads a Shared and follows it, and starts the store. The store owns the
+// Open replays the log, or loads a Shared, and starts the store. The store owns the
 // log from the call on, and closes it, also when Open fails.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.setDefaults()
@@ -193,7 +193,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// store makes a store of what was loaded.
+// store makes a store of the loaded objects.
 func (l *loader) store(o Options, b Bounds) *Store {
 	s := &Store{}
 	names := l.collections(b.Head)
@@ -248,7 +248,7 @@ func (s *Store) start(o Options, b Bounds, state *State) {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 }
 
-// loader collects what a log replays.
+// loader collects the objects that a log replays.
 type loader struct {
 	o     *Options
 	bytes atomic.Int64 // State.bytes

@@ -110,7 +110,7 @@ func TestDowntime(t *testing.T) {
 	})
 }
 
-// TestMaxDisk: what history takes on the medium is bounded, whatever its age.
+// TestMaxDisk: the size of the history on the medium is bounded, whatever its age.
 func TestMaxDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New()

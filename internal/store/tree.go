@@ -16,7 +16,7 @@ import (
 //	         /            \
 //	leaf  [a/1 a/2 ... ]  [d/7 d/8 ... ]      up to leafMax neighbours
 //
-// What holds of every published tree:
+// Invariants of every published tree:
 //
 //   - keys grow strictly from left to right
 //   - branch.first <= every key of the branch, > every key of the branch before
@@ -55,7 +55,7 @@ func (n *node) leaf() bool { return n.branches == nil }
 // width is the number of objects or branches of the node itself.
 func (n *node) width() int { return len(n.objects) + len(n.branches) }
 
-// nodeBytes is what a node costs in memory, without its objects.
+// nodeBytes is the memory of a node, without its objects.
 func nodeBytes(n *node) int64 {
 	return 64 + int64(cap(n.objects))*8 + int64(cap(n.branches))*24
 }

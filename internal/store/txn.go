@@ -100,8 +100,8 @@ func (e *TxnError) Error() string {
 }
 func (e *TxnError) Unwrap() error { return e.Err }
 
-// Check returns an error when no log can keep the transaction: an *UnfitError for what can
-// follow from what a client sent, another error for a mistake of the caller. Apply begins with
+// Check returns an error when no log can keep the transaction: an *UnfitError for a cause that can
+// follow from the request of a client, another error for a mistake of the caller. Apply begins with
 // it, before the transaction joins a group; a dry-run calls it alone.
 func (t *Txn) Check() error {
 	switch n := len(t.Writes); {
@@ -154,12 +154,12 @@ func (w *Write) makes(collection, key string) bool {
 	return w.Value != nil && w.Collection == collection && w.Key == key
 }
 
-// What every log can keep, in bytes. The log does not check these again: a violation
+// Limits that every log supports, in bytes. The log does not check these again: a violation
 // there is fatal.
 const (
 	// MaxKey bounds a collection's name, and the key of a new object.
 	MaxKey = 4 << 10
-	// MaxValue bounds the value of an object. It is far above what a request can bring,
+	// MaxValue bounds the value of an object. It is far above the size of a request,
 	// and far below the 4 GiB that a batch of Pebble holds.
 	MaxValue = 64 << 20
 )

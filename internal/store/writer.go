@@ -8,9 +8,9 @@ import (
 
 // # Writers
 //
-// A writer is what a store has on its log. There are two: a committer on a Log (commit.go, append.go, room.go, compact.go), and
-// a follower on a Shared (follow.go, propose.go, barrier.go, reload.go, heal.go). Trees, history, cursors and views do not know
-// which of them it is. A writer sees the store through these functions, and none of the trees, the history or the published
+// The writer of a store commits transactions to its log. There are two: the committer on a Log (commit.go, append.go, room.go,
+// compact.go), and the sharedWriter on a Shared (sharedwriter.go, propose.go, barrier.go, reload.go, heal.go). Trees, history,
+// cursors and views do not know which of them it is. A writer sees the store through these functions, and none of the trees, the history or the published
 // pointer. TestWriters has the whole list.
 //
 //	Any, Bounds, NotOlderThan      the published state

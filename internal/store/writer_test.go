@@ -10,10 +10,11 @@ import (
 // writerFiles are the files of the two writers.
 var writerFiles = []string{
 	"commit.go", "append.go", "room.go", "compact.go",
-	"follow.go", "propose.go", "barrier.go", "reload.go", "heal.go",
+	"sharedwriter.go", "propose.go", "barrier.go", "reload.go", "heal.go",
 }
 
-// seam is what the writers use of a Store, with the reason for what is not in the comment of writer.go.
+// seam has the fields and methods of Store that the writers use, with the reason for those that the comment of writer.go
+// does not have.
 var seam = map[string]string{
 	"Any": "", "Bounds": "", "NotOlderThan": "",
 	"fits": "", "stage": "", "publish": "",

@@ -18,7 +18,7 @@ import (
 // A Codec translates between objects of the store and keys and values of etcd. All functions are
 // safe for concurrent use.
 type Codec struct {
-	// Prefix returns what the keys of a collection begin with in etcd, with a slash at the end. The
+	// Prefix returns the prefix of the keys of a collection in etcd, with a slash at the end. The
 	// key of the object follows. The order of keys in etcd is that of the collection.
 	Prefix func(collection string) (string, error)
 	// Place is the inverse: the collection and the key of an object by its key in etcd. It returns
@@ -132,8 +132,8 @@ func (l *Log) generation(collection string) uint64 {
 	return l.o.Codec.Generation(collection)
 }
 
-// Outdated implements store.Encryption. It reports whether the stored form of an object is not what a
-// write of the same content would store now. After a change of the key, what was seen when the object
+// Outdated implements store.Encryption. It reports whether the stored form of an object differs from the one that a
+// write of the same content would store now. After a change of the key, the form seen when the object
 // was read no longer counts, and Outdated reads the value from etcd, once for each version. An object
 // whose value cannot be read then is outdated: the write finds out whether it can be made.
 func (l *Log) Outdated(collection, key string) bool {
@@ -173,7 +173,7 @@ type outdated struct {
 
 type place struct{ collection, key string }
 
-// form is what is known of the stored form of the newest version of an object.
+// form has facts about the stored form of the newest version of an object.
 type form struct {
 	outdated   bool
 	generation uint64 // of the key that it was compared with
@@ -250,7 +250,7 @@ func (o *outdated) end(p place, r *formRead) {
 	o.reading.Add(-1)
 }
 
-// add records what Outdated has read, unless a new version of the object has come meanwhile.
+// add records the form that Outdated has read, unless a new version of the object has come meanwhile.
 func (o *outdated) add(p place, f form, r *formRead) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

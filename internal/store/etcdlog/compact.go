@@ -41,10 +41,10 @@ var (
 	errNoCompaction = errors.New("etcd: etcdserver: permission denied: this release of etcd compacts for users with its role root alone; without that role, have etcd compact with its flag --auto-compaction-retention")
 )
 
-// compactor is what a server remembers from one turn to the next.
+// compactor has the state that a server keeps from one turn to the next.
 type compactor struct {
 	time     int64 // the version of the key
-	revision int64 // what the next turn compacts to; zero: nothing
+	revision int64 // that the next turn compacts to; zero: none
 	allowed  bool  // etcd lets this client compact, as far as it is known
 }
 

@@ -112,7 +112,7 @@ func (l *Log) Keep(ctx context.Context, s *store.State) error {
 // part is the file while it is written.
 func part(path string) string { return path + ".part" }
 
-// RemoveCopy removes the file of Options.Copy, if there is one, and what a process that was killed has left of it.
+// RemoveCopy removes the file of Options.Copy, if there is one, and the rest of it that a killed process left.
 func RemoveCopy(path string) error {
 	var errs []error
 	for _, name := range []string{path, part(path)} {
@@ -163,7 +163,7 @@ func (l *Log) keep(ctx context.Context, s *store.State) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(part(l.o.Copy), l.o.Copy) // without a sync: the checksums show what a power loss took
+	return os.Rename(part(l.o.Copy), l.o.Copy) // without a sync: the checksums detect a power loss
 }
 
 // countAt returns how many keys the cluster had below the prefix at a revision.

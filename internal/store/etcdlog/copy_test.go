@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// FuzzBlock: a block of a copy is read or refused, and what is read is written again as it was.
+// FuzzBlock: a block of a copy is read or refused, and a block that is read is written again unchanged.
 func FuzzBlock(f *testing.F) {
 	whole := appendString(nil, "pods")
 	for _, o := range []*store.Object{

@@ -11,7 +11,7 @@
 //
 //	<prefix>/...                          objects; a Codec knows their keys and values
 //	<prefix>/tidemark.dev/guards/<name>   the last claim of a store.Guard
-//	<prefix>/tidemark.dev/guards/.fences/<n>   what makes repeated transactions safe, see fence.go
+//	<prefix>/tidemark.dev/guards/.fences/<n>   fences, for repeated transactions, see fence.go
 //	compact_rev_key                       the clock of compactions, see compact.go
 //
 // # Connections
@@ -41,7 +41,7 @@ import (
 type Options struct {
 	// Servers are the client URLs of the members: http://host:port, or https://host:port for TLS.
 	Servers []string
-	// Prefix is what all keys of the log begin with, without the slash at the end; empty:
+	// Prefix is the prefix of all keys of the log, without the slash at the end; empty:
 	// /registry.
 	Prefix string
 	// CAFile verifies the members; empty: the roots of the system. CertFile and KeyFile

@@ -27,11 +27,11 @@ func (l *Log) Keys(ctx context.Context, prefix string, at store.Revision) iter.S
 	}
 }
 
-// Status is what a member says of itself.
+// Status is the status that a member reports.
 type Status struct {
 	// Version is that of the member.
 	Version string
-	// Bytes is the size of its database, UsedBytes what is in use of it, and QuotaBytes the limit; zero: the
+	// Bytes is the size of its database, UsedBytes the used part of it, and QuotaBytes the limit; zero: the
 	// member does not say.
 	Bytes, UsedBytes, QuotaBytes int64
 }

@@ -139,8 +139,8 @@ func (l *Log) raiseFence(ctx context.Context, limit time.Duration, i int, was in
 	return nil
 }
 
-// learnFence takes the revision of a fence, and its mark, from a transaction that was refused because it is not what was
-// expected.
+// learnFence takes the revision of a fence, and its mark, from a transaction that was refused because the fence has another
+// revision than expected.
 func (l *Log) learnFence(i int, was int64, kvs []*mvccpb.KeyValue) {
 	if len(kvs) == 0 { // an operator has deleted it
 		l.fences[i].CompareAndSwap(was, 0)

@@ -20,13 +20,13 @@ import (
 // # Follow
 //
 // The watch has all keys of the cluster, not those with the prefix alone. So every revision has an event,
-// and an event that a member lost shows as a gap. Then, and after any error, the follower opens a watch
+// and an event that a member lost shows as a gap. Then, and after any error, Follow opens a watch
 // of another member behind the last revision that it has.
 //
 // A client that may read the keys of the prefix alone watches these, and asks for progress while some
 // revision is known that the watch has not reached.
 
-// follower is what Follow has reached.
+// follower is the position of Follow.
 type follower struct {
 	l    *Log
 	last int64 // all changes up to it were yielded
@@ -58,7 +58,7 @@ const (
 	stallTime, stallLook = 5 * time.Second, time.Second
 )
 
-// mostGaps is how often the follower finds a gap at the same place before it gives up.
+// mostGaps is how often Follow finds a gap at the same revision before it ends.
 const mostGaps = 3
 
 var (
@@ -215,7 +215,7 @@ func (f *follower) supervise(ctx context.Context, w *watch, stalled *atomic.Bool
 	}
 }
 
-// checkHistory returns store.ErrReset if the cluster does not have what was yielded before.
+// checkHistory returns store.ErrReset if the cluster does not have the changes that were yielded before.
 func (f *follower) checkHistory(ctx context.Context) error {
 	head, err := f.l.head(ctx, quick)
 	if err != nil {

@@ -38,8 +38,8 @@ const (
 	dialTimeout = 3 * time.Second
 	// mostMessage limits a response, in bytes. Pages are far smaller, unless single values are large.
 	mostMessage = 1 << 30
-	// streamWindow is how much of one response or watch a member sends before it is read, in bytes. connWindow limits
-	// what is under way on a connection. Both are above what a network between machines of one data center holds.
+	// streamWindow is how much of one response or watch a member sends before it is read, in bytes. connWindow is
+	// the same for a connection. Both are above the bandwidth-delay product of a network within one data center.
 	streamWindow, connWindow = 4 << 20, 16 << 20
 )
 

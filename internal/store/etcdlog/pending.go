@@ -20,7 +20,7 @@ type pendingValue struct {
 	decoded Decoded
 }
 
-// mostPending and mostPendingBytes limit the values. Those that the follower does not get, because compaction has
+// mostPending and mostPendingBytes limit the values. Those that Follow does not get, because compaction has
 // overtaken it, would stay otherwise.
 const mostPending, mostPendingBytes = 2048, 32 << 20
 

@@ -23,7 +23,7 @@ import (
 //
 //	loop until the outcome is known, for 10 s at most:
 //	    if the outcome of the last try is unknown:
-//	        raise the fence; what was sent before is decided then
+//	        raise the fence; earlier requests are decided then
 //	        made if a key had our value behind the version that it replaces
 //	        unknown if the key was deleted and that is all that we write: another client may have
 //	        done it
@@ -245,7 +245,7 @@ func (p *proposal) noSpace(ctx context.Context) (d store.Decision, done bool, er
 	return d, false, errFull
 }
 
-// is reports whether an event is what the write makes, from the version that it replaces.
+// is reports whether an event is the change that the write makes, from the version that it replaces.
 func (w *write) is(e *mvccpb.Event) bool {
 	was := int64(0)
 	if e.PrevKv != nil {
@@ -269,7 +269,7 @@ func (p *proposal) telling() int {
 var errDeleted = errors.New("etcd: the object was deleted, by this request or by another one")
 
 // made reports whether the last try was made, and at which revision, by the telling write: a change
-// from the version that it replaces to what it stores. The key was read at a revision. The error is
+// from the version that it replaces to the one that it stores. The key was read at a revision. The error is
 // store.ErrUnknown if only a deletion was found.
 func (p *proposal) made(ctx context.Context, kvs []*mvccpb.KeyValue, read int64) (bool, store.Revision, error) {
 	w := &p.writes[p.telling()]

@@ -170,7 +170,7 @@ func message(err error) string {
 	return err.Error()
 }
 
-// hint returns what the configuration may lack, if the error of a first connection suggests something.
+// hint returns the setting that the configuration may lack, if the error of a first connection suggests something.
 func (l *Log) hint(err error) string {
 	text := err.Error()
 	says := func(parts ...string) bool {

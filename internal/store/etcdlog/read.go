@@ -59,7 +59,7 @@ var (
 )
 
 // read sends a linearizable read until it gets a response. It returns errCompacted, a
-// *store.TooLargeError, store.ErrReset, the context's error, a *store.UnavailableError, or what attempts says.
+// *store.TooLargeError, store.ErrReset, the context's error, a *store.UnavailableError, or the error of attempts.
 func (l *Log) read(ctx context.Context, r *pb.RangeRequest, a attempts, options ...grpc.CallOption) (*pb.RangeResponse, error) {
 	began := time.Now()
 	for tries, late := 0, 0; ; tries++ {

@@ -14,7 +14,7 @@ import (
 // another one or was restored from a backup. (The term of raft is no sign of that: a member that lost an
 // election may have responded with a higher one.)
 //
-// Responses can overtake each other. So a response is compared with what had been seen before its
+// Responses can overtake each other. So a response is compared with the revisions seen before its
 // request was sent, and only responses of linearizable requests are compared: another one may come from
 // a member that lags behind.
 type seen struct {
@@ -25,7 +25,7 @@ type seen struct {
 // errEmulated: the responses are not those of etcd, which all have the ID of the cluster.
 var errEmulated = errors.New("etcd: the server has no cluster ID, so it is kine or something else that has a part of etcd's API: a server needs etcd itself")
 
-// mark is what had been seen at a time.
+// mark has the revisions that had been seen at a time.
 type mark struct {
 	cluster  uint64
 	revision int64

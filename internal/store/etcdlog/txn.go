@@ -37,7 +37,7 @@ func (l *Log) request(ctx context.Context, t *store.Txn) (*request, error) {
 	for i := range t.Writes {
 		w := &t.Writes[i]
 		if i+1 < len(t.Writes) && t.Writes[i+1].Next {
-			continue // the next write has the condition, and is what is stored
+			continue // the next write has the condition, and is stored instead
 		}
 		condition := w.If
 		for j := i; t.Writes[j].Next; j-- {
@@ -98,7 +98,7 @@ func (l *Log) addWrite(ctx context.Context, r *request, w *store.Write, conditio
 	return nil
 }
 
-// attachLease attaches what is put to a lease.
+// attachLease attaches the keys that are put to a lease.
 func (l *Log) attachLease(ctx context.Context, r *request, put *pb.PutRequest, ttl time.Duration) error {
 	lease, err := l.leaser.get(ctx, l, ttl)
 	if err != nil {
@@ -113,7 +113,7 @@ func (l *Log) attachLease(ctx context.Context, r *request, put *pb.PutRequest, t
 // transactions that were decided by a state before that claim, and these are made within seconds.
 const guardTTL = time.Hour
 
-// addGuards adds the guards: the last claim of each name is not newer than what was seen.
+// addGuards adds the guards: the last claim of each name is not newer than the revision that was seen.
 func (l *Log) addGuards(ctx context.Context, r *request, guards []store.Guard) error {
 	seen := make(map[string]*pb.Compare, len(guards))
 	claimed := make(map[string]bool, len(guards))
@@ -143,7 +143,7 @@ func (l *Log) addGuards(ctx context.Context, r *request, guards []store.Guard) e
 // longGuard is the length of a name above which its hash stands in the key, in bytes.
 const longGuard = 200
 
-// guardPrefix is what the keys begin with that are no objects: those of guards, and others whose name
+// guardPrefix is the prefix of the keys that are no objects: those of guards, and others whose name
 // begins with a dot.
 func (l *Log) guardPrefix() string { return l.o.Prefix + "/tidemark.dev/guards/" }
 

@@ -21,7 +21,7 @@ import (
 // fullInterval is the longest pause between polls while the alarm is raised.
 const fullInterval = 5 * time.Second
 
-// space is what is known of the database of the member that was asked last.
+// space has the sizes of the database of the member that responded last.
 type space struct {
 	bytes, quota atomic.Int64
 	full         atomic.Bool  // the alarm NOSPACE is raised
@@ -86,7 +86,7 @@ func (l *Log) pollAlarm(ctx context.Context) {
 	}
 }
 
-// polled notes what a poll has found that began after so many refused requests. If etcd has refused another one
+// polled records the result of a poll that began after so many refused requests. If etcd has refused another one
 // since, the response may be older than the alarm.
 func (l *Log) polled(full bool, refused int64) {
 	if full || l.space.refused.Load() == refused {

@@ -262,7 +262,7 @@ func (l *Log) Changes(ctx context.Context, collection string, after, upTo store.
 				return
 			}
 			if err != nil {
-				break // the block may begin before from, or end after upTo: read what is requested alone
+				break // the block may begin before from, or end after upTo: read the requested part alone
 			}
 			for _, e := range b.from(from) {
 				if e.Revision > upTo || !yield(e, nil) {

@@ -3,7 +3,7 @@
 //
 // It holds the objects of the newest state and the entries of the history, and shares them
 // with the store: it only adds a map slot for each object and an Entry for each change. The
-// store compacts it to what the store itself holds in memory (store.Bounds.InMemory).
+// store compacts it to the history that the store itself has in memory (store.Bounds.InMemory).
 package memlog
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 // Log is a store.Log. Its zero value is an empty log. A closed log can be
-// replayed again, and is then open again with what it held: tests restart on it.
+// replayed again, and is then open again with the same content: tests restart on it.
 type Log struct {
 	// Start is the head of a log that never held a change. Zero means the wall
 	// clock in microseconds, when the log is replayed first: so that revisions are
@@ -32,7 +32,7 @@ type Log struct {
 	head   store.Revision
 	time   time.Time // Bounds.Time
 	floor  store.Revision
-	base   *store.State // of a fork, what the log begins with; nil: empty
+	base   *store.State // of a fork: the state that the log begins with; nil: empty
 	// objects are the objects that are not those of base, by collection and key. A nil one was deleted.
 	objects map[string]map[string]*store.Object
 	entries []store.Entry
@@ -334,7 +334,7 @@ func (l *Log) Usage() store.Usage {
 	return store.Usage{HistoryBytes: l.bytes, TotalBytes: l.bytes}
 }
 
-// Close implements store.Log. What the log holds stays.
+// Close implements store.Log. The content stays.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

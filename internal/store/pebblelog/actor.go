@@ -23,7 +23,7 @@ import (
 //
 // A definition serves actorReach revisions, then the next change defines the actor anew. So changes
 // above the cut refer to no definition at or below cut - actorReach, and a compaction removes those:
-// what clients invent as user agents goes with the changes that have it.
+// user agents that clients invent go with the changes that have them.
 //
 // The log remembers definitions in memory. It forgets them when it closes or when there are too many;
 // it then defines the actors once more.
@@ -141,7 +141,7 @@ func readActor(h *hasher, r store.Revision, b []byte) (*store.Actor, error) {
 }
 
 // addOrigin returns the origin of an entry for its header. If the actor has no definition, addOrigin
-// adds one to the batch; size is what that takes, key and record.
+// adds one to the batch; size is that of its key and record.
 func (l *Log) addOrigin(batch *pebble.Batch, e *store.Entry) (o origin, size int, err error) {
 	o = origin{time: e.Origin.Time.UnixMicro(), verb: e.Origin.Verb, distance: noActor, audit: e.Origin.AuditID}
 	a := e.Origin.Actor

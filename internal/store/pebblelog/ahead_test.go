@@ -27,7 +27,7 @@ func (fs full) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 func (fullFile) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no room") }
 
 // TestAhead: a write-ahead log grows in steps, each as large as the log and 64 KiB at
-// least; without room for them it is as long as what was written, and as whole.
+// least; without room for them it is as long as the written bytes, and as whole.
 func TestAhead(t *testing.T) {
 	for _, room := range []bool{true, false} {
 		rng := testrand.New(t)
@@ -48,7 +48,7 @@ func TestAhead(t *testing.T) {
 			b := readFile(t, mem, lastWAL(files(t, mem)))
 			sizes[len(b)] = true
 			used = len(bytes.TrimRight(b, "\x00"))
-			if ahead := len(b) - used; room && (ahead == 0 || ahead > used+64<<10) || !room && ahead > 100 { // what was written may end in zeros
+			if ahead := len(b) - used; room && (ahead == 0 || ahead > used+64<<10) || !room && ahead > 100 { // the written bytes may end in zeros
 				t.Fatalf("%d bytes behind %d that were written", ahead, used)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Summary is what a log has at one moment.
+// Summary has the revisions and sizes of a log at one moment.
 type Summary struct {
 	// Revision is that of the newest change, Floor the oldest revision that can be read back.
 	Revision, Floor store.Revision
@@ -23,7 +23,7 @@ type Summary struct {
 	Time time.Time
 }
 
-// Summary returns what the log has. It is cheap.
+// Summary returns the summary of the log. It is cheap.
 func (l *Log) Summary() Summary {
 	h := l.head.Load()
 	s := Summary{Revision: h.revision, Floor: h.floor, Objects: h.objects, HistoryBytes: h.historyBytes}
@@ -39,7 +39,7 @@ func (l *Log) Summary() Summary {
 // write-ahead logs are copied, so that it takes milliseconds to some hundred of them. The links keep the space of
 // tables that the log drops later, so the copy is meant to be removed soon.
 //
-// The copy is opened and passes the checks of a start before Checkpoint returns what it has. After an error the
+// The copy is opened and passes the checks of a start before Checkpoint returns its summary. After an error the
 // directory may be there, incomplete.
 func (l *Log) Checkpoint(ctx context.Context, dir string) (Summary, error) {
 	if !l.readers.acquire() {

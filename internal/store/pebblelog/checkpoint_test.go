@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 )
 
-// TestCheckpoint copies a log while it is written to and compacted. Each copy has what was written before, is
+// TestCheckpoint copies a log while it is written to and compacted. Each copy has all earlier writes, is
 // consistent and can be written to, and the log itself is as good as before: also as a power cut leaves it.
 func TestCheckpoint(t *testing.T) {
 	const copies = 3

@@ -31,7 +31,7 @@ func sample(t testing.TB, whole, part int) int {
 }
 
 // crasher is a file system that now and then takes a picture of itself as a power
-// cut would leave it: what was synced, and some of what was not.
+// cut would leave it: the synced bytes, and some of the others.
 type crasher struct {
 	mem *vfs.MemFS
 
@@ -70,7 +70,7 @@ func (c *crasher) MaybeError(op errorfs.Op) error {
 
 func (c *crasher) String() string { return "crasher" }
 
-// clone leaves between nothing and all of what was not synced.
+// clone leaves between none and all of the bytes that were not synced.
 func (c *crasher) clone() *vfs.MemFS {
 	return c.mem.CrashClone(vfs.CrashCloneCfg{
 		UnsyncedDataPercent: []int{0, 10, 50, 90, 100}[c.rng.IntN(5)],
@@ -228,7 +228,7 @@ func TestWriteError(t *testing.T) {
 	}
 }
 
-// appendUntilError adds to the model what was acknowledged, and returns a model
+// appendUntilError adds the acknowledged writes to the model, and returns a model
 // with the group that was not.
 func appendUntilError(t *testing.T, log *pebblelog.Log, m *model, rng *rand.Rand) *model {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// A DamageError reports where the log differs from what was written. None of the log is
+// A DamageError reports where the log differs from the written bytes. None of the log is
 // served: the file has to be restored from elsewhere.
 type DamageError struct {
 	// File is a path; Place is the position in the file, in words.

@@ -146,10 +146,10 @@ func TestFlipAfterCleanStop(t *testing.T) {
 		b := readFile(t, fs, name)
 		flips, refused := 0, 0
 		last := name == lastWAL(files(t, fs))
-		used := len(bytes.TrimRight(b, "\x00")) // zeros are ahead of what was written
+		used := len(bytes.TrimRight(b, "\x00")) // zeros are ahead of the written bytes
 		for i := range b {
 			if i < used && !last && used > 200 && rng.IntN(used) > 200 || i >= used && rng.IntN(len(b)-used) > 50 {
-				continue // a sample of the other files, and of what nothing was written to
+				continue // a sample of the other files, and of those without writes
 			}
 			if rng.IntN(sample(t, 1, 40)) > 0 {
 				continue
@@ -333,7 +333,7 @@ func TestCheckReadsAllTables(t *testing.T) {
 	rng := testrand.New(t)
 	mem := vfs.NewCrashableMem()
 	all := &model{}
-	for range 2 { // each start flushes what the one before has written
+	for range 2 { // each start flushes the writes of the one before
 		log := mustOpen(t, mem)
 		g := all.group(rng)
 		if err := log.Append(t.Context(), g, nil); err != nil {

@@ -1,11 +1,11 @@
 // Package pebblelog is the durable log of a local store: a store.Log on Pebble.
 //
-// # What is kept
+// # Keys
 //
 //	a/ revision                      an actor, as the change of that revision defines it
 //	c/ collection / key              the current version of an object
 //	h/ collection / key / modified   a version that a later change replaced or deleted
-//	r/ revision                      the header of a change: what, where, which version before;
+//	r/ revision                      the header of a change: operation, object, previous version;
 //	                                 its origin
 //	m/ revision                      a mark: the running time at a revision
 //	s                                the head: the state of the log, in one record
@@ -30,16 +30,16 @@
 //	The file HEAD is a copy of some earlier head that was durable. The head in
 //	  Pebble is never behind it.
 //
-// # What a damaged disk can do
+// # Damaged disks
 //
 // Pebble cuts a write-ahead log off at the first record that does not fit its
 // checksum, and cannot always tell a torn write from damage. The package looks
 // at the files of the write-ahead log before Pebble does, and refuses a bad
 // record that a later one proves to have been synced, and a log that is missing or
 // shorter than in HEAD or SYNCED. SYNCED has every acknowledged group, so after kill -9 all
-// damage is refused. A power cut may lose what is in SYNCED. HEAD knows of each log before its
+// damage is refused. A power cut may lose the content of SYNCED. HEAD knows of each log before its
 // first write is acknowledged, and of a write within Options.HeadInterval. So after a power cut
-// what can be taken for a torn write is the last group, if it is younger than that, and whole
+// only two things can be taken for a torn write: the last group, if it is younger than that, and whole
 // groups of that time at the truncated end of a log, except for the first group of the log. In
 // Pebble's tables every block has a checksum, and each version and header has its own.
 //

@@ -18,7 +18,7 @@ import (
 // directory is synced as soon as there is a manifest.
 //
 // It waits before it makes a table on a disk that is full, and ends compactions that
-// would fill it. It makes its write-ahead logs longer than what is in them, see
+// would fill it. It makes its write-ahead logs longer than their content, see
 // aheadFile, and notes how far they are synced.
 type orderedFS struct {
 	vfs.FS
@@ -47,7 +47,7 @@ func (fs orderedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 	return f, nil
 }
 
-// compactionCategory is what Pebble says of the tables that compactions write.
+// compactionCategory is Pebble's category of the tables that compactions write.
 const compactionCategory vfs.DiskWriteCategory = "pebble-compaction"
 
 // compactionFile is a table that is not written to the end of the disk.
@@ -99,14 +99,14 @@ func (fs orderedFS) Remove(name string) error {
 // Unwrap implements vfs.FS.
 func (fs orderedFS) Unwrap() vfs.FS { return fs.FS }
 
-// aheadFile is a file that is written from its beginning on, and has zeros behind what
-// was written. While a file grows, each sync of a few bytes has its new size to bring
+// aheadFile is a file that is written from its beginning on, and has zeros behind the bytes that
+// were written. While a file grows, each sync of a few bytes has its new size to bring
 // to the disk too, in another place: with ext4, 2 KB at the end take 175 us of CPU and
 // 570 us, inside of the file 110 and 280. It is so for the first 16 MiB or so that a
 // server writes; then Pebble writes over its old logs. Zeros at the end of a log are its
 // end: Pebble's reader knows them from file systems that preallocate.
 //
-// It notes how much of what was written is synced.
+// It records how many of the written bytes are synced.
 type aheadFile struct {
 	vfs.File
 	at, end int64
@@ -148,8 +148,7 @@ func (f *aheadFile) note(sync func() error) error {
 	return err
 }
 
-// grow makes the file longer, by about as much as is in it. What does not work is not
-// needed.
+// grow about doubles the length of the file. An error does not matter: the file grows without it, too.
 func (f *aheadFile) grow() {
 	f.end = f.at
 	for want := f.at + min(max(f.at, leastAhead), mostAhead); f.end < want; {

@@ -21,10 +21,10 @@ import (
 // It is written with the first synced write in each write-ahead log, after every flush of a
 // memtable, within Options.HeadInterval of every write, and at the clean stop. Only the
 // first of these delays a write: without it, the loss of a whole young write-ahead log
-// would go unnoticed after a power cut, which may also lose the file SYNCED. A log whose HEAD is old is whole: HEAD only bounds what damage at the
+// would go unnoticed after a power cut, which may also lose the file SYNCED. A log whose HEAD is old is whole: HEAD only limits the writes that damage at the
 // end of the write-ahead log or of the manifest could make look like a torn write.
 //
-// The head decides whether something is missing. The positions name what: a log that
+// The head decides whether something is missing. The positions name the log: one that
 // HEAD lists may also be gone because Pebble had no use for it any more.
 
 const (

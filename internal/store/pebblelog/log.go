@@ -233,7 +233,7 @@ func (l *Log) start(ctx context.Context, w *witness) error {
 	return nil
 }
 
-// openSlots makes SYNCED. A full disk is no error: then HEAD alone bounds what is durable.
+// openSlots makes SYNCED. A full disk is no error: then HEAD alone has a bound of the durable revision.
 func (l *Log) openSlots() (err error) {
 	l.slots, err = openSlots(l.o.FS, l.o.Dir, l.syncedNow())
 	if !errors.Is(err, syscall.ENOSPC) {
@@ -254,7 +254,7 @@ func (l *Log) syncedNow() witness {
 }
 
 // begin writes the first head of a new log, and makes Pebble start a new WAL: its first one
-// has an older format, whose chunks do not record what was synced before them.
+// has an older format, whose chunks do not record the synced part before them.
 func (l *Log) begin() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

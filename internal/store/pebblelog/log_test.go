@@ -19,7 +19,7 @@ func lastError[T any](seq iter.Seq2[T, error]) error {
 	return last
 }
 
-// TestOutside reads what the log does not hold.
+// TestOutside reads revisions that the log does not have.
 func TestOutside(t *testing.T) {
 	rng := testrand.New(t)
 	log := mustOpen(t, vfs.NewMem())
@@ -103,7 +103,7 @@ func TestCloseEndsReads(t *testing.T) {
 	}
 }
 
-// TestRefusedEntries: what could not be read back is not taken, and fails the
+// TestRefusedEntries: an entry that could not be read back is not stored, and fails the
 // log, because the store is wrong.
 func TestRefusedEntries(t *testing.T) {
 	o := object("k", 2, nil, 0)

@@ -155,7 +155,7 @@ func (l *Log) checkAll(ctx context.Context, h head) error {
 	return l.loadAll(ctx, h, func(string, *store.Object) error { return nil })
 }
 
-// lossError names the first loss and what remains.
+// lossError names the first loss and the remaining revisions.
 func (l *Log) lossError(losses []walLoss, w *witness, h head, peekErr error) error {
 	first := losses[0]
 	e := &DamageError{File: l.walPath(first.number), Place: fmt.Sprintf("offset %d", first.end)}

@@ -95,7 +95,7 @@ func (k *killed) with(t *testing.T, name string, b []byte) *vfs.MemFS {
 	return fs
 }
 
-// damages are what can happen to a file; nil means that it is gone.
+// damages are the damages of a file; nil: it is gone.
 func damages(rng *rand.Rand, b []byte) map[string][]byte {
 	used := len(bytes.TrimRight(b, "\x00"))
 	all := map[string][]byte{"deleted": nil, "emptied": {}}
@@ -208,7 +208,7 @@ func (k *killed) refusedAgain(t *testing.T, fs vfs.FS, name, what string) {
 	}
 	base := path.Base(name)
 	if kind, rest, ok := strings.Cut(base, "."); ok && kind == "marker" {
-		base = kind + "." + rest[:strings.Index(rest, ".")] // what it is called else depends on what it says
+		base = kind + "." + rest[:strings.Index(rest, ".")] // the rest of the name depends on the content
 	}
 	switch {
 	case err == nil && path.Ext(name) != ".sst":
@@ -219,7 +219,7 @@ func (k *killed) refusedAgain(t *testing.T, fs vfs.FS, name, what string) {
 	}
 }
 
-// TestRollback puts an older copy in the place of the whole directory, which is what a
+// TestRollback puts an older copy in the place of the whole directory, as a
 // backup is, and in the place of all but HEAD, which is not.
 func TestRollback(t *testing.T) {
 	rng := testrand.New(t)
@@ -265,7 +265,7 @@ func contents(t *testing.T, fs vfs.FS) string {
 }
 
 // TestLostWALIsNamed empties, deletes and cuts the write-ahead log after a kill: the
-// refusal names it, the revision that HEAD has and the one that is left, and what to do.
+// refusal names it, the revision that HEAD has and the one that is left, and the remedy.
 func TestLostWALIsNamed(t *testing.T) {
 	rng := testrand.New(t)
 	k := kill(t, rng, 20, 0, false)
@@ -294,7 +294,7 @@ func TestAcceptDataLoss(t *testing.T) {
 		k := kill(t, rng, 40, 0, big)
 		for _, name := range files(t, k.fs) {
 			if strings.HasSuffix(name, ".sst") {
-				continue // what of history is damaged there fails when it is read
+				continue // damaged history fails when it is read
 			}
 			for what, b := range damages(rng, readFile(t, k.fs, name)) {
 				if big && rng.IntN(sample(t, 1, 40)) > 0 {

@@ -196,7 +196,7 @@ func sameEntry(a, b store.Entry) bool {
 
 var diffOptions = cmp.Options{cmpopts.IgnoreUnexported(store.Object{}), cmpopts.EquateComparable(store.AuditID{}), cmpopts.EquateEmpty()}
 
-// replay reads back what a start reads.
+// replay reads the log as a start does.
 func replay(log store.Log) (map[string]map[string]*store.Object, store.Bounds, error) {
 	var mu sync.Mutex
 	objects := map[string]map[string]*store.Object{}
@@ -215,7 +215,7 @@ func replay(log store.Log) (map[string]map[string]*store.Object, store.Bounds, e
 	return objects, bounds, err
 }
 
-// verifyStart compares what a start reads to the model.
+// verifyStart compares the result of replay with the model.
 func (m *model) verifyStart(log store.Log) error {
 	objects, bounds, err := replay(log)
 	if err != nil {

@@ -63,13 +63,13 @@ type Options struct {
 }
 
 const (
-	// DefaultMinFreeBytes covers what Pebble may write in the background after the
+	// DefaultMinFreeBytes covers the background writes of Pebble after the
 	// last group was accepted: memtables, the outputs of a compaction, a new WAL.
 	DefaultMinFreeBytes = 96 << 20
 	// DefaultReserveBytes is some thousand deletions.
 	DefaultReserveBytes = 16 << 20
 	// leastMinFree is the watermark of the smallest file systems: the memtables and write-ahead logs of the last
-	// writes, and what the compaction that follows deletions needs.
+	// writes, and the space for the compaction that follows deletions.
 	leastMinFree = 8 << 20
 	// DefaultHeadInterval costs a sync of a small file each second while there are
 	// writes, which no write waits for.

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// view is what one read sees: the log at a moment. A compaction publishes its
+// view is the log at a moment, for one read. A compaction publishes its
 // floor before it removes anything, so a view whose floor was fine after it was
 // taken has everything from that floor on, until it is closed.
 type view struct {

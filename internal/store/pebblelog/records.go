@@ -140,7 +140,7 @@ func readReplaced(h *hasher, place []byte, modified store.Revision, b []byte, o 
 }
 
 // checkRevisionAt checks the offset of the revision. Encrypted values have its complement; they
-// are longer than what was encrypted.
+// are longer than the plain text.
 func checkRevisionAt(o *store.Object) error {
 	at := o.RevisionAt
 	if at < 0 {
@@ -172,7 +172,7 @@ type header struct {
 	// before is the revision of the version that the change replaced; zero when it
 	// created the object.
 	before store.Revision
-	// beforeBytes is what that version takes in h/, key and record.
+	// beforeBytes is the size of that version in h/: key and record.
 	beforeBytes uint32
 	kind        kind
 	place       []byte

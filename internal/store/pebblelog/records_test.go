@@ -113,7 +113,7 @@ func equal(a, b *store.Object) bool {
 	return bytes.Equal(a.Bytes(), b.Bytes()) && a.Created == b.Created && a.Modified == b.Modified && a.RevisionAt == b.RevisionAt
 }
 
-// FuzzDecoders: no decoder panics, or takes what its encoder would not write.
+// FuzzDecoders: no decoder panics, or accepts bytes that its encoder would not write.
 func FuzzDecoders(f *testing.F) {
 	var hs hasher
 	h := head{sequence: 9, revision: 7, chain: 1, floor: 5, cut: 5, cutChain: 2, objects: 3, sum: 4, historyBytes: 5}

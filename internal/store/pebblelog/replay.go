@@ -17,7 +17,7 @@ import (
 
 const (
 	// maxTail is how many of the newest headers are checked when a log is opened.
-	// It covers what a write-ahead log of four memtables can hold; the older ones
+	// It covers the content of a write-ahead log of four memtables; the older ones
 	// are checked when they are read.
 	maxTail = 16 << 10
 	// rangesPerWorker keeps the workers of a replay equally busy.

@@ -58,7 +58,7 @@ type diskFile struct {
 	at int64
 }
 
-// grow refuses what would make the file longer than there is space.
+// grow refuses a write that would make the file longer than there is space.
 func (f *diskFile) grow(end int64, write func() error) error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
@@ -236,7 +236,7 @@ func (fs *noFiles) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error
 	return fs.FS.Create(name, c)
 }
 
-// TestReclaimErrors: what a machine lacks for a moment is ErrNoSpace, which may be tried
+// TestReclaimErrors: a shortage that may pass is ErrNoSpace, which may be tried
 // again, and the end of the context is itself.
 func TestReclaimErrors(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EMFILE, syscall.ENFILE} {

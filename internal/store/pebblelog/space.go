@@ -16,7 +16,7 @@ import (
 // space keeps Pebble from filling the disk: a failed write ends the process, so writes have
 // to be refused before.
 //
-//	free space            what is accepted
+//	free space            accepted writes
 //	>= minFree            everything
 //	<  minFree            groups of deletions, and compactions
 //	<  minFree / 2        the same; the reserve file is given up for them

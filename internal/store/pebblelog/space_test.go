@@ -22,7 +22,7 @@ import (
 
 const mib = 1 << 20
 
-// meteredFS says what the test wants to be free. The reserve file counts.
+// meteredFS reports the free space that the test sets. The reserve file counts.
 type meteredFS struct {
 	*vfs.MemFS
 	free    atomic.Uint64

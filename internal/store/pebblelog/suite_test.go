@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
-// TestSuite runs what every log passes, in memory and on the disk.
+// TestSuite runs the suite of all logs, in memory and on the disk.
 func TestSuite(t *testing.T) {
 	t.Run("Memory", func(t *testing.T) {
 		storetest.Run(t, func(testing.TB) func(testing.TB) store.Log {

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The file SYNCED holds what HEAD would, as of the last synced group. It is overwritten in place after
+// The file SYNCED has the same content as HEAD would have, as of the last synced group. It is overwritten in place after
 // each sync and before the write is acknowledged, and is not synced itself: that costs a few
 // microseconds instead of a second sync. The page cache outlives the process, so after kill -9 the
 // file is exact, and a write-ahead log that lost any acknowledged group is refused. After a power cut

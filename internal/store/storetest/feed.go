@@ -28,7 +28,7 @@ func (r *run) openFeed() {
 	r.feed.Feed = f
 }
 
-// readFeed reads some of what the feed has: the changes of all collections.
+// readFeed reads some changes of all collections.
 func (r *run) readFeed() {
 	f := &r.feed
 	i := sort.Search(len(r.model.changes), func(i int) bool { return r.model.changes[i].revision > f.read })

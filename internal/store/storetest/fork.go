@@ -235,7 +235,7 @@ func testForkEarlier(t *testing.T, s *store.Store, log ForkLog) {
 	}
 }
 
-// testForkQuota: the quota of a fork counts what the fork wrote.
+// testForkQuota: the quota of a fork counts the objects that the fork wrote.
 func testForkQuota(t *testing.T, medium Medium, log ForkLog) {
 	s := Open(t, store.Options{Log: medium(t)(t)})
 	var last *store.Object

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// testForkHistory forks with a part of the history of a store, also twice in a row, and compares what the fork
-// shows of it with the store.
+// testForkHistory forks with a part of the history of a store, also twice in a row, and compares the history of the fork
+// with that of the store.
 func testForkHistory(t *testing.T, s *store.Store, log ForkLog) {
 	chance := testrand.New(t)
 	b := &branch{t: t, store: s, chance: chance, want: map[string]map[string]*store.Object{}}

@@ -91,7 +91,7 @@ type run struct {
 	cursors []*modelCursor
 	feed    modelFeed
 	times   map[store.Revision]time.Time
-	counts  map[string]int // what was reached
+	counts  map[string]int // cases that were reached
 }
 
 type modelCursor struct {

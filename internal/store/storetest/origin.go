@@ -43,7 +43,7 @@ func someOrigin(chance *rand.Rand) *store.Origin {
 	return o
 }
 
-// caused returns the text of what a caller gives an origin: all but the time.
+// caused returns the fields of an origin that a caller sets, as text: all but the time.
 func caused(o *store.Origin) string {
 	if o == nil {
 		return "unknown"

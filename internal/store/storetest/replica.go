@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// testReplica compares what a replica shows, after each write and each move, with the history.
+// testReplica compares the reads of a replica, after each write and each move, with the history.
 func testReplica(t *testing.T, medium Medium) {
 	s := Open(t, store.Options{Log: medium(t)(t)})
 	b := &branch{t: t, store: s, chance: testrand.New(t), want: map[string]map[string]*store.Object{}}
@@ -83,7 +83,7 @@ func testReplica(t *testing.T, medium Medium) {
 	}
 }
 
-// testReplicaWakes: what moves a replica wakes its cursors, also a change in another collection.
+// testReplicaWakes: each move of a replica wakes its cursors, also a change in another collection.
 func testReplicaWakes(t *testing.T, medium Medium) {
 	s := Open(t, store.Options{Log: medium(t)(t)})
 	first := mustCommit(t, s, put("pods", "a/1", "one", 0))

@@ -296,7 +296,7 @@ func testSharedTogether(t *testing.T, m SharedMedium) {
 	check(stores[1].Any())
 }
 
-// testSharedMostRecent: what one store has acknowledged, the most recent state of another has; and
+// testSharedMostRecent: the most recent state of a store has the writes that another one has acknowledged; and
 // readers that wait at the same time share a barrier.
 func testSharedMostRecent(t *testing.T, m SharedMedium) {
 	stores := m.stores(t, 2)
@@ -447,7 +447,7 @@ func testWholeFeed(t *testing.T, s *store.Store, start, r store.Revision, size, 
 	}
 }
 
-// testSharedRestart opens a store on a log with a history: it reads back what came before.
+// testSharedRestart opens a store on a log with a history: it reads back the changes before.
 func testSharedRestart(t *testing.T, m SharedMedium) {
 	first := Open(t, store.Options{Shared: m.Open(t)})
 	start := first.Any().Revision()

@@ -19,7 +19,7 @@ import (
 var sharedStepsFlag = flag.Int("storetest.sharedsteps", 0, "steps of each writer in the randomized test of several stores; 0 is 60 in the full tier, 25 in others")
 
 // sharedRun is a randomized test of several stores on one log. Clients write and read through
-// all of them at once, each with what it has learned from any of them. Afterwards the run compares
+// all of them at once, each with the versions that it has seen on any of them. Afterwards the run compares
 // all responses with the history that the log ended up with:
 //
 //   - all stores have that history, in memory and read back
@@ -58,7 +58,7 @@ type sharedWrite struct {
 	from, upTo store.Revision
 }
 
-// sharedRead is what a read of the most recent state has returned for an object.
+// sharedRead is the result of a read of the most recent state, for one object.
 type sharedRead struct {
 	collection, key string
 	at, modified    store.Revision
@@ -174,8 +174,8 @@ func (r *sharedRun) mostRecent(s *store.Store, collection, key string) {
 	r.counts["reads"]++
 }
 
-// write makes a transaction by what some store shows, through a store that may show something
-// else.
+// write makes a transaction by the state of some store, through a store that may have another
+// one.
 func (r *sharedRun) write(s *store.Store, chance *rand.Rand) {
 	w := &sharedWrite{store: slices.Index(r.stores, s)}
 	state := r.stores[chance.IntN(len(r.stores))].Any()
@@ -258,7 +258,7 @@ func (r *sharedRun) watch(s *store.Store, chance *rand.Rand) *sharedWatcher {
 	return w
 }
 
-// read reads until the context ends, and then what is left.
+// read reads until the context ends, and then the rest.
 func (w *sharedWatcher) read(ctx context.Context, t testing.TB, chance *rand.Rand) {
 	defer w.Close()
 	for {

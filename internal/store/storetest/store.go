@@ -66,7 +66,7 @@ func testConditions(t *testing.T, medium Medium) {
 	}
 }
 
-// testUnfit sends what no log can keep, among writes that every log can: it alone is
+// testUnfit sends writes that no log can keep, among writes that every log can: they alone are
 // refused, and the store goes on.
 func testUnfit(t *testing.T, medium Medium) {
 	s := Open(t, store.Options{Log: medium(t)(t)})
@@ -139,7 +139,7 @@ func testGroups(t *testing.T, medium Medium) {
 				mu.Lock()
 				seen[o.Modified] = string(o.Bytes())
 				mu.Unlock()
-				// A contender at the same key, with what may be pending.
+				// A contender at the same key, with the pending version.
 				if _, err := s.Commit(t.Context(), put("pods", key, "x", 0)); !errors.Is(err, store.ErrExists) {
 					t.Errorf("create of an existing object: %v", err)
 				}
@@ -299,7 +299,7 @@ func testCursors(t *testing.T, medium Medium) {
 	}
 }
 
-// testChange looks at what changes carry.
+// testChange checks the fields of changes.
 func testChange(t *testing.T, s *store.Store, start store.Revision) {
 	c, err := s.Watch("pods", "a/x", start)
 	if err != nil {

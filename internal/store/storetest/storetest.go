@@ -107,7 +107,7 @@ func del(collection, key string, condition store.Revision) store.Write {
 	return store.Write{Collection: collection, Key: key, If: condition}
 }
 
-// value is what the object of put holds at a revision.
+// value returns the bytes of the object of put at a revision.
 func value(text string, r store.Revision) string {
 	return fmt.Sprintf(`{"text":%q,"rv":"%d"}`, text, r)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// testTransactions: a transaction is made as a whole or not at all, and the error says what
+// testTransactions: a transaction is made as a whole or not at all, and the error names the condition that
 // is in its way.
 func testTransactions(t *testing.T, medium Medium) {
 	s := Open(t, store.Options{Log: medium(t)(t)})

@@ -23,7 +23,7 @@ type world struct {
 	log     *sharedmem.Log
 	members []*sharedmem.Member
 	stores  []*store.Store
-	fatal   []error // what each store has reported
+	fatal   []error // reported by each store
 }
 
 // newWorld opens some stores on an empty log, in a bubble.
@@ -216,7 +216,7 @@ func TestBarrierEnds(t *testing.T) {
 	})
 }
 
-// TestInFlight bounds what is under way, in transactions and in bytes.
+// TestInFlight: writes under way are limited, in transactions and in bytes.
 func TestInFlight(t *testing.T) {
 	for _, c := range []struct{ size, most int }{{0, 512}, {10 << 20, 6}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// TestReset: a log that went back ends the process, whether the follower or a barrier sees it first.
+// TestReset: a log that went back ends the process, whether Follow or a barrier sees it first.
 func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -309,7 +309,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// TestOvertaken: compaction overtakes the follower. It loads again; cursors are expired, and a write under way gets its
+// TestOvertaken: compaction overtakes Follow. The store loads again; cursors are expired, and a write under way gets its
 // response.
 func TestOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -385,7 +385,7 @@ func TestOvertaken(t *testing.T) {
 	})
 }
 
-// TestOvertakenUnseen: what was created and deleted while compaction overtook the follower is in the states and watches
+// TestOvertakenUnseen: an object that was created and deleted while compaction overtook Follow is in the states and watches
 // that begin within that time, if the log has it. Watches from before are expired, also those of collections that are as
 // they were.
 func TestOvertakenUnseen(t *testing.T) {
@@ -472,8 +472,8 @@ func watch(w *world, s *store.Store, collection string, after store.Revision) *s
 	return c
 }
 
-// TestFloor: what the log has compacted stays readable in memory, what left memory stays readable in
-// the log, and what both have lost is expired.
+// TestFloor: changes that the log has compacted stay readable in memory, those that left memory stay readable in
+// the log, and those that both have lost are expired.
 func TestFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
@@ -526,7 +526,7 @@ func TestFloor(t *testing.T) {
 	})
 }
 
-// TestForeignRevisions: what others write under other keys moves the revision, and wakes no cursor.
+// TestForeignRevisions: writes of other clients under other keys move the revision, and wake no cursor.
 func TestForeignRevisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -566,7 +566,7 @@ func TestOrigin(t *testing.T) {
 	})
 }
 
-// TestQuota: the quota bounds what this store adds.
+// TestQuota: the quota bounds the objects that this store adds.
 func TestQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)

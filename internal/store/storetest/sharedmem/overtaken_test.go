@@ -43,7 +43,7 @@ func (r *reflector) list(t *testing.T) {
 	}
 }
 
-// follow applies changes until the context ends, and then what is left.
+// follow applies changes until the context ends, and then the rest.
 func (r *reflector) follow(ctx context.Context, t *testing.T, size int) {
 	r.list(t)
 	defer func() { r.cursor.Close() }()
@@ -79,7 +79,7 @@ func (r *reflector) follow(ctx context.Context, t *testing.T, size int) {
 	}
 }
 
-// TestOvertakenModel compacts everything again and again while stores with slow followers write:
+// TestOvertakenModel compacts everything again and again while stores write that are slow to read the changes:
 // acknowledged writes stay, all stores end with the state of the log, and so do the copies of clients.
 func TestOvertakenModel(t *testing.T) {
 	for range 3 {

@@ -1,7 +1,7 @@
 // Package sharedmem is a store.Shared in memory, for tests: several stores work on one log, each
-// with a member of its own. It injects what a log on other machines does: delays, revisions that
+// with a member of its own. It injects the faults of a log on other machines: delays, revisions that
 // others wrote, revisions with many changes, lost responses, outcomes that stay unknown,
-// compaction that overtakes a follower, and a restored backup.
+// compaction that overtakes Follow, and a restored backup.
 //
 // All chance comes from one seed. In a bubble of testing/synctest delays take no time.
 package sharedmem
@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Faults are what a log injects. The zero value injects nothing.
+// Faults are the faults that a log injects. The zero value injects nothing.
 type Faults struct {
 	// Delay is the longest time that the way to the log takes, the way back, and each batch of
 	// Follow.
@@ -109,7 +109,7 @@ func (l *Log) Foreign(n int) {
 	l.advance(l.head + store.Revision(n))
 }
 
-// Compact forgets what is needed only for revisions below floor.
+// Compact drops the history that only revisions below floor need.
 func (l *Log) Compact(floor store.Revision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +148,7 @@ func (l *Log) after(r store.Revision) int {
 	return i
 }
 
-// advance sets the head, and wakes the followers. The caller holds mu.
+// advance sets the head, and wakes the readers of Follow. The caller holds mu.
 func (l *Log) advance(head store.Revision) {
 	l.head = head
 	close(l.changed)
@@ -223,7 +223,7 @@ func (l *Log) holds(t *store.Txn) bool {
 	return true
 }
 
-// object returns what a write makes of the object before it.
+// object returns the object that a write makes of the one before it.
 func object(w *store.Write, before *store.Object, r store.Revision) *store.Object {
 	value := fmt.Appendf(slices.Clone(w.Value[:w.RevisionAt]), "%d", r)
 	o := &store.Object{Key: w.Key, Held: append(value, w.Value[w.RevisionAt:]...), Created: r, Modified: r, RevisionAt: int32(w.RevisionAt)}

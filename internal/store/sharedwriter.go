@@ -21,7 +21,7 @@ import (
 //	each transaction     check, Propose ........ wait until the revision is published: response
 //	each recent read     Head .................. wait until the revision is published: read
 //
-// What always holds:
+// Invariants:
 //
 //   - Only changes from Follow are published, in order. A transaction publishes nothing itself.
 //   - A transaction is acknowledged after its revision was published here: its client reads it.
@@ -40,8 +40,8 @@ import (
 // If the log is another one than before, or went back, the state is void and the process has to end. If compaction overtakes
 // Follow, the state is loaded again: see reload.go.
 
-// follower is the writer of a store on a Shared.
-type follower struct {
+// sharedWriter is the writer of a store on a Shared.
+type sharedWriter struct {
 	store *Store
 	log   Shared
 	floor atomic.Uint64 // Batch.Floor, a Revision
@@ -68,7 +68,7 @@ func openShared(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("read the objects: %w", err), o.Shared.Close())
 	}
 	s := l.store(o, b)
-	f := newFollower(s, o.Shared, b.Floor)
+	f := newSharedWriter(s, o.Shared, b.Floor)
 	s.writer = f
 	for _, loop := range [...]func(){f.run, f.age, f.heal} {
 		s.loop.Go(loop)
@@ -91,15 +91,15 @@ func (o *Options) loadShared(ctx context.Context) (l *loader, b Bounds, err erro
 	return l, b, err
 }
 
-func newFollower(s *Store, log Shared, floor Revision) *follower {
-	f := &follower{store: s, log: log, time: s.Any().time, barrier: barrier{together: make(chan struct{}, 1)}}
+func newSharedWriter(s *Store, log Shared, floor Revision) *sharedWriter {
+	f := &sharedWriter{store: s, log: log, time: s.Any().time, barrier: barrier{together: make(chan struct{}, 1)}}
 	f.floor.Store(uint64(floor))
 	f.ctx, f.stop = context.WithCancel(s.ctx)
 	return f
 }
 
-// run follows the log until the store closes.
-func (f *follower) run() {
+// run publishes the changes of the log until the store closes.
+func (f *sharedWriter) run() {
 	for f.ctx.Err() == nil {
 		err := f.follow()
 		expired := new(ExpiredError)
@@ -112,7 +112,7 @@ func (f *follower) run() {
 	}
 }
 
-func (f *follower) follow() error {
+func (f *sharedWriter) follow() error {
 	for b, err := range f.log.Follow(f.ctx, f.store.Any().revision) {
 		if err != nil {
 			return err
@@ -125,7 +125,7 @@ func (f *follower) follow() error {
 }
 
 // fail ends the store: its state is void.
-func (f *follower) fail(err error) {
+func (f *sharedWriter) fail(err error) {
 	if !errors.Is(err, ErrReset) {
 		err = logFailed(err)
 	}
@@ -137,14 +137,14 @@ func (f *follower) fail(err error) {
 }
 
 // note ends the store if an error of the log says that it was reset.
-func (f *follower) note(err error) {
+func (f *sharedWriter) note(err error) {
 	if errors.Is(err, ErrReset) {
 		f.fail(err)
 	}
 }
 
 // publish makes the changes of a batch readable.
-func (f *follower) publish(b *Batch) error {
+func (f *sharedWriter) publish(b *Batch) error {
 	s := f.store
 	f.publishing.Lock()
 	defer f.publishing.Unlock()
@@ -163,7 +163,7 @@ func (f *follower) publish(b *Batch) error {
 	return nil
 }
 
-// check checks what the follower relies on.
+// check checks the contract of Shared.Follow.
 func (b *Batch) check(published Revision) error {
 	last := published + 1
 	for i := range b.Entries {
@@ -181,7 +181,7 @@ func (b *Batch) check(published Revision) error {
 
 // made returns the changes of a batch, with the objects before them. An entry that deletes an object that does not exist is no
 // change. The caller holds publishing.
-func (f *follower) made(b *Batch) []made {
+func (f *sharedWriter) made(b *Batch) []made {
 	f.flights.mu.Lock()
 	defer f.flights.mu.Unlock()
 	changes, state := f.changes[:0], f.store.Any()
@@ -211,7 +211,7 @@ func (f *follower) made(b *Batch) []made {
 }
 
 // change returns the change of an entry. The caller holds publishing and flights.mu.
-func (f *follower) change(e *Entry, before *Object) made {
+func (f *sharedWriter) change(e *Entry, before *Object) made {
 	s := f.store
 	c := &Change{Revision: e.Revision, Before: before, After: e.Object}
 	origin := e.Origin
@@ -238,14 +238,14 @@ func (f *follower) change(e *Entry, before *Object) made {
 	return m
 }
 
-// raiseFloor raises the floor to what the log and the memory still have.
-func (f *follower) raiseFloor() {
+// raiseFloor raises the floor to the oldest revision that the log or the memory still has.
+func (f *sharedWriter) raiseFloor() {
 	f.store.raiseFloor(min(Revision(f.floor.Load()), f.store.window()))
 }
 
 // age drops changes from memory that are older than Options.Retention, until the store closes.
-// What the log has stays readable.
-func (f *follower) age() {
+// Changes in the log stay readable.
+func (f *sharedWriter) age() {
 	s := f.store
 	ticker := time.NewTicker(s.aging.tick)
 	defer ticker.Stop()
@@ -262,7 +262,7 @@ func (f *follower) age() {
 }
 
 // await waits until a revision is published. The context bounds it.
-func (f *follower) await(ctx context.Context, r Revision) (*State, error) {
+func (f *sharedWriter) await(ctx context.Context, r Revision) (*State, error) {
 	state, err := f.store.NotOlderThan(ctx, r, longestLag)
 	if late := (*TooLargeError)(nil); errors.As(err, &late) {
 		return nil, &UnavailableError{Err: fmt.Errorf("this server is behind: %w", err)}
@@ -271,7 +271,7 @@ func (f *follower) await(ctx context.Context, r Revision) (*State, error) {
 }
 
 // close implements writer. It waits for the writes under way for some time, then ends them. No other barrier begins.
-func (f *follower) close() {
+func (f *sharedWriter) close() {
 	f.mu.Lock()
 	f.closing = true
 	f.mu.Unlock()
@@ -307,7 +307,7 @@ type seenChange struct {
 	*Change
 }
 
-// What may be under way: it is in memory twice, and the log has its own bounds.
+// The limits of transactions under way: each is in memory twice, and the log has its own limits.
 const (
 	maxFlights     = 512
 	maxFlightBytes = 64 << 20
@@ -315,7 +315,7 @@ const (
 
 // begin registers a transaction. The caller calls end. The error is ErrOverloaded, ErrClosed, or
 // that the log failed.
-func (f *follower) begin(t *Txn) (*flight, error) {
+func (f *sharedWriter) begin(t *Txn) (*flight, error) {
 	own := *t // a copy, so that those of commits to a Log stay on their stacks
 	a := &flight{txn: &own}
 	for i := range t.Writes {
@@ -398,7 +398,7 @@ func (t *Txn) stored() iter.Seq2[*Write, *Write] {
 	}
 }
 
-// made reports whether the change is what the write, with the last one of its object, asks for.
+// made reports whether the change is the one that the write requests, with the last one of its object.
 func (w *Write) made(last *Write, c *Change) bool {
 	if w.If == 0 != (c.Before == nil) || c.Before != nil && c.Before.Modified != w.If || (last.Value == nil) != (c.After == nil) {
 		return false

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Group is cursors whose readers write to one connection. To wake a goroutine, and to
+// Fanout is a set of cursors whose readers write to one connection. To wake a goroutine, and to
 // have it wait again, costs as much as all else that an event does to a watch. So a batch
-// wakes one cursor of the group, the leader. The leader's goroutine delivers to all others
+// wakes one cursor of the fanout, the leader. The leader's goroutine delivers to all others
 // that wait, which sleep on, and flushes once.
 //
 // A reader that the leader cannot serve (its client has no room, it ends, it has to read
@@ -19,15 +19,15 @@ import (
 // At any time a cursor belongs to one of three:
 //
 //	its own goroutine   ... which calls Wait: parked
-//	the group           parked: a batch makes it the leader, a leader takes it,
+//	the fanout          parked: a batch makes it the leader, a leader takes it,
 //	                    Wake gives it back to its goroutine
 //	a leader            Deliver: parked again, or back to its goroutine
 //
-// While one leader flushes, the group may have another. A cursor that is not
-// shared has a group of its own, whose leader only returns from Wait.
+// While one leader flushes, the fanout may have another. A cursor that is not
+// shared has a fanout of its own, whose leader only returns from Wait.
 //
-// The zero value is an empty group. All methods are safe for concurrent use.
-type Group struct {
+// The zero value is an empty fanout. All methods are safe for concurrent use.
+type Fanout struct {
 	// waits is whether cursors are parked and no leader is on its way to them. It is
 	// written with mu held.
 	waits atomic.Bool
@@ -36,18 +36,18 @@ type Group struct {
 	parked []*Cursor
 	spare  []*Cursor // room for parked; nil: a leader has it
 
-	// wokenBy and batch are the last batch that woke the group.
+	// wokenBy and batch are the last batch that woke the fanout.
 	wokenBy *topic
 	batch   uint64
 }
 
-// Reader reads a cursor of a group.
+// Reader reads a cursor of a fanout.
 type Reader interface {
 	// Deliver reads the cursor with TryRecent, on behalf of the goroutine that waits for
-	// it, and passes on what it gets. It does not wait, and does not panic: all readers of
+	// it, and passes on the changes. It does not wait, and does not panic: all readers of
 	// the topic depend on it.
 	Deliver() Delivery
-	// Flush sends what was delivered to the readers of the group. It may wait.
+	// Flush sends the delivered changes of the readers of the fanout. It may wait.
 	Flush()
 }
 
@@ -61,7 +61,7 @@ const (
 )
 
 // park adds a cursor to those that wait, unless it has something to read.
-func (g *Group) park(c *Cursor) bool {
+func (g *Fanout) park(c *Cursor) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.parked = append(g.parked, c)
@@ -74,7 +74,7 @@ func (g *Group) park(c *Cursor) bool {
 }
 
 // remove takes a cursor out of parked. The lock is held.
-func (g *Group) remove(i int) *Cursor {
+func (g *Fanout) remove(i int) *Cursor {
 	c := g.parked[i]
 	g.parked = slices.Delete(g.parked, i, i+1)
 	if len(g.parked) == 0 {
@@ -84,7 +84,7 @@ func (g *Group) remove(i int) *Cursor {
 }
 
 // release gives a cursor back to its goroutine, if it is parked.
-func (g *Group) release(c *Cursor) {
+func (g *Fanout) release(c *Cursor) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if i := slices.Index(g.parked, c); i >= 0 {
@@ -93,9 +93,9 @@ func (g *Group) release(c *Cursor) {
 }
 
 // wake makes a cursor the leader, as part of the topic's batch, and reports whether it did. A
-// batch needs one leader of a group: what is parked after that leader was elected has seen the
+// batch needs one leader of a fanout: a cursor that is parked after that leader was elected has seen the
 // changes of the batch.
-func (g *Group) wake(t *topic) bool {
+func (g *Fanout) wake(t *topic) bool {
 	if !g.waits.Load() {
 		return false
 	}
@@ -112,7 +112,7 @@ func (g *Group) wake(t *topic) bool {
 
 // elect makes the cursor that was parked last the leader: its stack is the warmest. The
 // batch is that of t; nil: it is no part of one. The lock is held.
-func (g *Group) elect(t *topic) {
+func (g *Fanout) elect(t *topic) {
 	c := g.remove(len(g.parked) - 1)
 	g.waits.Store(false)
 	c.leads, c.wokenBy = true, t
@@ -121,7 +121,7 @@ func (g *Group) elect(t *topic) {
 
 // lead does the leader's part, on its goroutine, and reports whether the leader itself has
 // nothing left to do.
-func (g *Group) lead(c *Cursor) (idle bool) {
+func (g *Fanout) lead(c *Cursor) (idle bool) {
 	c.leads = false
 	if c.reader == nil {
 		c.endBatch()
@@ -148,7 +148,7 @@ func (g *Group) lead(c *Cursor) (idle bool) {
 }
 
 // take takes all that are parked, for a leader.
-func (g *Group) take() []*Cursor {
+func (g *Fanout) take() []*Cursor {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all := append(g.spare, g.parked...)
@@ -160,9 +160,9 @@ func (g *Group) take() []*Cursor {
 }
 
 // giveBack parks the cursors that a leader took: taken[seen:], which it has not come to, then
-// taken[:served], which it has served. If a parked cursor has something to read, the group
+// taken[:served], which it has served. If a parked cursor has something to read, the fanout
 // gets its next leader.
-func (g *Group) giveBack(taken []*Cursor, seen, served int) {
+func (g *Fanout) giveBack(taken []*Cursor, seen, served int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	due := seen < len(taken)

@@ -13,14 +13,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// sharing is a group, and what happens to its readers.
+// sharing is a fanout, and the events of its readers.
 type sharing struct {
-	group              store.Group
+	fanout             store.Fanout
 	unflushed, flushes atomic.Int32
 	flushing           func() // nil: Flush takes no time
 }
 
-// sharer is a reader of a group. One goroutine at a time uses its fields.
+// sharer is a reader of a fanout. One goroutine at a time uses its fields.
 type sharer struct {
 	*store.Cursor
 	*sharing
@@ -56,7 +56,7 @@ func (r *sharer) wait() {
 	r.got += n
 }
 
-// share adds a cursor to the group.
+// share adds a cursor to the fanout.
 func (s *sharing) share(t testing.TB, from *store.Store, prefix string, after store.Revision) *sharer {
 	t.Helper()
 	c, err := from.Watch("pods", prefix, after)
@@ -64,7 +64,7 @@ func (s *sharing) share(t testing.TB, from *store.Store, prefix string, after st
 		t.Fatal(err)
 	}
 	r := &sharer{Cursor: c, sharing: s}
-	c.Share(&s.group, r)
+	c.Share(&s.fanout, r)
 	return r
 }
 
@@ -104,8 +104,8 @@ func commit(t *testing.T, s *store.Store, key string) {
 	synctest.Wait()
 }
 
-// TestGroup: one reader of a group is woken, delivers to all, and flushes once.
-func TestGroup(t *testing.T) {
+// TestFanout: one reader of a fanout is woken, delivers to all, and flushes once.
+func TestFanout(t *testing.T) {
 	const n = 5
 	// The reader that was woken receives the first delivery.
 	rows := []struct {
@@ -213,7 +213,7 @@ func TestGroup(t *testing.T) {
 }
 
 // TestSlowFlush: a leader that waits for its client delays no other reader, neither of its
-// own group nor of another.
+// own fanout nor of another.
 func TestSlowFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storetest.Open(t, store.Options{Log: memlog.New()})
@@ -226,7 +226,7 @@ func TestSlowFlush(t *testing.T) {
 			go func() { r.Wait(); r.back = true }()
 		}
 		synctest.Wait()
-		for i := range 3 { // in the end all of the slow group are leaders that flush
+		for i := range 3 { // in the end all of the slow ones are leaders that flush
 			commit(t, s, fmt.Sprintf("ns/%d", i))
 			got := 0
 			for _, r := range all {
@@ -252,9 +252,9 @@ func TestSlowFlush(t *testing.T) {
 	})
 }
 
-// TestGroups: cursors of several groups and topics miss nothing while writers write,
+// TestFanouts: cursors of several groups and topics miss nothing while writers write,
 // some of them are woken for nothing, have to look themselves, or come and go.
-func TestGroups(t *testing.T) {
+func TestFanouts(t *testing.T) {
 	rng := testrand.New(t)
 	const readers, writers, writes, turns = 24, 3, 400, 3
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
@@ -360,7 +360,7 @@ func readShared(t *testing.T, s *store.Store, place *sharing, prefix string, at,
 	}
 	defer cursor.Close()
 	c := &collector{Cursor: cursor, t: t, at: at, end: end, place: place, pace: seed}
-	cursor.Share(&place.group, c)
+	cursor.Share(&place.fanout, c)
 	buf := make([]*store.Change, 3)
 	for c.at < end {
 		c.take(c.left)
