@@ -7,8 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// confirmed makes an attempt of a write, and again by a newer state if the attempt stored nothing and a newer state can
-// change that: see store.Decide.
+// confirmed calls attempt, which makes a write by the published state, and calls it again by a newer state if it stored nothing
+// and a newer state can change that: see store.Decide. Each call of attempt begins with the request as the client sent it.
 func (r *Registry) confirmed(ctx context.Context, attempt func() (Object, error)) (Object, error) {
 	var made Object
 	var err error

@@ -22,11 +22,11 @@ const nameAttempts = 8
 
 // Create stores a new object.
 func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
-	return r.confirmed(ctx, func() (Object, error) { return r.createOnce(ctx, t, b, o) })
+	return r.confirmed(ctx, func() (Object, error) { return r.attemptCreate(ctx, t, b, o) })
 }
 
-// createOnce is Create by the state at hand.
-func (r *Registry) createOnce(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
+// attemptCreate is the attempt of Create for confirmed.
+func (r *Registry) attemptCreate(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
 	w, err := newWrite(t, &o, "CreateOptions", "")
 	if err != nil {
 		return Object{}, err

@@ -23,16 +23,13 @@ import (
 //
 // By is the client, nil for the server itself.
 func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions, by *authn.User) (Object, error) {
-	return r.confirmed(ctx, func() (Object, error) { return r.deleteOnce(ctx, t, o, by) })
-}
-
-// deleteOnce is Delete by the state at hand.
-func (r *Registry) deleteOnce(ctx context.Context, t Target, o *metav1.DeleteOptions, by *authn.User) (Object, error) {
-	w, err := r.newDeletion(t, o, by)
-	if err != nil {
-		return Object{}, err
-	}
-	return r.delete(ctx, w)
+	return r.confirmed(ctx, func() (Object, error) {
+		w, err := r.newDeletion(t, o, by)
+		if err != nil {
+			return Object{}, err
+		}
+		return r.delete(ctx, w)
+	})
 }
 
 // DeleteFor deletes an object for a VirtualHandler. Admission has seen the request of the client.

@@ -31,11 +31,11 @@ type Patch struct {
 // Patch changes an object, or the part of it that a subresource has. After a conflict it is applied
 // again to the newer version, unless the patch contains a resourceVersion.
 func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions) (Object, error) {
-	return r.confirmed(ctx, func() (Object, error) { return r.patchOnce(ctx, t, p, o) })
+	return r.confirmed(ctx, func() (Object, error) { return r.attemptPatch(ctx, t, p, o) })
 }
 
-// patchOnce is Patch by the state at hand.
-func (r *Registry) patchOnce(ctx context.Context, t Target, p Patch, o WriteOptions) (Object, error) {
+// attemptPatch is the attempt of Patch for confirmed.
+func (r *Registry) attemptPatch(ctx context.Context, t Target, p Patch, o WriteOptions) (Object, error) {
 	w, err := newWrite(t, &o, "PatchOptions", p.Type)
 	if err != nil {
 		return Object{}, err

@@ -12,11 +12,11 @@ import (
 // Update replaces an object, or the part of it that a subresource has. See docs/compatibility.md#a3
 // for the kinds that Update creates.
 func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
-	return r.confirmed(ctx, func() (Object, error) { return r.updateOnce(ctx, t, b, o) })
+	return r.confirmed(ctx, func() (Object, error) { return r.attemptUpdate(ctx, t, b, o) })
 }
 
-// updateOnce is Update by the state at hand.
-func (r *Registry) updateOnce(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
+// attemptUpdate is the attempt of Update for confirmed.
+func (r *Registry) attemptUpdate(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
 	w, err := newWrite(t, &o, "UpdateOptions", "")
 	if err != nil {
 		return Object{}, err
