@@ -1,5 +1,6 @@
-// Package exposition writes metrics in the text format of Prometheus. It is for metrics that have many series, or that
-// requests update: an observation costs a few nanoseconds, and a sample that is written costs a copy of its labels.
+// Package exposition writes metrics in the text format of Prometheus. It is for values that are known at a scrape, and for
+// metrics that have many series, or that requests update: an observation costs a few nanoseconds, and a sample that is written
+// costs a copy of its labels.
 package exposition
 
 import (
@@ -19,6 +20,12 @@ type Source interface {
 	// Expose writes the metrics, all series of a metric together.
 	Expose(w *Writer)
 }
+
+// Func is a Source.
+type Func func(w *Writer)
+
+// Expose implements Source.
+func (f Func) Expose(w *Writer) { f(w) }
 
 // Writer writes metrics. After an error it writes nothing more; Close returns the error. It is not safe for concurrent
 // use.
@@ -109,6 +116,18 @@ func (w *Writer) Uint(labels string, value uint64) {
 	w.head("", labels)
 	w.buf = strconv.AppendUint(w.buf, value, 10)
 	w.tail()
+}
+
+// Gauge writes a metric with one sample, which has no labels.
+func (w *Writer) Gauge(name string, value float64, help string) {
+	w.Family(name, GaugeKind, help)
+	w.Float("", value)
+}
+
+// Counter writes a metric with one sample, which has no labels.
+func (w *Writer) Counter(name string, value float64, help string) {
+	w.Family(name, CounterKind, help)
+	w.Float("", value)
 }
 
 // Histogram writes the samples of a histogram. A nil histogram has none.

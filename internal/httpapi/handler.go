@@ -117,7 +117,7 @@ func New(c Config) *Handler {
 }
 
 // Fork makes a handler for a fork of the store. It has the limits, the seats, the FlowSchemas and the
-// metrics of h, and ends its watches with those of h. Config.Limits, NoFairness, Metrics, Collectors and
+// metrics of h, and ends its watches with those of h. Config.Limits, NoFairness, Collectors and
 // Exposed are ignored.
 func (h *Handler) Fork(c Config) *Handler {
 	c.Limits = h.c.Limits

@@ -53,13 +53,11 @@ type Config struct {
 	// Checks are the named checks of /healthz, /livez and /readyz, in order. The check "ping"
 	// is always there before them.
 	Checks []Check
-	// Metrics returns further metrics of /metrics. It is called for each scrape, must be
-	// cheap, and is safe for concurrent use; nil: there are none.
-	Metrics func() []Metric
-	// Collectors collect the metrics of other parts; empty: there are none.
-	Collectors []prometheus.Collector
-	// Exposed are the metrics with many series of other parts; empty: there are none.
+	// Exposed write metrics of other parts: values that are known at a scrape, and metrics with many series. They are called
+	// for each scrape, must be cheap, and are safe for concurrent use; empty: there are none.
 	Exposed []exposition.Source
+	// Collectors collect the metrics that other parts count with Prometheus' library; empty: there are none.
+	Collectors []prometheus.Collector
 	// Log gets panics, refused writes, and requests at LevelFailedRequests and LevelRequests; nil: nothing is
 	// logged.
 	Log *slog.Logger
@@ -134,17 +132,4 @@ type Mount struct {
 	// Stream: the response ends with the request or when watches end, and takes no seat.
 	Stream  bool
 	Handler http.Handler
-}
-
-// Metric is one value of /metrics.
-type Metric struct {
-	// Name is the whole name: "tidemark_store_revision".
-	Name string
-	Help string
-	// Labels distinguish metrics of one name, which all have the same label names; nil:
-	// there is one metric of the name.
-	Labels map[string]string
-	// Counter: the value only grows. Otherwise the metric is a gauge.
-	Counter bool
-	Value   float64
 }

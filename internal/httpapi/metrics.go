@@ -118,9 +118,6 @@ func newMetrics(h *Handler, more []prometheus.Collector) *metrics {
 		r.MustRegister(flowMetrics{h.gate, h.flows})
 	}
 	r.MustRegister(h.c.Collectors...)
-	if h.c.Metrics != nil {
-		r.MustRegister(extraMetrics(h.c.Metrics))
-	}
 	m.gathered = r
 	return m
 }
@@ -147,24 +144,6 @@ func buildInfo(c *Config) prometheus.Collector {
 		}})
 	g.Set(1)
 	return g
-}
-
-// extraMetrics collects the metrics of Config.Metrics.
-type extraMetrics func() []Metric
-
-// Describe implements prometheus.Collector. It describes nothing: the metrics are those of
-// the scrape.
-func (extraMetrics) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (f extraMetrics) Collect(to chan<- prometheus.Metric) {
-	for _, m := range f() {
-		kind := prometheus.GaugeValue
-		if m.Counter {
-			kind = prometheus.CounterValue
-		}
-		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(m.Name, m.Help, nil, m.Labels), kind, m.Value)
-	}
 }
 
 // scrapeBytes estimates the memory for the metrics while they are sent. Those of routes are sent in pieces.

@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/exposition"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
@@ -347,9 +348,9 @@ func TestMountTimeout(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) {
-		c.Metrics = func() []httpapi.Metric {
-			return []httpapi.Metric{{Name: "tidemark_store_revision", Help: "The newest revision.", Value: 42}}
-		}
+		c.Exposed = []exposition.Source{exposition.Func(func(w *exposition.Writer) {
+			w.Gauge("tidemark_store_revision", 42, "The newest revision.")
+		})}
 	}})
 	s.do(t, "GET", "/api/v1/namespaces/default/secret-words/secret-name", "")
 	s.do(t, "GET", "/secret-path", "")

@@ -2,9 +2,11 @@ package world
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/tidemark-dev/tidemark/internal/audit"
-	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/exposition"
 )
 
 // openAudit opens the audit log, if requests are recorded.
@@ -36,21 +38,20 @@ func (p *process) closeAudit() error {
 	return p.audit.Close()
 }
 
-// auditMetrics are the metrics of the audit log, by kube-apiserver's names.
-func (p *process) auditMetrics() []httpapi.Metric {
+// exposeAudit writes the metrics of the audit log, by kube-apiserver's names.
+func (p *process) exposeAudit(w *exposition.Writer) {
 	if p.audit == nil {
-		return nil
+		return
 	}
 	c := p.audit.Counters()
-	all := []httpapi.Metric{
-		{Name: "apiserver_audit_event_total", Counter: true, Value: float64(c.Events), Help: "Audit events that were made for the back ends."},
-		{Name: "apiserver_audit_requests_rejected_total", Counter: true, Value: float64(c.Rejected), Help: "Requests that were refused because their audit event could not be stored."},
+	w.Counter("apiserver_audit_event_total", float64(c.Events), "Audit events that were made for the back ends.")
+	w.Counter("apiserver_audit_requests_rejected_total", float64(c.Rejected), "Requests that were refused because their audit event could not be stored.")
+	w.Family("apiserver_audit_level_total", exposition.CounterKind, "Requests, by the audit level that the policy gives them.")
+	for _, level := range slices.Sorted(maps.Keys(c.Levels)) {
+		w.Float(exposition.Labels("level", level), float64(c.Levels[level]))
 	}
-	for level, n := range c.Levels {
-		all = append(all, httpapi.Metric{Name: "apiserver_audit_level_total", Counter: true, Value: float64(n), Labels: map[string]string{"level": level}, Help: "Requests, by the audit level that the policy gives them."})
+	w.Family("apiserver_audit_error_total", exposition.CounterKind, "Audit events that were lost, by the part that lost them: log, webhook, buffered, truncate.")
+	for _, plugin := range slices.Sorted(maps.Keys(c.Errors)) {
+		w.Float(exposition.Labels("plugin", plugin), float64(c.Errors[plugin]))
 	}
-	for plugin, n := range c.Errors {
-		all = append(all, httpapi.Metric{Name: "apiserver_audit_error_total", Counter: true, Value: float64(n), Labels: map[string]string{"plugin": plugin}, Help: "Audit events that were lost, by the part that lost them: log, webhook, buffered, truncate."})
-	}
-	return all
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/tidemark-dev/tidemark/internal/autobackup"
-	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/exposition"
 )
 
 // startBackups begins to make backups, until the server ends.
@@ -46,46 +46,28 @@ func (s *Server) writeBackup(ctx context.Context, to io.Writer) (err error) {
 	return b.Write(ctx, to)
 }
 
-// backupMetrics returns the metrics of the scheduled backups.
-func (s *Server) backupMetrics() []httpapi.Metric {
+// exposeBackups writes the metrics of the scheduled backups.
+func (s *Server) exposeBackups(w *exposition.Writer) {
 	if s.backups == nil {
-		return nil
+		return
 	}
 	status := s.backups.Status()
-	all := []httpapi.Metric{
-		{
-			Name: "tidemark_backups_total", Counter: true,
-			Help:  "Backups that the schedule has made.",
-			Value: float64(status.Made),
-		},
-		{
-			Name: "tidemark_backup_last_timestamp_seconds",
-			Help: "When the newest backup of the schedule began, in seconds since 1970; 0 if there is none.",
-		},
-		{
-			Name:  "tidemark_backup_last_bytes",
-			Help:  "The size of the newest backup of the schedule.",
-			Value: float64(status.Last.Bytes),
-		},
-		{
-			Name:  "tidemark_backup_kept",
-			Help:  "How many backups of the schedule are kept.",
-			Value: float64(status.Kept),
-		},
-		{
-			Name:  "tidemark_backup_kept_bytes",
-			Help:  "The size of the backups of the schedule that are kept.",
-			Value: float64(status.KeptBytes),
-		},
-	}
+	last := 0.0
 	if !status.LastAt.IsZero() {
-		all[1].Value = float64(status.LastAt.Unix())
+		last = float64(status.LastAt.Unix())
 	}
-	for step, n := range map[string]int64{"make": status.Failed, "remove": status.NotRemoved} {
-		all = append(all, httpapi.Metric{
-			Name: "tidemark_backup_failures_total", Labels: map[string]string{"step": step}, Counter: true, Value: float64(n),
-			Help: "Backups of the schedule that failed, and failures to remove old ones.",
-		})
-	}
-	return all
+	w.Counter("tidemark_backups_total", float64(status.Made),
+		"Backups that the schedule has made.")
+	w.Gauge("tidemark_backup_last_timestamp_seconds", last,
+		"When the newest backup of the schedule began, in seconds since 1970; 0 if there is none.")
+	w.Gauge("tidemark_backup_last_bytes", float64(status.Last.Bytes),
+		"The size of the newest backup of the schedule.")
+	w.Gauge("tidemark_backup_kept", float64(status.Kept),
+		"How many backups of the schedule are kept.")
+	w.Gauge("tidemark_backup_kept_bytes", float64(status.KeptBytes),
+		"The size of the backups of the schedule that are kept.")
+	w.Family("tidemark_backup_failures_total", exposition.CounterKind,
+		"Backups of the schedule that failed, and failures to remove old ones.")
+	w.Float(exposition.Labels("step", "make"), float64(status.Failed))
+	w.Float(exposition.Labels("step", "remove"), float64(status.NotRemoved))
 }

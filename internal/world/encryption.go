@@ -3,9 +3,9 @@ package world
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/exposition"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
@@ -44,41 +44,33 @@ func (p *process) encryptionChecks() []httpapi.Check {
 	return all
 }
 
-// encryptionMetrics has the metrics of kube-apiserver's reloads, and how much was encrypted.
-func (p *process) encryptionMetrics() []httpapi.Metric {
+// exposeEncryption writes the metrics of kube-apiserver's reloads, and how much was encrypted.
+func (p *process) exposeEncryption(w *exposition.Writer) {
 	hash := p.encrypted.ConfigHash()
 	if hash == "" {
-		return nil
+		return
 	}
 	encrypted, opened, failed := p.encrypted.Counts()
-	const transformed, help = "tidemark_encryption_values_total", "Values that were encrypted (to_storage) and decrypted (from_storage), and those that could not be decrypted (failed)."
-	kind := func(name string, n int64) httpapi.Metric {
-		return httpapi.Metric{Name: transformed, Help: help, Counter: true, Labels: map[string]string{"transformation": name}, Value: float64(n)}
-	}
-	all := []httpapi.Metric{
-		{
-			Name: "apiserver_encryption_config_controller_last_config_info", Value: 1, Labels: map[string]string{"hash": hash},
-			Help: "The encryption configuration in effect, by the hash of its file.",
-		},
-		kind("to_storage", encrypted), kind("from_storage", opened), kind("failed", failed),
-	}
+	w.Family("apiserver_encryption_config_controller_last_config_info", exposition.GaugeKind,
+		"The encryption configuration in effect, by the hash of its file.")
+	w.Float(exposition.Labels("hash", hash), 1)
+	w.Family("tidemark_encryption_values_total", exposition.CounterKind,
+		"Values that were encrypted (to_storage) and decrypted (from_storage), and those that could not be decrypted (failed).")
+	w.Uint(exposition.Labels("transformation", "failed"), uint64(failed))
+	w.Uint(exposition.Labels("transformation", "from_storage"), uint64(opened))
+	w.Uint(exposition.Labels("transformation", "to_storage"), uint64(encrypted))
 	reloads := p.encrypted.Reloads()
-	for _, c := range []struct {
-		status string
-		n      int64
-		last   time.Time
-	}{{"success", reloads.Succeeded, reloads.LastSuccess}, {"failure", reloads.Failed, reloads.LastFailure}} {
-		status := map[string]string{"status": c.status}
-		all = append(all, httpapi.Metric{
-			Name: "apiserver_encryption_config_controller_automatic_reloads_total", Counter: true, Labels: status, Value: float64(c.n),
-			Help: "Reloads of the encryption configuration that succeeded or failed.",
-		})
-		if !c.last.IsZero() {
-			all = append(all, httpapi.Metric{
-				Name: "apiserver_encryption_config_controller_automatic_reload_last_timestamp_seconds", Labels: status, Value: float64(c.last.UnixNano()) / 1e9,
-				Help: "When the last reload of the encryption configuration succeeded or failed.",
-			})
-		}
+	failure, success := exposition.Labels("status", "failure"), exposition.Labels("status", "success")
+	w.Family("apiserver_encryption_config_controller_automatic_reloads_total", exposition.CounterKind,
+		"Reloads of the encryption configuration that succeeded or failed.")
+	w.Uint(failure, uint64(reloads.Failed))
+	w.Uint(success, uint64(reloads.Succeeded))
+	w.Family("apiserver_encryption_config_controller_automatic_reload_last_timestamp_seconds", exposition.GaugeKind,
+		"When the last reload of the encryption configuration succeeded or failed.")
+	if at := reloads.LastFailure; !at.IsZero() {
+		w.Float(failure, float64(at.UnixNano())/1e9)
 	}
-	return all
+	if at := reloads.LastSuccess; !at.IsZero() {
+		w.Float(success, float64(at.UnixNano())/1e9)
+	}
 }

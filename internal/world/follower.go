@@ -3,7 +3,7 @@ package world
 import (
 	"time"
 
-	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/exposition"
 )
 
 // maxFollowerLag is the lag up to which a connected follower authorizes reads of older versions and watches by its copy.
@@ -23,30 +23,19 @@ func (p *process) behind() func() bool {
 	}
 }
 
-// followerMetrics returns how far the server is behind the one that it follows.
-func (p *process) followerMetrics() []httpapi.Metric {
+// exposeFollower writes how far the server is behind the one that it follows.
+func (p *process) exposeFollower(w *exposition.Writer) {
 	if !p.follows() {
-		return nil
+		return
 	}
 	lag, connected := p.storage.Followed.Lag(), 0.0
 	if lag.Connected {
 		connected = 1
 	}
-	return []httpapi.Metric{
-		{
-			Name:  "tidemark_follower_lag_seconds",
-			Help:  "For how long the server has not had all changes of the server that it follows; 0 if it has them.",
-			Value: lag.Time.Seconds(),
-		},
-		{
-			Name:  "tidemark_follower_lag_revisions",
-			Help:  "How many revisions the server that it follows is known to be ahead.",
-			Value: float64(lag.Revisions),
-		},
-		{
-			Name:  "tidemark_follower_connected",
-			Help:  "Whether the server that it follows sends its changes.",
-			Value: connected,
-		},
-	}
+	w.Gauge("tidemark_follower_lag_seconds", lag.Time.Seconds(),
+		"For how long the server has not had all changes of the server that it follows; 0 if it has them.")
+	w.Gauge("tidemark_follower_lag_revisions", float64(lag.Revisions),
+		"How many revisions the server that it follows is known to be ahead.")
+	w.Gauge("tidemark_follower_connected", connected,
+		"Whether the server that it follows sends its changes.")
 }

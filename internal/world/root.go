@@ -80,8 +80,7 @@ func (s *Server) rootAPI() httpapi.Config {
 		{Path: statusapi.Path, Handler: http.HandlerFunc(s.serveStatus)},
 	}
 	c.Mounts = append(c.Mounts, w.replication()...)
-	c.Metrics = s.allMetrics
-	c.Exposed = []exposition.Source{w.store, w.Exposed()}
+	c.Exposed = []exposition.Source{exposition.Func(s.expose), w.store, w.Exposed()}
 	c.Collectors = slices.Concat(p.collectors, w.metrics.Collectors(), w.webhooks.Collectors(), []prometheus.Collector{w.durations}, w.authorizer.Collectors())
 	return c
 }
