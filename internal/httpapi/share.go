@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"math"
 	"runtime/debug"
 	"sync"
 
@@ -126,15 +127,8 @@ func (s *httpStream) try(events []registry.Event) (ok, full bool) {
 	}
 	columns := q.shape != nil && q.shape.columns
 	room := q.h.buffer(size)
-	buf := (*room)[:0]
-	var ends [spareEvents]int
-	var err error
-	for i := range events {
-		if buf, err = q.appendEvent(buf, &events[i]); err != nil {
-			break
-		}
-		ends[i] = len(buf)
-	}
+	var spare [spareEvents]int
+	buf, ends, err := q.appendEvents((*room)[:0], spare[:0], events, math.MaxInt)
 	sent := buf
 	if err == nil && s.zipped {
 		sent = s.pack(nil, buf)
@@ -150,11 +144,7 @@ func (s *httpStream) try(events []registry.Event) (ok, full bool) {
 		}
 		return false, false
 	}
-	from := 0
-	for _, end := range ends[:len(events)] {
-		q.route.sent(end - from)
-		from = end
-	}
+	q.sent(0, ends)
 	q.bytes += int64(n)
 	return true, full
 }

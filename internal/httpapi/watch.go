@@ -271,33 +271,27 @@ func (q *request) sendEvents(events []registry.Event) error {
 		}
 	}
 	room := q.h.buffer(size)
-	buf := (*room)[:0]
-	var ends []int
-	if _, framed := q.to.(*socketStream); framed {
-		ends = make([]int, 0, len(events))
-	}
+	buf, ends := (*room)[:0], make([]int, 0, len(events))
 	limit := q.h.c.Limits.WriteBatchBytes
-	for i := range events {
-		before := len(buf)
+	for len(events) > 0 {
 		var err error
-		if q.sendsShared(&events[i]) {
-			if buf, err = q.sendShared(buf, &events[i]); err != nil {
+		if q.sendsShared(&events[0]) {
+			if buf, err = q.sendShared(buf, &events[0]); err != nil {
 				return err
 			}
+			events = events[1:]
 			continue
 		}
-		if buf, err = q.appendEvent(buf, &events[i]); err != nil {
+		begin := len(buf)
+		if buf, ends, err = q.appendEvents(buf, ends[:0], events, limit); err != nil {
 			return err
 		}
-		q.route.sent(len(buf) - before)
-		if ends != nil {
-			ends = append(ends, len(buf))
-		}
-		if len(buf) >= limit {
+		q.sent(begin, ends)
+		if events = events[len(ends):]; len(buf) >= limit {
 			if err := q.to.send(buf, ends); err != nil {
 				return err // the buffer may still be on its way out
 			}
-			buf, ends = buf[:0], ends[:0]
+			buf = buf[:0]
 		}
 	}
 	if len(buf) > 0 {
@@ -307,6 +301,30 @@ func (q *request) sendEvents(events []registry.Event) error {
 	}
 	q.h.giveBack(room, buf)
 	return q.to.flush()
+}
+
+// appendEvents appends events, one at least, until the buffer has limit bytes, or the object of the next event is sent from shared
+// bytes. It appends the offset of the end of each event to ends.
+func (q *request) appendEvents(buf []byte, ends []int, events []registry.Event, limit int) ([]byte, []int, error) {
+	for i := range events {
+		if i > 0 && (len(buf) >= limit || q.sendsShared(&events[i])) {
+			break
+		}
+		var err error
+		if buf, err = q.appendEvent(buf, &events[i]); err != nil {
+			return buf, ends, err
+		}
+		ends = append(ends, len(buf))
+	}
+	return buf, ends, nil
+}
+
+// sent counts events, of which the first one begins at an offset.
+func (q *request) sent(begin int, ends []int) {
+	for _, end := range ends {
+		q.route.sent(end - begin)
+		begin = end
+	}
 }
 
 // sendsShared reports whether the object of an event is sent from the bytes that all watches share.
