@@ -9,8 +9,8 @@ import (
 
 // Check verifies the store: every tree is in order and has the right counts, every object
 // agrees with its tree, its revision and its bytes, the history in memory is in order and
-// leads to the published state, and the log has the same objects. It takes the time of a scan
-// of everything, and may run concurrently with reads and writes.
+// leads to the published state, the log has the same objects, and the writer keeps nothing of
+// transactions that are over. It takes the time of a scan of everything, and may run concurrently with reads and writes.
 func (s *Store) Check(ctx context.Context) error {
 	state := s.Any()
 	for name := range state.indexes {
@@ -26,7 +26,10 @@ func (s *Store) Check(ctx context.Context) error {
 			return fmt.Errorf("history of collection %q: %w", name, err)
 		}
 	}
-	return s.history.check()
+	if err := s.history.check(); err != nil {
+		return err
+	}
+	return s.writer.verify()
 }
 
 // checkTree checks the invariants of published trees, see tree.go.

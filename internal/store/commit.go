@@ -493,6 +493,22 @@ func (c *committer) forget(g *group) {
 	}
 }
 
+// verify implements writer. Without a group, the newest state is the published one.
+func (c *committer) verify() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failure != nil || c.open != nil || c.inFlight != nil {
+		return nil
+	}
+	if n := len(c.pending); n > 0 || c.leading {
+		return fmt.Errorf("%d objects are pending without a group; leading is %t", n, c.leading)
+	}
+	if published := c.store.Any(); c.bytes != published.bytes || c.last < published.revision {
+		return fmt.Errorf("the newest state has %d bytes at revision %d, and the published one %d bytes at revision %d", c.bytes, c.last, published.bytes, published.revision)
+	}
+	return nil
+}
+
 // close implements writer: it refuses further writes and waits for those under way.
 func (c *committer) close() {
 	c.mu.Lock()

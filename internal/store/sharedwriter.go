@@ -270,6 +270,17 @@ func (f *sharedWriter) await(ctx context.Context, r Revision) (*State, error) {
 	return state, err
 }
 
+// verify implements writer: objects, bytes and transactions under way agree.
+func (f *sharedWriter) verify() error {
+	u := &f.flights
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if (u.count == 0) != (len(u.of) == 0) || u.count == 0 && u.bytes != 0 {
+		return fmt.Errorf("%d transactions under way write %d objects, with %d bytes", u.count, len(u.of), u.bytes)
+	}
+	return nil
+}
+
 // close implements writer. It waits for the writes under way for some time, then ends them. No other barrier begins.
 func (f *sharedWriter) close() {
 	f.mu.Lock()

@@ -27,6 +27,8 @@ type writer interface {
 	commit(ctx context.Context, t *Txn) ([]*Object, error)
 	// mostRecent is MostRecent.
 	mostRecent(ctx context.Context) (*State, error)
+	// verify verifies that nothing is left of the transactions that are over.
+	verify() error
 	// close refuses further writes, and waits for those under way.
 	close()
 }
