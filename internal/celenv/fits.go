@@ -109,6 +109,16 @@ func isMade(v ref.Val) bool {
 	case concatList:
 		return true
 	}
+	return isUnion(v)
+}
+
+// isUnion reports whether a value is the sum of two lists that the schema of a definition calls sets or maps. The library
+// does not export their types.
+func isUnion(v ref.Val) bool {
+	switch reflect.TypeOf(v).String() {
+	case "*common.refValSetList", "*common.refValMapList":
+		return true
+	}
 	return false
 }
 

@@ -225,16 +225,19 @@ func joined(add functions.BinaryOp, a, b ref.Val) ref.Val {
 	if _, mutable := a.(traits.MutableLister); !ok || !isList || mutable {
 		return add(a, b)
 	}
+	sum, ok := add(a, b).(traits.Lister)
+	if !ok {
+		return add(a, b)
+	}
+	if isUnion(sum) { // what both have is in it once
+		return sum
+	}
 	n, m := sizeOfValue(left), sizeOfValue(right)
 	switch {
 	case n == 0:
 		return b
 	case m == 0:
 		return a
-	}
-	sum, ok := add(a, b).(traits.Lister)
-	if !ok {
-		return add(a, b)
 	}
 	return &sumOfLists{Lister: sum, left: left, right: right, split: types.Int(n), size: types.Int(n + m)}
 }
