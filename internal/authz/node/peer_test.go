@@ -214,7 +214,8 @@ func shown(allowed bool, reason string) string {
 	return strings.TrimSpace("no opinion " + reason)
 }
 
-// TestRecorded compares decisions with those of kube-apiserver v1.36.3, recorded by TestPeer.
+// TestRecorded compares decisions with those of kube-apiserver v1.36.3, recorded by TestPeer. Those about
+// PodCertificateRequests, ClusterTrustBundles and parts of CSINodes are left out: v1.37 changed them.
 func TestRecorded(t *testing.T) {
 	text, err := os.ReadFile(recorded)
 	if err != nil {
