@@ -31,13 +31,15 @@ func TestSecurityContext(t *testing.T) {
 }
 
 func TestPodSecurityContext(t *testing.T) {
+	testkinds.Rules(t, pod, []testkinds.Rule{
+		{"processes are shared within the Pod or the host", "spec.shareProcessNamespace: true\nspec.hostPID: true", "spec.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot both be enabled"},
+	}, podErrors)
 	testkinds.Rules(t, pod, testkinds.Below("spec.securityContext", []testkinds.Rule{
 		{"valid", ": {fsGroup: 1, supplementalGroups: [1], fsGroupChangePolicy: OnRootMismatch, supplementalGroupsPolicy: Strict, seLinuxChangePolicy: Recursive, sysctls: [{name: kernel.shm_rmid_forced, value: \"1\"}]}", ""},
 		{"fsGroup is not negative", ": {fsGroup: -1}", "fsGroup: Invalid value: -1: must be between 0 and 2147483647, inclusive"},
 		{"runAsUser is not negative", ": {runAsUser: -1}", "runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive"},
 		{"runAsGroup is not negative", ": {runAsGroup: -1}", "runAsGroup: Invalid value: -1: must be between 0 and 2147483647, inclusive"},
 		{"supplementalGroups are not negative", ": {supplementalGroups: [1, -1]}", "supplementalGroups[1]: Invalid value: -1: must be between 0 and 2147483647, inclusive"},
-		{"processes are shared within the Pod or the host", "spec.shareProcessNamespace: true\nspec.hostPID: true", "shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot both be enabled"},
 		{"fsGroupChangePolicy is known", ": {fsGroupChangePolicy: Never}", `fsGroupChangePolicy: Unsupported value: "Never": supported values: "Always", "OnRootMismatch"`},
 		{"supplementalGroupsPolicy is known", ": {supplementalGroupsPolicy: None}", `supplementalGroupsPolicy: Unsupported value: "None": supported values: "Merge", "Strict"`},
 		{"seLinuxChangePolicy is known", ": {seLinuxChangePolicy: MountOption}", `seLinuxChangePolicy: Unsupported value: "MountOption": supported values: "Recursive"`},

@@ -113,7 +113,7 @@ func TestProjectedVolumes(t *testing.T) {
 
 func TestVolumesOfTemplates(t *testing.T) {
 	testkinds.Rules(t, template, []testkinds.Rule{
-		{"an image has a reference", "spec.volumes: [{name: v, image: {}}]", "spec.volumes[0].image.reference: Required value"},
+		{"an image has a reference", "spec.volumes: [{name: v, image: {}}]", "template.spec.volumes[0].image.reference: Required value"},
 		{"the name of a claim is not known", "spec.volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1}}}}}}, {name: w, persistentVolumeClaim: {claimName: web-v}}]", ""},
 	}, templateErrors)
 }
