@@ -185,7 +185,7 @@ func TestNodeRestrictionTokens(t *testing.T) {
 	check(t, p, st.Any(), request("here", "1", "safe"), `system:node:worker is not authorized to request tokens for audience "safe"`)
 	check(t, p, st.Any(), request("here", "2", "vault"), "does not match the UID in record")
 	check(t, p, st.Any(), request("there", "1", "vault"), "scheduled on a different node")
-	check(t, noderestriction.Plugin(nil), st.Any(), request("here", "1", "bank"), "is not authorized to request tokens for this audience")
+	check(t, noderestriction.Plugin(nil), st.Any(), request("here", "1", "bank"), `is not authorized to request tokens for audience "bank"`)
 	unbound := request("here", "1", "vault")
 	unbound.object.(*authenticationv1.TokenRequest).Spec.BoundObjectRef = nil
 	check(t, p, st.Any(), unbound, "not bound to a pod")

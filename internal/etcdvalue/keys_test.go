@@ -80,7 +80,7 @@ func TestFind(t *testing.T) {
 		// No other keys of objects: the Ingress ns/a, and an object of the resource foos in the group cr.bar.com.
 		"/registry/networking.k8s.io/ingresses/ns/a":    {Class: etcdvalue.Unknown, Namespace: "ns"},
 		"/registry/bar.com/foos.cr/ns/a":                {Class: etcdvalue.Unknown, Namespace: "ns"},
-		"/registry/podcertificaterequests/ns/a":         {Class: etcdvalue.Unknown, Namespace: "ns"},
+		"/registry/evictionrequests/ns/a":               {Class: etcdvalue.Unknown, Namespace: "ns"},
 		"/registry/apiregistration.k8s.io/apiservices/": {Class: etcdvalue.Unknown},
 	} {
 		if got := keys.Find(at); got != want {

@@ -96,7 +96,7 @@ func newConfig(s *store.Store) httpapi.Config {
 		Catalog:  func() *resource.Catalog { return builtin.Catalog() },
 		Authn:    tokens{},
 		Authz:    authz.Union{authz.Masters{}, editors{}, public{}},
-		Version:  "v1.36.3+tidemark.0.0.0",
+		Version:  "v1.37.2+tidemark.0.0.0",
 	}
 }
 

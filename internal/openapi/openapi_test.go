@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-const version = "v1.36.3+tidemark.0"
+const version = "v1.37.2+tidemark.0"
 
 func handlerUnderTest() http.Handler { return New(builtin.Catalog, version, false) }
 

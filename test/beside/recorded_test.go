@@ -30,7 +30,7 @@ func TestRecorded(t *testing.T) {
 	c := newCluster(t)
 	c.controllers = "-*" // the scenarios were recorded without controllers
 	k, td := c.serve(kube, "192.0.2.1"), c.serve(tidemark, "192.0.2.2")
-	runner, err := scenarios.Build(folder, t.TempDir())
+	runner, err := scenarios.Build(folder, "v1.37", t.TempDir())
 	c.must(err)
 	verify := func(t *testing.T, s *server, run string) []scenarios.Outcome {
 		t.Helper()
