@@ -489,7 +489,7 @@ func TestHelpOfOthers(t *testing.T) {
 			t.Errorf("the help of %s, --%s: exit code %d, want a match: %v", row.program, row.flag, code, row.want)
 		}
 	}
-	for program, want := range map[string]string{asEtcd: "etcd Version: 3.6.", asAPIServer: "Kubernetes v1.36.3\n"} {
+	for program, want := range map[string]string{asEtcd: "etcd Version: 3.6.", asAPIServer: "Kubernetes v1.37.2\n"} {
 		if code, out, _ := outcome(t, program, "--version"); code != exitOK || !strings.HasPrefix(out, want) {
 			t.Errorf("the version of %s: %d %q", program, code, out)
 		}
@@ -583,7 +583,7 @@ func TestEnvtestAssets(t *testing.T) {
 	if code != exitOK || stdout != "export KUBEBUILDER_ASSETS='"+dir+"'\n" {
 		t.Fatalf("%d %q %q", code, stdout, stderr)
 	}
-	for name, want := range map[string]string{"kube-apiserver": "Kubernetes v1.36.3\n", "etcd": "etcd Version: "} {
+	for name, want := range map[string]string{"kube-apiserver": "Kubernetes v1.37.2\n", "etcd": "etcd Version: "} {
 		cmd := exec.Command(filepath.Join(dir, name), "--version")
 		cmd.Env = append(os.Environ(), asCommand+"=1", "GORACE=atexit_sleep_ms=0")
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), want) {

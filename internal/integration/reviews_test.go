@@ -204,8 +204,8 @@ func TestAccessReviews(t *testing.T) {
 	wantRefused(t, bob, accessReviews, `{"spec":{}}`, 403, `subjectaccessreviews.authorization.k8s.io is forbidden: User "bob" cannot create resource "subjectaccessreviews" in API group "authorization.k8s.io" at the cluster scope`)
 	const invalid, attributes = `.authorization.k8s.io "" is invalid: `, "spec.resourceAttributes"
 	for _, row := range []struct{ path, body, message string }{
-		{selfAccess, `{"spec":{}}`, attributes + `: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified`},
-		{selfAccess, `{"spec":{"nonResourceAttributes":{},"resourceAttributes":{}}}`, `spec.nonResourceAttributes: Invalid value: {"Path":"","Verb":""}: cannot be specified in combination with resourceAttributes`},
+		{selfAccess, `{"spec":{}}`, `spec: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified`},
+		{selfAccess, `{"spec":{"nonResourceAttributes":{},"resourceAttributes":{}}}`, `spec: Invalid value: {"Path":"","Verb":""}: exactly one of nonResourceAttributes or resourceAttributes must be specified`},
 		{selfAccess, `{"metadata":{"name":"x"},"spec":{"resourceAttributes":{}}}`, `metadata: Invalid value: {"name":"x"}: must be empty`},
 		{accessReviews, `{"spec":{"resourceAttributes":{}}}`, `spec.user: Invalid value: "": at least one of user or group must be specified`},
 		{accessReviews, `{"spec":{"user":"a","resourceAttributes":{"fieldSelector":{"rawSelector":"a=b","requirements":[{"key":"x","operator":"In","values":["a"]}]}}}}`, attributes + `.fieldSelector.rawSelector: Invalid value: "a=b": may not specified at the same time as requirements`},
@@ -213,7 +213,7 @@ func TestAccessReviews(t *testing.T) {
 		{accessReviews, `{"spec":{"user":"a","resourceAttributes":{"labelSelector":{"requirements":[{"key":"a","operator":"In"},{"key":"a","operator":"Exists","values":["x"]}]}}}}`, `[` + attributes + ".labelSelector.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn', " + attributes + ".labelSelector.requirements[1].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist']"},
 		{localAccess, `{"spec":{"user":"a","resourceAttributes":{}}}`, attributes + `.namespace: Invalid value: "": must match metadata.namespace`},
 		{localAccess, `{"spec":{"user":"a","nonResourceAttributes":{"verb":"get"}}}`, `spec.nonResourceAttributes: Invalid value: {"Path":"","Verb":"get"}: disallowed on this kind of request`},
-		{localAccess, `{"metadata":{"name":"oo"},"spec":{}}`, `[` + attributes + `: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified, spec.user: Invalid value: "": at least one of user or group must be specified, metadata: Invalid value: {"name":"oo","namespace":"default"}: must be empty except for namespace]`},
+		{localAccess, `{"metadata":{"name":"oo"},"spec":{}}`, `[` + `spec: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified, spec.user: Invalid value: "": at least one of user or group must be specified, metadata: Invalid value: {"name":"oo","namespace":"default"}: must be empty except for namespace]`},
 	} {
 		wantRefused(t, admin, row.path, row.body, 422, invalid+row.message)
 	}

@@ -145,7 +145,7 @@ func (l *library) create(text []byte) verdict {
 		delete(o, "status")
 	}
 	errs := apivalidation.ValidateCustomResource(nil, o, l.validator)
-	errs = append(errs, objectmeta.Validate(nil, o, l.structural, false)...)
+	errs = append(errs, objectmeta.Validate(context.Background(), nil, o, l.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, l.structural, o)...)
 	return l.settle(l.ask(errs, o, nil), o)
 }
@@ -181,7 +181,7 @@ func (l *library) update(text, stored []byte, status bool) verdict {
 		}
 	} else {
 		errs = apivalidation.ValidateCustomResourceUpdate(nil, o, old, l.validator, apivalidation.WithRatcheting(same))
-		errs = append(errs, objectmeta.Validate(nil, o, l.structural, false)...)
+		errs = append(errs, objectmeta.Validate(context.Background(), nil, o, l.structural, false)...)
 	}
 	if len(listtype.ValidateListSetsAndMaps(nil, l.structural, old)) == 0 {
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, l.structural, o)...)

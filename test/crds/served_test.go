@@ -52,7 +52,7 @@ func TestOthersAreServed(t *testing.T) {
 		for _, v := range d.versions {
 			gvr := schema.GroupVersionResource{Group: d.group, Version: v.name, Resource: d.plural}
 			var out bytes.Buffer
-			if err := explain.PrintModelDescription(nil, &out, documents, gvr, true, "plaintext"); err != nil {
+			if err := explain.PrintModelDescription(nil, &out, documents, gvr, true, 0, "plaintext"); err != nil {
 				t.Errorf("%s: %v", d.name, err)
 			}
 			properties, _ := v.schema["properties"].(tree)
