@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,7 +9,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"math/big"
 	"strings"
+	"time"
 )
 
 // Parts of bodies.
@@ -25,7 +26,7 @@ const (
 
 // bodies holds the required fields of each type, by resource and group. A type without a
 // row needs only a name. The objects have no effect: nothing is scheduled, matched, granted
-// or exposed. $NS, $CSR and $ID are replaced.
+// or exposed. $NS, $ID, $CSR, $STUB and $ANCHOR are replaced.
 var bodies = map[string]string{
 	"events":                 `{"involvedObject":{"kind":"ConfigMap","name":"none","namespace":"$NS"}}`,
 	"limitranges":            `{"spec":{"limits":[]}}`,
@@ -81,9 +82,13 @@ var bodies = map[string]string{
 	"customresourcedefinitions.apiextensions.k8s.io": `{"metadata":{"name":"nothings.swept-$ID.tidemark.dev"},"spec":{"group":"swept-$ID.tidemark.dev","scope":"Namespaced","names":{"plural":"nothings","singular":"nothing","kind":"Nothing"},"versions":[{"name":"v1","served":false,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
 	"apiservices.apiregistration.k8s.io":             `{"metadata":{"name":"v1.none-$ID.tidemark.dev"},"spec":{"group":"none-$ID.tidemark.dev","version":"v1","groupPriorityMinimum":1,"versionPriority":1}}`,
 	"certificatesigningrequests.certificates.k8s.io": `{"spec":{"request":"$CSR","signerName":"none.tidemark.dev/none","usages":["digital signature"]}}`,
-	"clustertrustbundles.certificates.k8s.io":        `{"spec":{"trustBundle":""}}`,
+	"clustertrustbundles.certificates.k8s.io":        `{"spec":{"trustBundle":"$ANCHOR"}}`,
+	"podcertificaterequests.certificates.k8s.io": `{"spec":{"signerName":"none.tidemark.dev/none","podName":"none-$ID","podUID":"none","serviceAccountName":"none-$ID",` +
+		`"serviceAccountUID":"none","nodeName":"none-$ID","nodeUID":"none","maxExpirationSeconds":3600,"stubPKCS10Request":"$STUB"}}`,
+	"storageversionmigrations.storagemigration.k8s.io": `{"spec":{"resource":{"group":"none.tidemark.dev","resource":"nothings"}}}`,
 
 	"deviceclasses.resource.k8s.io":          `{"spec":{}}`,
+	"devicetaintrules.resource.k8s.io":       `{"spec":{"deviceSelector":{"driver":"none.tidemark.dev"},"taint":{"key":"none","effect":"None"}}}`,
 	"resourceclaims.resource.k8s.io":         `{"spec":{}}`,
 	"resourceclaimtemplates.resource.k8s.io": `{"spec":{"spec":{}}}`,
 	"resourceslices.resource.k8s.io":         `{"spec":{"driver":"none.tidemark.dev","nodeName":"none-$ID","pool":{"name":"none-$ID","generation":1,"resourceSliceCount":1},"devices":[]}}`,
@@ -104,8 +109,10 @@ func (b *bed) template(r *resourceType) object {
 		text = `{}`
 	}
 	text = strings.NewReplacer("$NS", b.namespace, "$ID", b.suffix).Replace(text)
-	if strings.Contains(text, "$CSR") {
-		text = strings.ReplaceAll(text, "$CSR", certificateRequest())
+	for name, made := range map[string]func() string{"$CSR": certificateRequest, "$STUB": stubRequest, "$ANCHOR": trustAnchor} {
+		if strings.Contains(text, name) {
+			text = strings.ReplaceAll(text, name, made())
+		}
 	}
 	var o object
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -117,15 +124,37 @@ func (b *bed) template(r *resourceType) object {
 
 // certificateRequest returns a certificate request in base64. No signer handles it.
 func certificateRequest() string {
+	der := requestFor(pkix.Name{CommonName: "none"})
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+}
+
+// stubRequest returns a certificate request that proves a key alone, in base64.
+func stubRequest() string { return base64.StdEncoding.EncodeToString(requestFor(pkix.Name{})) }
+
+func requestFor(subject pkix.Name) []byte {
+	key := newKey()
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+	if err != nil {
+		panic(err)
+	}
+	return der
+}
+
+// trustAnchor returns a certificate of an authority that nobody has, in PEM for a JSON string.
+func trustAnchor() string {
+	key := newKey()
+	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "none"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, authority, authority, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	return strings.ReplaceAll(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), "\n", `\n`)
+}
+
+func newKey() *ecdsa.PrivateKey {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(err) // without chance nothing works
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "none"}}, key)
-	if err != nil {
-		panic(err)
-	}
-	var b bytes.Buffer
-	pem.Encode(&b, &pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	return base64.StdEncoding.EncodeToString(b.Bytes())
+	return key
 }
