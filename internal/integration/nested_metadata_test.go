@@ -52,13 +52,13 @@ func TestGenerations(t *testing.T) {
 func TestLongNames(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
 	name := strings.Repeat("a", 300)
-	for path, unit := range map[string]string{
+	for path, unit := range map[string]string{ // the rules of a ReplicationController declare that of its name
 		"/apis/resource.k8s.io/v1/deviceclasses":                     "bytes",
 		"/api/v1/namespaces/default/replicationcontrollers":          "bytes",
 		"/apis/resource.k8s.io/v1/namespaces/default/resourceclaims": "characters",
 		"/api/v1/namespaces/default/configmaps":                      "characters",
 	} {
-		run(t, c, []step{{"POST " + path, `{"metadata":{"name":"` + name + `"}}`, 422, map[string]string{
+		run(t, c, []step{{"POST " + path, `{"metadata":{"name":"` + name + `"},"spec":{"replicas":1,"selector":{"a":"b"},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, 422, map[string]string{
 			"details.causes.0.message": `"Invalid value: \"` + name + `\": must be no more than 253 ` + unit + `"`,
 		}}})
 	}

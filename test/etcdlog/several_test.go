@@ -318,10 +318,10 @@ func TestUnreadable(t *testing.T) {
 		t.Error(err)
 	}
 	unsafe := true
-	for _, name := range []string{"fine", "missing"} {
+	for name, reason := range map[string]metav1.StatusReason{"fine": metav1.StatusReasonConflict, "missing": metav1.StatusReasonNotFound} {
 		err := maps.Delete(ctx, name, metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &unsafe})
-		if !apierrors.IsInvalid(err) {
-			t.Errorf("the unsafe deletion of %s: got %v, want Invalid", name, err)
+		if apierrors.ReasonForError(err) != reason {
+			t.Errorf("the unsafe deletion of %s: got %v, want %s", name, err, reason)
 		}
 	}
 	for _, name := range []string{"old", "new"} {
