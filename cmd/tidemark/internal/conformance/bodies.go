@@ -140,7 +140,7 @@ func requestFor(subject pkix.Name) []byte {
 	return der
 }
 
-// trustAnchor returns a certificate of an authority that nobody has, in PEM for a JSON string.
+// trustAnchor returns a certificate of an authority that signs nothing, in PEM for a JSON string.
 func trustAnchor() string {
 	key := newKey()
 	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "none"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
