@@ -127,7 +127,7 @@ func (w *World) Open(ctx context.Context) (*Env, error) {
 	}
 	for i, f := range w.currentFields() {
 		if !f.is(w.fields[i]) {
-			return nil, fmt.Errorf("World.%s has changed after the first Fork: make a World for each set of fields", f.name)
+			return nil, fmt.Errorf("the field %s of World has changed after the first Fork: make a World for each set of fields", f.name)
 		}
 	}
 	env := &Env{session: w.host, controllers: w.Controllers, seed: w.Seed}

@@ -241,6 +241,7 @@ func copyPackage(from, into string) error {
 		if err != nil {
 			return err
 		}
+		text = bytes.Replace(text, []byte("DO NOT EDIT.\n"), []byte("DO NOT EDIT.\n\n//lint:file-ignore SA1019 rules name deprecated functions\n"), 1)
 		if err := os.WriteFile(filepath.Join(into, name), text, 0o644); err != nil {
 			return err
 		}
