@@ -76,7 +76,7 @@ func TestWorldChanged(t *testing.T) {
 			} else if err := env.Close(); err != nil {
 				t.Error(err)
 			}
-		} else if err == nil || !strings.Contains(err.Error(), "World."+field+" has changed after the first Fork") {
+		} else if err == nil || !strings.Contains(err.Error(), "the field "+field+" of World has changed after the first Fork") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
