@@ -3,12 +3,15 @@ package builtin_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -82,16 +85,40 @@ func checkDeclared(t *testing.T, k *resource.Type, subresource string) {
 	}
 }
 
-// TestDeclaredCost: rules do not run for an object that has more errors than a response shows.
+// TestDeclaredCost: rules do not run for an object with more errors, or longer lists, than a response shows errors.
 func TestDeclaredCost(t *testing.T) {
-	role := &rbacv1.Role{Rules: make([]rbacv1.PolicyRule, 100_000)}
-	k := builtin.Catalog().Lookup("rbac.authorization.k8s.io", "v1", "roles")
-	errs := k.Strategy.Declared(context.Background(), k.Strategy.Validate(context.Background(), role), role, nil, "")
-	distinct := map[*field.Error]bool{}
-	for _, err := range errs {
-		distinct[err] = true
+	conditions := make([]metav1.Condition, 30_000)
+	for i := range conditions {
+		conditions[i] = metav1.Condition{Type: "t" + strconv.Itoa(i), Status: "True", Reason: "R", LastTransitionTime: metav1.Unix(1, 0)}
 	}
-	if len(distinct) > 2*resource.MaxErrors {
-		t.Errorf("%d errors were made", len(distinct))
+	rule := &resourcev1.DeviceTaintRule{}
+	many := rule.DeepCopy()
+	many.Status.Conditions = conditions
+	empty := rule.DeepCopy()
+	empty.Status.Conditions = make([]metav1.Condition, 1_000_000)
+	for _, c := range []struct {
+		group, version, resource string
+		o, old                   runtime.Object
+	}{
+		{"rbac.authorization.k8s.io", "v1", "roles", &rbacv1.Role{Rules: make([]rbacv1.PolicyRule, 100_000)}, nil},
+		{"discovery.k8s.io", "v1", "endpointslices", &discoveryv1.EndpointSlice{AddressType: "IPv4", Endpoints: make([]discoveryv1.Endpoint, 1_000_000)}, nil},
+		{"resource.k8s.io", "v1", "devicetaintrules", many, rule},
+		{"resource.k8s.io", "v1", "devicetaintrules", empty, rule},
+	} {
+		k := builtin.Catalog().Lookup(c.group, c.version, c.resource)
+		var errs field.ErrorList
+		if c.old == nil {
+			errs = k.Strategy.Declared(context.Background(), k.Strategy.Validate(context.Background(), c.o), c.o, nil, "")
+		} else {
+			validate := k.Subresources[slices.IndexFunc(k.Subresources, func(s resource.Subresource) bool { return s.Name == "status" })].Validate
+			errs = k.Strategy.Declared(context.Background(), validate(context.Background(), c.o, c.old), c.o, c.old, "status")
+		}
+		distinct := map[*field.Error]bool{}
+		for _, err := range errs {
+			distinct[err] = true
+		}
+		if len(errs) == 0 || len(distinct) > 2*resource.MaxErrors {
+			t.Errorf("%s: %d errors were made", c.resource, len(distinct))
+		}
 	}
 }

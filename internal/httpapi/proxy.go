@@ -28,6 +28,7 @@ func (q *request) proxyService(t registry.Target, port string) (host string, err
 		}
 		port = ports[i].Name
 	}
+	left := maxProxiedPods
 	of := registry.Target{Type: q.h.c.Catalog().Lookup(discoveryv1.GroupName, "v1", "endpointslices"), Namespace: t.Namespace}
 	for o, err := range q.h.c.Registry.ReadAll(q.context(), of) {
 		if err != nil {
@@ -37,22 +38,29 @@ func (q *request) proxyService(t registry.Target, port string) (host string, err
 		if s.Labels[discoveryv1.LabelServiceName] != t.Name {
 			continue
 		}
-		if host := q.readyEndpoint(s, port); host != "" {
+		if host := q.readyEndpoint(s, port, &left); host != "" {
 			return host, nil
 		}
 	}
 	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", t.Name))
 }
 
-// readyEndpoint returns the address of a ready endpoint that has a port with this name; empty: there is none.
-func (q *request) readyEndpoint(s *discoveryv1.EndpointSlice, port string) string {
+// maxProxiedPods is how many Pods of a Service are read to find one that has the address of its endpoint.
+const maxProxiedPods = 100
+
+// readyEndpoint returns the address of a ready endpoint that has a port with this name; empty: there is none, or no Pod is
+// left to read.
+func (q *request) readyEndpoint(s *discoveryv1.EndpointSlice, port string, left *int) string {
 	for _, p := range s.Ports {
 		if p.Name == nil || *p.Name != port || p.Port == nil {
 			continue
 		}
 		for i := range s.Endpoints {
 			e := &s.Endpoints[i]
-			if (e.Conditions.Ready == nil || *e.Conditions.Ready) && q.isPod(s.Namespace, e) {
+			if *left == 0 || q.context().Err() != nil {
+				return ""
+			}
+			if (e.Conditions.Ready == nil || *e.Conditions.Ready) && q.isPod(s.Namespace, e, left) {
 				return net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*p.Port)))
 			}
 		}
@@ -61,10 +69,11 @@ func (q *request) readyEndpoint(s *discoveryv1.EndpointSlice, port string) strin
 }
 
 // isPod reports whether an endpoint is a Pod of the namespace, so that clients do not choose the address.
-func (q *request) isPod(namespace string, e *discoveryv1.Endpoint) bool {
+func (q *request) isPod(namespace string, e *discoveryv1.Endpoint, left *int) bool {
 	if e.TargetRef == nil || e.TargetRef.Namespace != namespace || len(e.Addresses) == 0 {
 		return false
 	}
+	*left--
 	pods := registry.Target{Type: q.h.c.Catalog().Lookup("", "v1", "pods"), Namespace: namespace, Name: e.TargetRef.Name}
 	o, err := q.h.c.Registry.Read(q.context(), pods)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// confirmed calls attempt, which makes a write by the published state, and calls it again by a newer state if it stored nothing
-// and a newer state can change that: see store.Decide. Each call of attempt begins with the request as the client sent it.
+// confirmed calls attempt, which decides on the published state. If it stored nothing and a newer state
+// can change that, confirmed calls it again on that state: see store.Decide. Each call of attempt begins with the request as the client sent it.
 func (r *Registry) confirmed(ctx context.Context, attempt func() (Object, error)) (Object, error) {
 	var made Object
 	var err error

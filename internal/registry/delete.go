@@ -166,7 +166,7 @@ func (r *Registry) unsafeDeletion(w *write) bool {
 	return IgnoresReadErrors(w.deletion) && w.Subresource == "" && !w.collection
 }
 
-// IgnoresReadErrors reports whether a deletion is of an object that cannot be read.
+// IgnoresReadErrors reports whether the options have ignoreStoreReadErrorWithClusterBreakingPotential.
 func IgnoresReadErrors(o *metav1.DeleteOptions) bool {
 	return o != nil && o.IgnoreStoreReadErrorWithClusterBreakingPotential != nil && *o.IgnoreStoreReadErrorWithClusterBreakingPotential
 }

@@ -44,8 +44,8 @@ type Columns struct {
 	// Place returns the sort key of an object, which is in the stored version. The sort is
 	// stable. Nil: rows are not sorted.
 	Place func(o runtime.Object) int32
-	// First reports whether, of two objects of a list, o is preferred. Other is nil for the first one, which need not be
-	// preferred to none. The preferred object of a list has the cells of CellsOfFirst. Nil: all have those of Cells.
+	// First reports whether, of two objects of a list, o is preferred. Other is nil if no object is
+	// preferred yet; First may still return false. The preferred object of a list has the cells of CellsOfFirst. Nil: all have those of Cells.
 	First func(o, other runtime.Object) bool
 	// CellsOfFirst is Cells for that object.
 	CellsOfFirst func(o runtime.Object, row *Row)

@@ -94,7 +94,7 @@ var reviews = map[schema.GroupResource]bool{
 	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}:      true,
 }
 
-// IsReview reports whether a target is a review of a token or of access, which a cluster does not work without: neither
+// IsReview reports whether a target is a review of a token or of access, which clusters need to work: neither
 // policies nor webhooks see it.
 func IsReview(t registry.Target) bool { return reviews[t.Type.GroupResource()] }
 

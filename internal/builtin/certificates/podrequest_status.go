@@ -13,8 +13,9 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 const (
@@ -42,7 +43,7 @@ func hasCondition(r *PodRequest, types ...string) bool {
 func ValidatePodRequestStatus(r, old *PodRequest) field.ErrorList {
 	path := field.NewPath("status")
 	errs := validateEndings(r.Status.Conditions)
-	errs = append(errs, metav1validation.ValidateConditions(r.Status.Conditions, path.Child("conditions"))...)
+	errs = append(errs, check.Conditions(r.Status.Conditions, path.Child("conditions"))...)
 	if len(errs) > 0 {
 		return errs
 	}

@@ -4,8 +4,8 @@
 //	go generate ./internal/builtin/declared
 //
 // kube-apiserver runs the declared rules after the code that validates a kind, and drops the errors of that code that say
-// the same. Most rules that are declared are also in code, here as there: the code checks old objects again that an update
-// leaves as they are, and counts errors instead of making millions of them.
+// the same. Most rules that are declared are also in code, here as there. The code also validates unchanged parts on update,
+// and counts errors beyond check.MaxErrors.
 package declared
 
 //go:generate go run ../../../tools/gen/declared
@@ -56,10 +56,10 @@ var rules = sync.OnceValue(func() *runtime.Scheme {
 // Join returns the errors of the code that validated an object, each once, and those of the rules of its type. Old is nil
 // for a new object; subresource is "" for the object itself.
 //
-// The rules are not run when the code found as many errors as a response shows: a rule makes an error for each item that
-// breaks it, however many there are.
+// The rules are not run when the code found as many errors as a response shows, or a list with more items: a rule makes an
+// error for each item that breaks it, however many there are, and some rules compare all items with each other.
 func Join(ctx context.Context, errs field.ErrorList, o, old runtime.Object, subresource string) field.ErrorList {
-	if len(errs) >= check.MaxErrors {
+	if len(errs) >= check.MaxErrors || slices.ContainsFunc(errs, tooLong) {
 		return errs
 	}
 	if len(errs) > 1 {
@@ -83,6 +83,12 @@ func Join(ctx context.Context, errs field.ErrorList, o, old runtime.Object, subr
 		return slices.ContainsFunc(more, func(m *field.Error) bool { return same(e, m) })
 	})
 	return append(errs, more...)
+}
+
+// tooLong reports whether an error is that of a list with more items than a response shows errors.
+func tooLong(e *field.Error) bool {
+	n, ok := e.BadValue.(int)
+	return ok && e.Type == field.ErrorTypeTooMany && n > check.MaxErrors
 }
 
 // once returns the errors without those that say the same as the first one of their kind for a field. Texts are made only

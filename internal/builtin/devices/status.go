@@ -6,7 +6,6 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -158,7 +157,7 @@ func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, devices *check.Se
 	if n := len(d.Conditions); n > mostConditions {
 		errs = append(errs, field.TooMany(path.Child("conditions"), n, mostConditions))
 	}
-	errs = append(errs, metav1validation.ValidateConditions(d.Conditions, path.Child("conditions"))...)
+	errs = append(errs, check.Conditions(d.Conditions, path.Child("conditions"))...)
 	if d.Data != nil && len(d.Data.Raw) > 0 {
 		errs = append(errs, validateObject(*d.Data, longestData, path.Child("data"))...)
 	}

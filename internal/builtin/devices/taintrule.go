@@ -5,8 +5,9 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // TaintRule is a DeviceTaintRule.
@@ -70,7 +71,7 @@ func validateTaintRule(r *TaintRule, old *resourcev1.DeviceTaint) (errs field.Er
 // ValidateTaintRuleStatus checks an update of the subresource status.
 func ValidateTaintRuleStatus(r, _ *TaintRule) field.ErrorList {
 	at := field.NewPath("status", "conditions")
-	errs := metav1validation.ValidateConditions(r.Status.Conditions, at)
+	errs := check.Conditions(r.Status.Conditions, at)
 	if n := len(r.Status.Conditions); n > mostRuleConditions {
 		errs = append(errs, field.TooMany(at, n, mostRuleConditions))
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	policyv1 "k8s.io/api/policy/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -37,7 +36,7 @@ func ValidateBudgetUpdate(b, old *policyv1.PodDisruptionBudget) (errs field.Erro
 // ValidateBudgetStatus checks conditions and counts.
 func ValidateBudgetStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 	path, s := field.NewPath("status"), &b.Status
-	errs := metav1validation.ValidateConditions(s.Conditions, path.Child("conditions"))
+	errs := check.Conditions(s.Conditions, path.Child("conditions"))
 	errs = append(errs, check.NotNegative(int64(s.DisruptionsAllowed), path.Child("disruptionsAllowed"))...)
 	errs = append(errs, check.NotNegative(int64(s.CurrentHealthy), path.Child("currentHealthy"))...)
 	errs = append(errs, check.NotNegative(int64(s.DesiredHealthy), path.Child("desiredHealthy"))...)

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -54,7 +53,7 @@ func ValidateStatus(m, old *Migration) (errs field.ErrorList) {
 		}
 	}
 	conditions := path.Child("conditions")
-	errs = append(errs, metav1validation.ValidateConditions(s.Conditions, conditions)...)
+	errs = append(errs, check.Conditions(s.Conditions, conditions)...)
 	if v := old.Status.ResourceVersion; v != "" && v != s.ResourceVersion {
 		errs = append(errs, field.Invalid(at, s.ResourceVersion, apivalidation.FieldImmutableErrorMsg))
 	}

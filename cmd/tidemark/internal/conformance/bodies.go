@@ -154,7 +154,7 @@ func trustAnchor() string {
 func newKey() *ecdsa.PrivateKey {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		panic(err) // without chance nothing works
+		panic(err) // no randomness
 	}
 	return key
 }
