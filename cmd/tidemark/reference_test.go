@@ -311,7 +311,7 @@ const metricsText = "`/metrics` has these metrics, and those of the Go runtime a
 	"- `workqueue_*` are the queues of the server's own [controllers](controllers.md), by their names.\n" +
 	"\n" +
 	"Metrics that have no meaning here are left out: `apiserver_watch_cache_*`, `watch_cache_*`, `apiserver_watch_events_dispatch_*` and `informer_*` (there is no cache beside the store), `etcd_bookmark_*` and `etcd_lease_*`, `grpc_*`, `rest_client_*` and `apiserver_selfrequest_*` (the server is no client of itself),\n" +
-	"`authentication_token_cache_*`, `apiserver_envelope_encryption_*`, `aggregator_discovery_*`, `apiserver_request_slo_duration_seconds` (1.36 has it no more), `registered_metrics_total` and its siblings. There are no exemplars.\n" +
+	"`authentication_token_cache_*`, `apiserver_envelope_encryption_*`, `aggregator_discovery_*`, `apiserver_request_slo_duration_seconds` (removed in 1.37), `registered_metrics_total` and its siblings. There are no exemplars.\n" +
 	"Some that would have one are missing so far: `apiserver_resource_size_estimate_bytes`, `apiserver_request_filter_duration_seconds`, `apiserver_cel_*`, `kube_apiserver_*_allocator_*`, `kubernetes_feature_enabled`, `serviceaccount_*_total`.\n" +
 	"\n" +
 	"Clients choose no values of labels but names of objects. A metric has series for the FlowSchemas and priority levels that exist, and at most 1,000 series for admission policies, bindings and webhooks, those that were used last.\n" +
