@@ -145,7 +145,7 @@ type Changes struct {
 	list []Change // those of all that are selected
 
 	calls  string   // of the methods that have selected them: `.By("web-operator")`
-	absent []string // actors that were selected, of which all has no change
+	absent []string // selected actors that have no change in all
 }
 
 // Changes returns the changes since the Env was created, by all actors. It does not wait: call

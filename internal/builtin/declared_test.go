@@ -38,7 +38,7 @@ func TestDeclared(t *testing.T) {
 			want: []string{`spec.timeZone: Invalid value: "x": code`, "spec.schedule: Required value"},
 		}, {
 			name: "an error of code is reported once",
-			code: field.ErrorList{field.Invalid(at, "a", "code"), field.Invalid(at, "b", "code"), field.Invalid(at, "a", "code")},
+			code: field.ErrorList{field.Invalid(at, "a", "code"), field.Invalid(at, "b", "code"), field.Invalid(at, "a", "code"), field.Invalid(at, "b", "code")},
 			o:    &corev1.ConfigMap{},
 			want: []string{`spec: Invalid value: "a": code`, `spec: Invalid value: "b": code`},
 		}, {

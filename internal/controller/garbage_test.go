@@ -443,7 +443,7 @@ func TestHalfGone(t *testing.T) {
 	w.want("pods", "n/p", false)
 }
 
-// TestManyDependents checks an owner with many dependents, some of which are deleted.
+// TestManyDependents checks an owner with many dependents. Some of them are deleted.
 func TestManyDependents(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{background, foreground, orphan} {
 		w := newWorld(t)

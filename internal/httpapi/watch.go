@@ -319,7 +319,7 @@ func (q *request) appendEvents(buf []byte, ends []int, events []registry.Event, 
 	return buf, ends, nil
 }
 
-// sent counts events, of which the first one begins at an offset.
+// sent counts the events of a buffer. The first one begins at the given offset; ends has the end of each.
 func (q *request) sent(begin int, ends []int) {
 	for _, end := range ends {
 		q.route.sent(end - begin)

@@ -58,10 +58,10 @@ func ValidateStatefulSetUpdate(o, old *appsv1.StatefulSet) field.ErrorList {
 	var errs check.Errors
 	validateStatefulSet(&errs, &o.Spec, false)
 	at, next, was := field.NewPath("spec"), &o.Spec, &old.Spec
-	immutable(&errs, at, "selector", next.Selector, was.Selector)
-	immutable(&errs, at, "volumeClaimTemplates", next.VolumeClaimTemplates, was.VolumeClaimTemplates)
-	immutable(&errs, at, "serviceName", next.ServiceName, was.ServiceName)
-	immutable(&errs, at, "podManagementPolicy", next.PodManagementPolicy, was.PodManagementPolicy)
+	errs.Immutable(at, "selector", next.Selector, was.Selector)
+	errs.Immutable(at, "volumeClaimTemplates", next.VolumeClaimTemplates, was.VolumeClaimTemplates)
+	errs.Immutable(at, "serviceName", next.ServiceName, was.ServiceName)
+	errs.Immutable(at, "podManagementPolicy", next.PodManagementPolicy, was.PodManagementPolicy)
 	return errs.List()
 }
 

@@ -4,8 +4,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -18,14 +16,7 @@ import (
 
 // immutableSelector checks that the selector does not change.
 func immutableSelector(errs *check.Errors, next, old *metav1.LabelSelector) {
-	immutable(errs, field.NewPath("spec"), "selector", next, old)
-}
-
-// immutable checks that a member does not change.
-func immutable[T any](errs *check.Errors, at *field.Path, name string, next, old T) {
-	if !equality.Semantic.DeepEqual(next, old) {
-		errs.Invalid(at, name, check.Bare(next), apivalidation.FieldImmutableErrorMsg)
-	}
+	errs.Immutable(field.NewPath("spec"), "selector", next, old)
 }
 
 // replicated checks the selector and the template of a kind with replicas.

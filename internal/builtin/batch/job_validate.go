@@ -7,7 +7,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -192,13 +191,6 @@ func indexed(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	atMost("maxFailedIndexes", s.MaxFailedIndexes, maxOfMany, detail)
 }
 
-// immutable checks that a field does not change.
-func immutable(errs *check.Errors, at *field.Path, name string, next, old any) {
-	if !equality.Semantic.DeepEqual(next, old) {
-		errs.Invalid(at, name, check.Bare(next), apivalidation.FieldImmutableErrorMsg)
-	}
-}
-
 // ValidateJobUpdate checks an update. Like kube-apiserver, it reports errors of the spec twice.
 func ValidateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	var errs check.Errors
@@ -209,18 +201,18 @@ func ValidateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	s, had, at := &j.Spec, &old.Spec, field.NewPath("spec")
 	switch {
 	case !isIndexed(s):
-		immutable(&errs, at, "completions", s.Completions, had.Completions)
+		errs.Immutable(at, "completions", s.Completions, had.Completions)
 	case s.Completions == nil, equality.Semantic.DeepEqual(s.Completions, had.Completions):
 	case *s.Completions != *s.Parallelism:
 		errs.Invalid(at, "completions", s.Completions, "can only be modified in tandem with spec.parallelism")
 	}
-	immutable(&errs, at, "selector", s.Selector, had.Selector)
+	errs.Immutable(at, "selector", s.Selector, had.Selector)
 	templateUpdate(&errs, s, old, at)
-	immutable(&errs, at, "completionMode", s.CompletionMode, had.CompletionMode)
-	immutable(&errs, at, "podFailurePolicy", s.PodFailurePolicy, had.PodFailurePolicy)
-	immutable(&errs, at, "backoffLimitPerIndex", s.BackoffLimitPerIndex, had.BackoffLimitPerIndex)
-	immutable(&errs, at, "managedBy", s.ManagedBy, had.ManagedBy)
-	immutable(&errs, at, "successPolicy", s.SuccessPolicy, had.SuccessPolicy)
+	errs.Immutable(at, "completionMode", s.CompletionMode, had.CompletionMode)
+	errs.Immutable(at, "podFailurePolicy", s.PodFailurePolicy, had.PodFailurePolicy)
+	errs.Immutable(at, "backoffLimitPerIndex", s.BackoffLimitPerIndex, had.BackoffLimitPerIndex)
+	errs.Immutable(at, "managedBy", s.ManagedBy, had.ManagedBy)
+	errs.Immutable(at, "successPolicy", s.SuccessPolicy, had.SuccessPolicy)
 	return errs.List()
 }
 
@@ -231,7 +223,7 @@ func templateUpdate(errs *check.Errors, s *batchv1.JobSpec, old *batchv1.Job, at
 	suspended := old.Spec.Suspend != nil && *old.Spec.Suspend
 	open := suspended && old.Status.Active == 0 && (old.Status.StartTime == nil || hasCondition(old, batchv1.JobSuspended, corev1.ConditionTrue))
 	if !open {
-		immutable(errs, at, "template", &s.Template, had)
+		errs.Immutable(at, "template", &s.Template, had)
 		return
 	}
 	kept, next := had.DeepCopy(), &s.Template.Spec
@@ -245,7 +237,7 @@ func templateUpdate(errs *check.Errors, s *batchv1.JobSpec, old *batchv1.Job, at
 			}
 		}
 	}
-	immutable(errs, at.Child("template.spec"), "", *next, kept.Spec)
+	errs.Immutable(at.Child("template.spec"), "", *next, kept.Spec)
 }
 
 // scheduling copies the mutable scheduling constraints.

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Conditions checks conditions, each of which has a type of its own. It stops at MaxErrors errors: an empty condition takes
-// two bytes in a body, and has five errors.
+// Conditions checks conditions. Their types must be unique. It stops at MaxErrors errors: an empty condition takes two bytes
+// in a body, and has up to five errors.
 func Conditions(all []metav1.Condition, at *field.Path) (errs field.ErrorList) {
 	var types Seen[string]
 	for i := range all {

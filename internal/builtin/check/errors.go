@@ -3,6 +3,8 @@ package check
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -77,6 +79,13 @@ func (e *Errors) Invalid(at *field.Path, name string, value any, detail string) 
 func (e *Errors) Forbidden(at *field.Path, name, detail string) {
 	if !e.full() {
 		e.Add(field.Forbidden(Member(at, name), detail))
+	}
+}
+
+// Immutable checks that a member does not change.
+func (e *Errors) Immutable(at *field.Path, name string, next, old any) {
+	if !equality.Semantic.DeepEqual(next, old) {
+		e.Invalid(at, name, Bare(next), apivalidation.FieldImmutableErrorMsg)
 	}
 }
 

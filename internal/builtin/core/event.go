@@ -5,7 +5,6 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -96,10 +95,9 @@ func validateFinalizers(e *corev1.Event) (errs field.ErrorList) {
 }
 
 func immutable(now, before any, name string) field.ErrorList {
-	if equality.Semantic.DeepEqual(now, before) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath(name), check.Bare(now), validation.FieldImmutableErrorMsg)}
+	var errs check.Errors
+	errs.Immutable(nil, name, now, before)
+	return errs.List()
 }
 
 func sameMicrosecond(a, b metav1.MicroTime) bool {

@@ -91,21 +91,29 @@ func tooLong(e *field.Error) bool {
 	return ok && e.Type == field.ErrorTypeTooMany && n > check.MaxErrors
 }
 
-// once returns the errors without those that say the same as the first one of their kind for a field. Texts are made only
-// to compare two of them: the value in an error can be a whole object.
+// once returns the errors, each once. Texts are made only for errors of one kind and field: the value in an error can be a
+// whole object.
 func once(errs field.ErrorList) field.ErrorList {
 	type kind struct {
 		of            field.ErrorType
 		field, detail string
 	}
 	first := make(map[kind]*field.Error, len(errs))
+	texts := map[kind]map[string]bool{} // of kinds that have several errors
 	return slices.DeleteFunc(errs, func(e *field.Error) bool {
 		k := kind{e.Type, e.Field, e.Detail}
 		f, again := first[k]
 		if !again {
 			first[k] = e
+			return false
 		}
-		return again && f.Error() == e.Error()
+		if texts[k] == nil {
+			texts[k] = map[string]bool{f.Error(): true}
+		}
+		text := e.Error()
+		said := texts[k][text]
+		texts[k][text] = true
+		return said
 	})
 }
 

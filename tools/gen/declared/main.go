@@ -40,8 +40,8 @@ var disabled = []string{
 // module is the path of the generated packages, which import each other.
 const module = "github.com/tidemark-dev/tidemark/internal/builtin/declared"
 
-// The parts of types.go. Each type gets a tag that turns the linter of validation-gen off: it fails on fields of which only
-// some tags are left.
+// The parts of types.go. Each type gets a tag that turns the linter of validation-gen off: the linter fails on fields that
+// have lost some of their tags.
 var (
 	alpha    = regexp.MustCompile(`(?m)^\s*// \+k8s:alpha\(.*\n`)
 	custom   = regexp.MustCompile(`(?m)^\s*// \+k8s:customValidation\n`) // of fields of disabled gates; the functions are not published
