@@ -35,6 +35,7 @@ type Set struct {
 	// forked is true if the set is a fork or has forks, which share its definitions.
 	forked atomic.Bool
 	served *derived.Value[*served]
+	pasts  pasts
 }
 
 // identity identifies a Set. It does not hold the Set in memory.

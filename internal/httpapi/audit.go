@@ -125,18 +125,10 @@ func (q *request) newAudited() *audited {
 }
 
 // uri returns the path and the query as the client sent them.
-func (q *request) uri() string { return q.prefix() + q.r.URL.RequestURI() }
+func (q *request) uri() string { return q.h.c.Prefix + q.prefix + q.r.URL.RequestURI() }
 
 // path returns the path as the client sent it.
-func (q *request) path() string { return q.prefix() + q.r.URL.EscapedPath() }
-
-// prefix returns the prefix that was cut off the path.
-func (q *request) prefix() string {
-	if q.replica == nil {
-		return q.h.c.Prefix
-	}
-	return q.h.c.Prefix + q.replica.prefix
-}
+func (q *request) path() string { return q.h.c.Prefix + q.prefix + q.r.URL.EscapedPath() }
 
 // longRunning reports whether the headers of a response have an event of their own.
 func (q *request) longRunning() bool {

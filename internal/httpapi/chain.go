@@ -22,14 +22,14 @@ import (
 // The first step that fails decides the response.
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handle(w, r, nil) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handle(w, r, place{}) }
 
-// handle responds to a request. at is the replica that it was sent to; nil: none.
-func (h *Handler) handle(w http.ResponseWriter, r *http.Request, at *Replica) {
+// handle responds to a request that was sent to a place.
+func (h *Handler) handle(w http.ResponseWriter, r *http.Request, at place) {
 	h.traffic.begin()
 	q := h.requests.Get().(*request)
 	q.begin(w, r)
-	q.replica = at
+	q.place = at
 	defer q.end()
 	err := q.serve()
 	if err == nil && q.to != nil {
@@ -53,12 +53,14 @@ func (q *request) serve() error {
 		(*request).authenticate,
 		(*request).readSelectors,
 		(*request).beginAudit,
+		(*request).readOnly,
 		(*request).checkQuery,
 		(*request).impersonate,
 		(*request).classify,
 		(*request).authorize,
 		(*request).caughtUp,
 		(*request).limitTime,
+		(*request).enterInstant,
 		(*request).injectFault,
 		(*request).takeSeat,
 	} {
@@ -152,14 +154,14 @@ func (q *request) checkQuery() error {
 // readInfo reads the attributes of the request from its path, and the verb.
 func (q *request) readInfo() {
 	q.info = newRequestInfo(q.r)
-	if q.info.IsResource {
+	if q.info.IsResource && q.instant == nil {
 		q.lookup()
 	}
 }
 
-// lookup finds the resource in the current catalog; nil: it is not served.
+// lookup finds the resource in the catalog; nil: it is not served.
 func (q *request) lookup() {
-	q.typ = q.h.c.Catalog().Lookup(q.info.Group, q.info.Version, q.info.Resource)
+	q.typ = q.types().Lookup(q.info.Group, q.info.Version, q.info.Resource)
 }
 
 // authenticate finds the user. Connections of clients that are not authenticated end soon.

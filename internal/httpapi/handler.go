@@ -57,8 +57,9 @@ type Handler struct {
 	drained context.Context
 	drain   context.CancelFunc
 
-	// served are the discovery documents of the current catalog.
+	// served are the discovery documents of the current catalog, pasts those of old ones.
 	served atomic.Pointer[documents]
+	pasts  pasts
 
 	requests     sync.Pool // *request
 	audits       sync.Pool // *audited
@@ -171,10 +172,15 @@ func (h *Handler) documents() *documents {
 		if d != nil {
 			before = d.Documents
 		}
-		d = &documents{catalog: c, Documents: discovery.New(c, before)}
+		d = newDocuments(c, before)
 		h.served.Store(d)
 	}
 	return d
+}
+
+// newDocuments makes the documents of a catalog. It shares the parts that are the same before.
+func newDocuments(c *resource.Catalog, before *discovery.Documents) *documents {
+	return &documents{catalog: c, Documents: discovery.New(c, before)}
 }
 
 // isHealth reports whether a path is a health check, which needs no seat.

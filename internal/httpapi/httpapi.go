@@ -7,6 +7,7 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/fault"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -37,6 +39,10 @@ type Config struct {
 	Media wire.Served
 	// OpenAPI serves /openapi/v2 and /openapi/v3...; nil: 404.
 	OpenAPI http.Handler
+	// Past returns the types that the state of a revision served, with the errors of store.Exact.
+	Past func(context.Context, store.Revision) (*resource.Catalog, error)
+	// PastOpenAPI returns a handler as OpenAPI for the types of an old state; nil: 404.
+	PastOpenAPI func(*resource.Catalog) http.Handler
 	// Pages are further documents, at paths of their own; empty: none.
 	Pages []Page
 	// Mounts are further handlers, at paths of their own; empty: none.

@@ -22,6 +22,9 @@ func (q *request) page() error {
 		return q.discovery()
 	}
 	path := q.r.URL.Path
+	if q.instant != nil && !ofInstant(path) {
+		return errNoPage
+	}
 	switch {
 	case path == "/", path == "/index.html":
 		return q.index()
@@ -91,7 +94,7 @@ func (q *request) mounted(m *Mount) error {
 
 // discovery serves the documents about the served groups, versions and resources.
 func (q *request) discovery() error {
-	p, docs := &q.info, q.h.documents()
+	p, docs := &q.info, q.documents()
 	if p.kind == versionPath && p.Group != "" && !docs.catalog.Serves(p.Group) && docs.catalog.Lists(p.Group, p.Version) == nil {
 		return errNoPage
 	}
@@ -169,14 +172,14 @@ func (q *request) address() string {
 
 // index lists the paths of the server.
 func (q *request) index() error {
-	doc := q.h.documents().Root(q.paths()...)
+	doc := q.documents().Root(q.paths()...)
 	return q.send(http.StatusOK, jsonType, doc.Body)
 }
 
 // paths returns the paths of the server besides those of the API.
 func (q *request) paths() []string {
 	others := []string{"/version"}
-	if !q.h.forked {
+	if !q.h.forked && q.instant == nil {
 		others = append(others, "/metrics", statuszPath)
 	}
 	for _, kind := range []string{"/healthz", "/livez", "/readyz"} {
@@ -185,8 +188,11 @@ func (q *request) paths() []string {
 			others = append(others, kind+"/"+c.Name)
 		}
 	}
-	if q.h.c.OpenAPI != nil {
+	if q.openAPIHandler() != nil {
 		others = append(others, "/openapi/v2", "/openapi/v3", "/openapi/v3/")
+	}
+	if q.instant != nil {
+		return others
 	}
 	for _, p := range q.h.c.Pages {
 		others = append(others, p.Path)
@@ -241,14 +247,14 @@ func (q *request) version() error {
 
 // openAPI serves the OpenAPI documents.
 func (q *request) openAPI() error {
-	if q.h.c.OpenAPI == nil {
+	if q.openAPIHandler() == nil {
 		return errNoPage
 	}
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
 		return errNoMethod()
 	}
 	q.r = q.r.WithContext(q.context())
-	return q.delegate(q.h.c.OpenAPI, openAPIBytes)
+	return q.delegate(q.openAPIHandler(), openAPIBytes)
 }
 
 // openAPIBytes estimates the memory of an OpenAPI document while it is sent.

@@ -57,7 +57,7 @@ func (q *request) profiling(name string) error {
 // profiles sends the list of profiles. Its path has a slash at the end, so that its links lead to them.
 func (q *request) profiles() error {
 	if q.r.URL.Path == profilingPath {
-		q.header()["Location"] = []string{q.prefix() + profilingPath + "/"}
+		q.header()["Location"] = []string{q.h.c.Prefix + q.prefix + profilingPath + "/"}
 		return q.send(http.StatusFound, plainText, nil)
 	}
 	var b bytes.Buffer

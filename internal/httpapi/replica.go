@@ -29,4 +29,6 @@ func (p *Replica) behind(collection string) bool {
 }
 
 // ServeHTTP implements http.Handler.
-func (p *Replica) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.h.handle(w, r, p) }
+func (p *Replica) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.h.handle(w, r, place{prefix: p.prefix, replica: p})
+}

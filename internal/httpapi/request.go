@@ -29,8 +29,7 @@ type request struct {
 type exchange struct {
 	w http.ResponseWriter
 	r *http.Request
-	// replica is the replica that the request was sent to; nil: the handler itself.
-	replica *Replica
+	place
 	// arrival determines which states are new enough for the request; nil: all are, since no other server writes.
 	arrival *store.Arrival
 	// audited is the request's audit event; nil: it has none.

@@ -55,7 +55,7 @@ func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
 	if out.Form != wire.Table {
 		return s, nil
 	}
-	s.now = q.h.c.Now()
+	s.now = q.now()
 	switch s.include = metav1.IncludeObjectPolicy(q.query().Get("includeObject")); s.include {
 	case "":
 		s.include = metav1.IncludeMetadata

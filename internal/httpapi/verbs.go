@@ -20,13 +20,13 @@ import (
 
 // resource serves a path below a group and version.
 func (q *request) resource() error {
-	if q.typ == nil {
+	if q.typ == nil && q.instant == nil {
 		if err := q.decide(func() bool { q.lookup(); return q.typ != nil }); err != nil {
 			return registry.ReadStatus(err)
 		}
 	}
 	if q.typ == nil {
-		if q.info.Group != "" && !q.h.c.Catalog().Serves(q.info.Group) {
+		if q.info.Group != "" && !q.types().Serves(q.info.Group) {
 			return errNoPage
 		}
 		return errNoResource()
@@ -42,6 +42,9 @@ func (q *request) resource() error {
 		q.h.metrics.usesDeprecated(q)
 	}
 	if s := q.typ.Subresource(q.info.Subresource); s != nil && s.Connect != nil {
+		if q.instant != nil {
+			return errPast(s.Name)
+		}
 		q.errors = wire.Errors
 		return q.connect(s)
 	}
@@ -144,6 +147,9 @@ func (q *request) target() registry.Target {
 	}
 	if q.typ.Namespaced {
 		t.Namespace = q.info.Namespace
+	}
+	if q.instant != nil {
+		t.At = q.instant.revision
 	}
 	if q.replica != nil && q.replica.behind(q.typ.Collection) {
 		t.Replica = q.replica.reads

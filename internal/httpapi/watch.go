@@ -40,10 +40,15 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 		// of its own.
 		o.Watch = false
 	}
+	until, err := q.until()
+	if err != nil {
+		return err
+	}
 	q.ctx, q.cancel = q.watchContext()
 	if q.watch, err = q.h.c.Registry.Watch(q.ctx, t, o); err != nil {
 		return err
 	}
+	q.watch.Until = until
 	if q.expired {
 		q.watch.Expire()
 	}
@@ -72,7 +77,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	}
 	q.lines.open(q)
 	q.to = &q.lines
-	if q.dropAfter == 0 { // otherwise the events are counted
+	if q.dropAfter == 0 && until == 0 { // otherwise the events are counted, or the last one is sought
 		q.lines.share()
 	}
 	q.writeHeader(http.StatusOK)
@@ -200,7 +205,7 @@ const (
 
 // standing returns the standing of the request's type. Built-in types are always served.
 func (q *request) standing() standing {
-	if q.typ.Custom == nil {
+	if q.typ.Custom == nil || q.instant != nil {
 		return served
 	}
 	c := q.h.c.Catalog()
@@ -358,6 +363,9 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	case q.shape != nil:
 		if q.shape.out.Form == wire.Table { // Tables show ages
 			q.shape.now = q.h.c.Now()
+			if q.lines.initial {
+				q.shape.now = q.now()
+			}
 		}
 		return q.shape.event(to, e)
 	case e.Type == registry.Bookmark:

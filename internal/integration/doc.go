@@ -35,6 +35,7 @@
 //	generated_labels_test.go       labels that the server adds, and which objects get them
 //	fairness_test.go               flow schemas and priority levels: requests that wait or are rejected, and their metrics
 //	impersonation_test.go          Impersonate-User and the other headers
+//	instants_test.go               reads, watches and definitions as of an instant
 //	inference_test.go              what responses reveal about objects that the user may not read
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
 //	mutating_policies_test.go      MutatingAdmissionPolicies, also compared with kube-apiserver

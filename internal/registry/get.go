@@ -19,12 +19,32 @@ func (r *Registry) Get(ctx context.Context, t Target, resourceVersion string) (O
 	if s := r.source(t); s != nil {
 		return s.get(ctx, t)
 	}
+	if t.At != 0 {
+		return r.getAt(ctx, t, plan{read: getTable[class], revision: revision})
+	}
 	s, err := r.snapshot(ctx, t, getTable[class], revision)
 	if err != nil {
 		return Object{}, err
 	}
 	o := s.Get(t.key())
 	if o == nil {
+		return Object{}, t.notFound()
+	}
+	return Object{Stored: o}, unreadable(o)
+}
+
+// getAt reads one object as of Target.At.
+func (r *Registry) getAt(ctx context.Context, t Target, p plan) (Object, error) {
+	v, err := r.viewAt(ctx, t, p)
+	if err != nil {
+		return Object{}, err
+	}
+	defer v.Close()
+	o, err := v.Get(t.key())
+	switch {
+	case err != nil:
+		return Object{}, status(err)
+	case o == nil:
 		return Object{}, t.notFound()
 	}
 	return Object{Stored: o}, unreadable(o)

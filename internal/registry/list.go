@@ -175,8 +175,28 @@ func (l *List) selected(ctx context.Context, all iter.Seq2[*store.Object, error]
 	}
 }
 
+// viewAt opens the state that a plan selects on a server whose newest revision is Target.At.
+func (r *Registry) viewAt(ctx context.Context, t Target, p plan) (*store.View, error) {
+	at := t.At
+	if p.read == exactly || p.read == continued && !p.latest {
+		at = p.revision
+	}
+	if p.revision > t.At {
+		return nil, status(&store.TooLargeError{Revision: p.revision, Current: t.At})
+	}
+	v, err := r.Store.Exact(ctx, t.Type.Collection, at, 0)
+	var expired *store.ExpiredError
+	if p.read == continued && errors.As(err, &expired) {
+		return nil, expiredToken(p.after)
+	}
+	return v, status(err)
+}
+
 // view opens the state that a plan selects.
 func (r *Registry) view(ctx context.Context, t Target, p plan) (*store.View, error) {
+	if t.At != 0 {
+		return r.viewAt(ctx, t, p)
+	}
 	if p.read == exactly || p.read == continued && !p.latest {
 		var v *store.View
 		err := r.waitFor(ctx, p.revision, func() (err error) {

@@ -23,6 +23,8 @@ type Target struct {
 	Namespace, Name string
 	// Replica serves reads that may be old; nil: the store does. Writes ignore it.
 	Replica *store.Replica
+	// At is the revision that reads see as the newest one; zero: they see the newest state. Writes ignore it.
+	At store.Revision
 }
 
 // key returns the key of the object in its collection.

@@ -67,6 +67,9 @@ type Watch struct {
 	// returned, before the watch waits, and again when the store wakes the waiting watches. It
 	// must not block, since the watches of other clients may call it. Nil: never.
 	Over func() bool
+	// Until is the last revision whose changes the watch returns, after which it ends. Zero: there is none. A watch with
+	// it is not shared.
+	Until store.Revision
 
 	ctx       context.Context //nolint:containedctx // the watch's own: it ends with it
 	r         *Registry
@@ -91,6 +94,7 @@ type Watch struct {
 	last     store.Revision // of the last bookmark or event
 	changes  []*store.Change
 	ended    bool
+	passed   bool // a change after Until was read
 
 	read atomic.Uint64 // all up to here was returned; zero: unknown
 
@@ -216,7 +220,12 @@ func planWatch(o *metainternal.ListOptions) (start, error) {
 // begin opens the cursor and the initial state. It may wait for a revision.
 func (w *Watch) begin() error {
 	from := w.start.revision
-	if w.start.read != refused {
+	if w.start.read != refused && w.target.At != 0 {
+		if err := w.beginAt(); err != nil {
+			return err
+		}
+		from = w.target.At
+	} else if w.start.read != refused {
 		snapshot, err := w.r.snapshot(w.ctx, w.target, w.start.read, w.start.revision)
 		if err != nil {
 			return err
@@ -250,6 +259,45 @@ func (w *Watch) begin() error {
 		cursor.Wake()
 	})
 	return nil
+}
+
+// beginAt opens the initial state as of Target.At.
+func (w *Watch) beginAt() error {
+	v, err := w.r.viewAt(w.ctx, w.target, plan{read: w.start.read, revision: w.start.revision})
+	if err != nil || !w.start.synthetic {
+		if v != nil {
+			v.Close()
+		}
+		return err
+	}
+	if w.r.Store.HasUnreadable() {
+		if err := w.r.allReadable(w.target, v.Select(w.selector.watchPrefix(), "", nil)); err != nil {
+			v.Close()
+			return err
+		}
+	}
+	w.at, w.latest = w.target.At, time.Now().Add(maxInitial)
+	next, stop := iter.Pull(w.matchingAt(v))
+	w.initial, w.stop = next, func() {
+		stop()
+		v.Close()
+	}
+	return nil
+}
+
+// matchingAt yields the selected objects of a view. An error ends it, and is the one of the watch.
+func (w *Watch) matchingAt(v *store.View) iter.Seq[*store.Object] {
+	return func(yield func(*store.Object) bool) {
+		for o, err := range v.Select(w.selector.watchPrefix(), "", nil) {
+			if err != nil {
+				w.failed = err
+				return
+			}
+			if w.selector.matches(o) && !yield(o) {
+				return
+			}
+		}
+	}
 }
 
 // readable returns objects as allReadable takes them.
@@ -307,6 +355,9 @@ func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 			if buf = w.nextInitial(buf); len(buf) > 0 {
 				return buf, nil
 			}
+			if w.failed != nil {
+				return w.fail(buf, w.failed)
+			}
 		}
 		buf = w.grown(buf)
 		upTo := w.head() // before the cursor looks
@@ -315,6 +366,12 @@ func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 			return w.fail(buf, err)
 		}
 		buf = w.take(buf, n)
+		if w.reachedUntil(n, upTo) {
+			if w.bookmarks {
+				buf = append(buf, Event{Type: Bookmark, Revision: w.Until})
+			}
+			return buf, w.finish()
+		}
 		switch {
 		case w.failed != nil && len(buf) == 0:
 			return w.fail(buf, w.failed)
@@ -342,7 +399,7 @@ func (w *Watch) take(buf []Event, n int) []Event {
 		if w.r.Store.HasUnreadable() && w.failed == nil {
 			w.failed = cmp.Or(unreadable(c.Before), unreadable(c.After))
 		}
-		if w.failed != nil {
+		if w.passed = w.Until != 0 && c.Revision > w.Until; w.passed || w.failed != nil {
 			break
 		}
 		buf = w.selector.appendEvent(buf, c)
@@ -352,6 +409,11 @@ func (w *Watch) take(buf []Event, n int) []Event {
 	}
 	clear(w.changes[:n]) // a waiting watch keeps no old object in memory
 	return buf
+}
+
+// reachedUntil reports whether all changes up to Until were returned, after n changes of a state were read.
+func (w *Watch) reachedUntil(n int, upTo store.Revision) bool {
+	return w.Until != 0 && w.failed == nil && (w.passed || n == 0 && upTo >= w.Until && w.cursor.Whole())
 }
 
 // grown returns buf with room for the rest of a revision.
@@ -378,7 +440,7 @@ func (w *Watch) nextInitial(buf []Event) []Event {
 		if !ok {
 			w.stop()
 			w.initial = nil
-			if w.start.mark {
+			if w.start.mark && w.failed == nil {
 				buf = append(buf, Event{Type: Bookmark, Revision: w.at, InitialEventsEnd: true})
 			}
 			return buf

@@ -2,9 +2,7 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 )
 
 // # Forks
@@ -127,7 +125,7 @@ func (s *Store) StateAt(ctx context.Context, r Revision, of *Account) (then *Sta
 		return nil, &TooLargeError{Revision: r, Current: now.revision}
 	}
 	then = &State{revision: r, indexes: now.indexes, bytes: now.bytes}
-	if then.time, err = s.timeOf(ctx, r); err != nil {
+	if then.time, err = s.TimeOf(ctx, r); err != nil {
 		return nil, err
 	}
 	then.roots = make(roots, len(now.roots))
@@ -148,31 +146,6 @@ func (s *Store) StateAt(ctx context.Context, r Revision, of *Account) (then *Sta
 		}
 	}
 	return then, nil
-}
-
-// timeOf returns when the change of a revision was made. It is zero if that is unknown, as for the oldest revision of the
-// history: the change that made it is no longer there.
-func (s *Store) timeOf(ctx context.Context, r Revision) (time.Time, error) {
-	if r == 0 {
-		return time.Time{}, nil
-	}
-	feed, err := s.Feed(r - 1)
-	if errors.As(err, new(*ExpiredError)) {
-		return time.Time{}, nil
-	}
-	if err != nil {
-		return time.Time{}, err
-	}
-	defer feed.Close()
-	var first [1]CollectionChange
-	n, err := feed.TryNext(ctx, first[:])
-	if errors.As(err, new(*ExpiredError)) || err == nil && (n == 0 || first[0].Revision != r) {
-		return time.Time{}, nil
-	}
-	if err != nil {
-		return time.Time{}, err
-	}
-	return first[0].Origin().Time, nil
 }
 
 // rootAt returns the tree of a collection at a revision, and the bytes of the copied objects.

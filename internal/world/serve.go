@@ -6,8 +6,17 @@ import (
 	"strings"
 )
 
-// dispatch passes a request whose path is below that of the world to the world, or to one of its replicas.
+// atPath is the beginning of the paths of instants, below that of their world.
+const atPath = "/at/"
+
+// dispatch passes a request whose path is below that of the world to the world, to one of its replicas, or to an instant.
 func (w *World) dispatch(rw http.ResponseWriter, q *http.Request) {
+	if rest, ok := strings.CutPrefix(q.URL.Path, atPath); ok {
+		instant, _, _ := strings.Cut(rest, "/")
+		prefix := atPath + instant
+		w.handler.ServeAt(rw, without(q, prefix), instant, prefix)
+		return
+	}
 	rest, ok := strings.CutPrefix(q.URL.Path, replicaPath)
 	if !ok {
 		w.handler.ServeHTTP(rw, q)

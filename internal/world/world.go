@@ -3,6 +3,7 @@ package world
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -34,6 +35,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/openapi"
 	"github.com/tidemark-dev/tidemark/internal/peers"
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/startup"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -297,15 +299,19 @@ func (w *World) api() httpapi.Config {
 		}
 	}
 	c := httpapi.Config{
-		Prefix:              w.prefix(),
-		Registry:            w.verbs,
-		Catalog:             w.custom.Catalog,
-		Authn:               w.credentials,
-		Authz:               w.access,
-		Audit:               p.audit,
-		Media:               wire.Served{CBOR: p.CBOR},
-		PlainStreams:        p.PlainStreams,
-		OpenAPI:             w.openAPI,
+		Prefix:       w.prefix(),
+		Registry:     w.verbs,
+		Catalog:      w.custom.Catalog,
+		Authn:        w.credentials,
+		Authz:        w.access,
+		Audit:        p.audit,
+		Media:        wire.Served{CBOR: p.CBOR},
+		PlainStreams: p.PlainStreams,
+		OpenAPI:      w.openAPI,
+		Past:         w.custom.Past,
+		PastOpenAPI: func(c *resource.Catalog) http.Handler {
+			return w.openAPI.Fork(func() *resource.Catalog { return c })
+		},
 		Pages:               p.issuerPages(w.tokens, w.URL()),
 		Missing:             w.missingAt,
 		Version:             p.Version.Git,
