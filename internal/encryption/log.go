@@ -254,6 +254,31 @@ func (l *Log) Changes(ctx context.Context, collection string, after, upTo store.
 	}
 }
 
+// ChangesOf yields the changes of one object, as Changes does. The inner log has the method.
+func (l *Log) ChangesOf(ctx context.Context, collection, key string, after, upTo store.Revision, backward bool) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		of, ok := l.Log.(interface {
+			ChangesOf(ctx context.Context, collection, key string, after, upTo store.Revision, backward bool) iter.Seq2[store.Entry, error]
+		})
+		if !ok {
+			yield(store.Entry{}, errors.ErrUnsupported)
+			return
+		}
+		for e, err := range of.ChangesOf(ctx, collection, key, after, upTo, backward) {
+			if err == nil {
+				err = l.openEntry(ctx, &e)
+			}
+			if err != nil {
+				yield(store.Entry{}, err)
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
 func (l *Log) openEntry(ctx context.Context, e *store.Entry) (err error) {
 	if e.Object, err = l.openNow(ctx, e.Collection, e.Object); err != nil {
 		return err

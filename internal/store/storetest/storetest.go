@@ -61,6 +61,7 @@ func Run(t *testing.T, medium Medium) {
 		{"Feed", testFeed},
 		{"Replica", testReplica},
 		{"Replica/Wakes", testReplicaWakes},
+		{"Recall", testRecall},
 		{"Origin", testOrigin},
 		{"Origin/Limits", testOriginLimits},
 		{"Restart", testRestart},
