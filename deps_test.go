@@ -103,6 +103,7 @@ var importRules = []importRule{
 	{"internal/patch", "", "a patch changes any document, of any type"},
 	{"internal/jsontext", "", "JSON is written without knowing what it is about"},
 	{"internal/apply", "internal/jsontext", "field ownership depends on bytes and schemas only"},
+	{"internal/changes", "internal/apply", "the fields of a change are those of a comparison"},
 	{"internal/registry", "internal/apply internal/authn internal/fairness internal/patch internal/resource internal/store internal/tracing internal/uuid internal/wire", "the verbs use the store, patches, apply and representations, and know no HTTP; some responses depend on the user"},
 	{"internal/admission/quota", "internal/admission/pluginconfig internal/builtin/podspec internal/derived internal/registry internal/resource internal/store internal/wire", "stored objects determine the usage, and their transactions write the charges"},
 	{"internal/admission/noderestriction", "internal/authn internal/authz internal/authz/node internal/builtin/certificates internal/registry internal/store", "what a node may write depends on the body and on the Pods that it runs"},

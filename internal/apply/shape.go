@@ -26,6 +26,7 @@ type listShape struct {
 type keyName struct {
 	name     string
 	standsIn []byte
+	place    int // among the keys in the schema's order
 }
 
 type dictShape struct {
@@ -135,7 +136,7 @@ func (r *shaper) keys(l *smd.List) []keyName {
 	var keys []keyName
 	each, _ := r.schema.Resolve(l.ElementType)
 	for _, name := range l.Keys {
-		k := keyName{name: name}
+		k := keyName{name: name, place: len(keys)}
 		if each.Map != nil {
 			if f, ok := each.Map.FindField(name); ok && f.Default != nil {
 				k.standsIn, _ = json.Marshal(f.Default) // a scalar of a document

@@ -117,7 +117,7 @@ func (r *structuralShaper) list(s structuralschema.Structural, keep bool) *listS
 		return l
 	}
 	for _, name := range s.XListMapKeys {
-		k := keyName{name: name}
+		k := keyName{name: name, place: len(l.keys)}
 		if byDefault := s.Items.Properties[name].Default.Object; byDefault != nil && !(s.Items.XEmbeddedResource && ofEveryObject(name)) {
 			k.standsIn, _ = json.Marshal(byDefault) // a scalar of a document
 		}

@@ -136,16 +136,28 @@ func (t *tape) literal(p int, word string) (int, bool) {
 	return end, end <= len(t.data) && string(t.data[p:end]) == word
 }
 
+// inString are the bytes that a string has between its quotes and without escapes.
+var inString = func() (in [256]bool) {
+	for c := ' '; c < 256; c++ {
+		in[c] = c != '"' && c != '\\'
+	}
+	return in
+}()
+
 // stringEnd returns the index after a string.
 func stringEnd(data []byte, p int) (end int, escaped, ok bool) {
 	for p++; p < len(data); p++ {
-		switch c := data[p]; {
-		case c == '"':
+		c := data[p]
+		if inString[c] {
+			continue
+		}
+		switch c {
+		case '"':
 			return p + 1, escaped, true
-		case c == '\\':
+		case '\\':
 			escaped = true
 			p++
-		case c < 0x20:
+		default:
 			return 0, false, false
 		}
 	}

@@ -1,0 +1,171 @@
+package changes
+
+import (
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/apply"
+)
+
+// The group of the API, and its resource.
+const (
+	Group      = "tidemark.dev"
+	Version    = "v1"
+	APIVersion = Group + "/" + Version
+	Resource   = "changes"
+	Kind       = "Change"
+	ListKind   = "ChangeList"
+	// Prefix is the path of the group's version below the address of a server.
+	Prefix = "/apis/" + APIVersion
+	// AtPrefix is the path below which a server serves the state of an instant.
+	AtPrefix = "/at/"
+)
+
+// Headers of responses about instants.
+const (
+	// RevisionHeader and TimeHeader have the instant whose state the response shows.
+	RevisionHeader = "Tidemark-Revision"
+	TimeHeader     = "Tidemark-Time"
+	// FirstHeader has the first revision that is left, in a response to a request for an earlier one.
+	FirstHeader = "Tidemark-First"
+)
+
+// Keys of the field selector of a list of changes.
+const (
+	SelectResource    = "resource"
+	SelectName        = "name"
+	SelectUID         = "uid"
+	SelectUser        = "user" // the user or the impersonator
+	SelectVerb        = "verb"
+	SelectSubresource = "subresource"
+	SelectField       = "field"
+	SelectSince       = "since" // a revision is exclusive, a time inclusive
+	SelectUntil       = "until" // inclusive
+	SelectOrder       = "order"
+
+	NewestFirst = "newest" // the default
+	OldestFirst = "oldest"
+)
+
+// Field is a field that a change set, changed or removed.
+type Field = apply.Field
+
+// Change is one change of one object.
+type Change struct {
+	Kind       string   `json:"kind,omitempty"`
+	APIVersion string   `json:"apiVersion,omitempty"`
+	Metadata   Metadata `json:"metadata"`
+
+	Revision string    `json:"revision"`
+	Time     time.Time `json:"time"` // the zero value if it is not known
+
+	Verb        string `json:"verb,omitempty"` // create, update, patch, apply, delete, deletecollection
+	Subresource string `json:"subresource,omitempty"`
+
+	User           string `json:"user,omitempty"`
+	ImpersonatedBy string `json:"impersonatedBy,omitempty"`
+	UserAgent      string `json:"userAgent,omitempty"`
+	FieldManager   string `json:"fieldManager,omitempty"`
+	AuditID        string `json:"auditID,omitempty"`
+	Loop           string `json:"loop,omitempty"` // the part of the server that made the change by itself
+
+	Resource  string  `json:"resource"` // deployments.apps
+	Namespace string  `json:"namespace,omitempty"`
+	Name      string  `json:"name"`
+	UID       string  `json:"uid,omitempty"`
+	Fields    []Field `json:"fields,omitempty"`
+}
+
+// Metadata is the metadata of a change, as other objects of the API have it. The name is the revision.
+type Metadata struct {
+	Name              string     `json:"name"`
+	Namespace         string     `json:"namespace,omitempty"`
+	ResourceVersion   string     `json:"resourceVersion,omitempty"`
+	CreationTimestamp *time.Time `json:"creationTimestamp,omitempty"` // in whole seconds
+}
+
+// ChangeList is a list of changes.
+type ChangeList struct {
+	Kind       string       `json:"kind"`
+	APIVersion string       `json:"apiVersion"`
+	Metadata   ListMetadata `json:"metadata"`
+	Items      []Change     `json:"items"`
+}
+
+// ListMetadata is the metadata of a list.
+type ListMetadata struct {
+	ResourceVersion    string `json:"resourceVersion,omitempty"`
+	Continue           string `json:"continue,omitempty"`
+	RemainingItemCount *int64 `json:"remainingItemCount,omitempty"`
+}
+
+// Complete sets the kind and the metadata of a change that has its other values.
+func (c *Change) Complete() {
+	c.Kind, c.APIVersion = Kind, APIVersion
+	c.Time = c.Time.UTC()
+	c.Metadata = Metadata{Name: c.Revision, Namespace: c.Namespace, ResourceVersion: c.Revision}
+	if !c.Time.IsZero() {
+		seconds := c.Time.Truncate(time.Second)
+		c.Metadata.CreationTimestamp = &seconds
+	}
+}
+
+// By returns who made a change, for people: the user, who acted for it, and the program.
+func (c *Change) By() string {
+	by := c.User
+	if c.ImpersonatedBy != "" {
+		by = c.ImpersonatedBy + " as " + by
+	}
+	via := c.FieldManager
+	if via == "" {
+		via = program(c.UserAgent)
+	}
+	switch {
+	case by == "" && c.Loop != "":
+		return "server (" + c.Loop + ")"
+	case by == "":
+		by = "unknown"
+	}
+	if via != "" {
+		by += " via " + via
+	}
+	return by
+}
+
+// program returns the name of a program in a user agent.
+func program(userAgent string) string {
+	for i, c := range userAgent {
+		if c == '/' || c == ' ' {
+			return userAgent[:i]
+		}
+	}
+	return userAgent
+}
+
+// Creates reports whether the object began to exist with the change.
+func (c *Change) Creates() bool {
+	return c.identity(func(f *Field) bool { return f.From == nil && f.To != nil })
+}
+
+// Deletes reports whether the object ended to exist with the change.
+func (c *Change) Deletes() bool {
+	return c.identity(func(f *Field) bool { return f.From != nil && f.To == nil })
+}
+
+// identity reports whether the field with the uid of the object is such a one.
+func (c *Change) identity(is func(*Field) bool) bool {
+	for i := range c.Fields {
+		switch f := &c.Fields[i]; f.Path {
+		case "metadata.uid", "metadata", "":
+			return is(f)
+		}
+	}
+	return false
+}
+
+// Difference is the difference of one object between two states.
+type Difference struct {
+	Resource  string  `json:"resource"`
+	Namespace string  `json:"namespace,omitempty"`
+	Name      string  `json:"name"`
+	Fields    []Field `json:"fields"`
+}
