@@ -56,6 +56,7 @@ func build() *resource.Catalog {
 		resourceGroup(),
 		flowcontrolGroup(),
 		storagemigrationGroup(),
+		tidemarkGroup(),
 	}
 	relate(groups)
 	addColumns(groups)

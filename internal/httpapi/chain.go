@@ -198,7 +198,12 @@ func (q *request) authenticate() error {
 }
 
 // authorize returns an error unless the user has the right to the request.
-func (q *request) authorize() error { return q.may(&q.info.Attributes) }
+func (q *request) authorize() error {
+	if q.asksChanges() {
+		return q.authorizeChanges()
+	}
+	return q.may(&q.info.Attributes)
+}
 
 // may returns an error unless the user has the right with these attributes. If the authorizers
 // could not decide, the error is 500: a client that gets 403 would not try again.

@@ -32,6 +32,8 @@ type exchange struct {
 	place
 	// arrival determines which states are new enough for the request; nil: all are, since no other server writes.
 	arrival *store.Arrival
+	// changes is the query of a request for changes; nil: it is another request.
+	changes *changesQuery
 	// audited is the request's audit event; nil: it has none.
 	audited *audited
 

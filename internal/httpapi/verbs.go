@@ -87,6 +87,8 @@ func (q *request) unrouted(why routeError) error {
 func (q *request) offer() wire.Offer {
 	target := q.target()
 	switch {
+	case q.changes != nil:
+		return wire.Trees
 	case q.typ.Custom != nil && q.info.Verb == verbWatch:
 		return wire.TreeStreams
 	case q.typ.Custom != nil:
@@ -117,6 +119,9 @@ func (q *request) do(out wire.Output) error {
 	target := q.target()
 	if q.info.Verb == verbCreate && q.h.c.Registry.CreatesVirtual(target) {
 		return q.act(target, out)
+	}
+	if q.changes != nil {
+		return q.serveChanges(out)
 	}
 	if err := q.unserved(target); err != nil {
 		return err

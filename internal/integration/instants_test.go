@@ -81,13 +81,13 @@ func TestInstant(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]int{
-		"":                    1,
-		"resourceVersion=0":   1,
-		"labelSelector=l%3D1": 1,
-		"labelSelector=l%3D2": 0,
-		"fieldSelector=metadata.name%3Da":                                                  1,
-		"resourceVersionMatch=Exact&resourceVersion=" + fmt.Sprint(w.created-1):             0,
-		"resourceVersionMatch=NotOlderThan&resourceVersion=" + fmt.Sprint(w.created-1):      1,
+		"":                                1,
+		"resourceVersion=0":               1,
+		"labelSelector=l%3D1":             1,
+		"labelSelector=l%3D2":             0,
+		"fieldSelector=metadata.name%3Da": 1,
+		"resourceVersionMatch=Exact&resourceVersion=" + fmt.Sprint(w.created-1):              0,
+		"resourceVersionMatch=NotOlderThan&resourceVersion=" + fmt.Sprint(w.created-1):       1,
 		"limit=5&resourceVersionMatch=NotOlderThan&resourceVersion=" + fmt.Sprint(w.created): 1,
 	} {
 		_, _, b := exchange(t, w.c, http.MethodGet, at(w.created, instantMaps+"?"+query), "")

@@ -19,6 +19,11 @@ import (
 //go:embed schemas.json.gz
 var embedded []byte
 
+// ownSchemas are those of the kinds that other API servers do not have.
+//
+//go:embed own.json
+var ownSchemas []byte
+
 // tree is a JSON object of a document.
 type tree = map[string]any
 
@@ -43,6 +48,11 @@ func schemas() (map[string]tree, error) {
 	if err := json.NewDecoder(r).Decode(&all); err != nil {
 		return nil, fmt.Errorf("the embedded schemas: %w", err)
 	}
+	var own map[string]tree
+	if err := json.Unmarshal(ownSchemas, &own); err != nil {
+		return nil, fmt.Errorf("the embedded schemas: %w", err)
+	}
+	maps.Copy(all, own)
 	return all, nil
 }
 

@@ -33,6 +33,11 @@ func (r *Registry) schema(ctx context.Context, t *resource.Type) (*apply.Schema,
 	return s.With(others, func() (*spec.Schema, error) { return t.Custom.OpenAPI(3) }), nil
 }
 
+// SchemaOf returns the schema of a type. It is safe for concurrent use.
+func (r *Registry) SchemaOf(ctx context.Context, t *resource.Type) (*apply.Schema, error) {
+	return r.schema(ctx, t)
+}
+
 // Schema returns the schema of the objects of a form, for apply configurations. As in
 // kube-apiserver, the bodies of subresources that belong to another group have none: Scale, Eviction,
 // TokenRequest.

@@ -1,0 +1,120 @@
+package history
+
+import (
+	"context"
+
+	"github.com/tidemark-dev/tidemark/internal/changes"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Follower returns the changes that a query selects, as they are made. One goroutine uses it.
+type Follower struct {
+	reader *Reader
+	query  *Query
+	feed   *store.Feed   // of all collections; nil: cursor is used
+	cursor *store.Cursor // of one collection
+}
+
+// Follow follows the changes after a revision; zero: those that the query selects by its own beginning, or else those that
+// are still to come. A revision that is gone is a *store.ExpiredError.
+func (r *Reader) Follow(ctx context.Context, q *Query, after store.Revision) (*Follower, error) {
+	head := r.Store.Any().Revision()
+	if after == 0 {
+		after = head
+		if !q.since.isZero() {
+			var err error
+			if after, _, err = q.bounds(ctx, r.Store, head); err != nil {
+				return nil, err
+			}
+		}
+	}
+	f := &Follower{reader: r, query: q}
+	if q.Collection == "" {
+		feed, err := r.Store.Feed(after)
+		f.feed = feed
+		return f, err
+	}
+	prefix := ""
+	switch {
+	case q.Name != "" && q.oneKey():
+		prefix = q.key()
+	case q.Namespace != "" && q.Namespaced:
+		prefix = q.Namespace + "/"
+	}
+	cursor, err := r.Store.Watch(q.Collection, prefix, after)
+	if err != nil {
+		return nil, err
+	}
+	f.cursor = cursor
+	return f, nil
+}
+
+// Next returns changes that the query selects, none if there are no others yet. At is the revision up to which all were
+// returned.
+func (f *Follower) Next(ctx context.Context) (all []changes.Change, at store.Revision, err error) {
+	cost := meter{pause: f.reader.Pause}
+	for len(all) == 0 && cost.spent < maxCost {
+		found, err := f.read(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		for i := range found {
+			if err := cost.look(false); err != nil {
+				return nil, 0, err
+			}
+			made, selected, err := f.reader.show(f.query, &found[i], &cost)
+			if err != nil {
+				return nil, 0, err
+			}
+			if selected {
+				all = append(all, made)
+			}
+		}
+		if len(found) == 0 {
+			break
+		}
+	}
+	if f.feed != nil {
+		return all, f.feed.Revision(), nil
+	}
+	return all, f.cursor.Revision(), nil
+}
+
+// followBatch is how many changes are read at a time.
+const followBatch = 64
+
+func (f *Follower) read(ctx context.Context) ([]store.CollectionChange, error) {
+	var all [followBatch]store.CollectionChange
+	if f.feed != nil {
+		n, err := f.feed.TryNext(ctx, all[:])
+		return all[:n], err
+	}
+	var some [followBatch]*store.Change
+	n, err := f.cursor.TryNext(ctx, some[:])
+	for i, c := range some[:n] {
+		all[i] = store.CollectionChange{Collection: f.query.Collection, Change: c}
+	}
+	return all[:n], err
+}
+
+// Wait waits until there may be something for Next, or until the context ends.
+func (f *Follower) Wait(ctx context.Context) {
+	if f.feed != nil {
+		select {
+		case <-f.feed.Ready():
+		case <-ctx.Done():
+		}
+		return
+	}
+	defer context.AfterFunc(ctx, f.cursor.Wake)()
+	f.cursor.Wait()
+}
+
+// Close releases the follower.
+func (f *Follower) Close() {
+	if f.feed != nil {
+		f.feed.Close()
+		return
+	}
+	f.cursor.Close()
+}

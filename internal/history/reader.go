@@ -1,0 +1,282 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/tidemark-dev/tidemark/internal/apply"
+	"github.com/tidemark-dev/tidemark/internal/changes"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Reader reads the history of a store for one request. One goroutine uses it.
+type Reader struct {
+	Store *store.Store
+	// Schema returns the schema of the objects of a collection in a version, for the paths of fields; nil: it is not known.
+	// Revision is that of the change.
+	Schema func(collection, apiVersion string, revision store.Revision) *apply.Schema
+	// May reports whether the user may see changes of a collection in the scope of the query. It is called once for each.
+	May func(collection string) (bool, error)
+	// Pause is called now and then, and ends the reading with its error.
+	Pause func() error
+
+	may map[string]bool
+}
+
+// The cost of a page. Whatever the query, reading a page takes a bounded time, after which the page ends, with the
+// position of the next one.
+const (
+	maxCost  = 1 << 16
+	lookCost = 1  // a change in memory
+	readCost = 16 // a change that is read back from the log
+	diffCost = 8  // the comparison of two versions, in addition to one for each 256 bytes
+	// maxPageBytes is the size of the objects whose comparison ends a page.
+	maxPageBytes = 8 << 20
+	// pauseEvery is the cost after which other requests go first.
+	pauseEvery = 1 << 11
+)
+
+// deduced is the schema of objects whose kind is not known: all lists are atomic.
+var deduced = apply.Custom(schema.GroupVersionKind{}, typed.DeducedParseableType, false)
+
+// Page is a part of a list of changes.
+type Page struct {
+	Items []changes.Change
+	// Head is the newest revision that the list covers.
+	Head store.Revision
+	// Next is where the next page begins; nil: there is none.
+	Next *Position
+}
+
+// Page reads the changes that the query selects, limit at most, from a position on; nil: from the first. It may return
+// fewer, and none, while there are others. An object that is gone from the history is left out.
+func (r *Reader) Page(ctx context.Context, q *Query, limit int, from *Position) (*Page, error) {
+	page := &Page{Items: []changes.Change{}, Head: r.Store.Any().Revision()}
+	if from != nil {
+		page.Head = min(from.Head, page.Head)
+	}
+	after, upTo, err := q.bounds(ctx, r.Store, page.Head)
+	if err != nil {
+		return nil, err
+	}
+	var at store.Revision // that of the change before
+	skip, index := 0, 0   // index counts the changes of the revision at
+	if from != nil {
+		skip = from.Skip
+		if q.Oldest {
+			after = max(after, from.At-1)
+		} else {
+			upTo = min(upTo, from.At)
+		}
+	}
+	cost := meter{pause: r.Pause}
+	in := store.Range{Collection: q.Collection, After: after, UpTo: upTo, Backward: !q.Oldest}
+	if q.Collection != "" && q.Name != "" && q.oneKey() {
+		in.Key = q.key()
+	}
+	for c, err := range r.Store.Recall(ctx, in) {
+		if errors.As(err, new(*store.ExpiredError)) {
+			return page, nil // the rest left the history meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if c.Revision != at {
+			at, index = c.Revision, 0
+		}
+		index++
+		if from != nil && c.Revision == from.At && index <= skip {
+			continue
+		}
+		if len(page.Items) == limit || cost.spent > maxCost || cost.bytes > maxPageBytes {
+			page.Next = &Position{Head: page.Head, At: c.Revision, Skip: index - 1}
+			return page, nil
+		}
+		if err := cost.look(c.FromLog); err != nil {
+			return nil, err
+		}
+		made, selected, err := r.show(q, &c.CollectionChange, &cost)
+		if err != nil {
+			return nil, err
+		}
+		if selected {
+			page.Items = append(page.Items, made)
+		}
+	}
+	return page, nil
+}
+
+// oneKey reports whether the name and the namespace of the query are the key of one object: always, unless the objects of
+// all namespaces are selected.
+func (q *Query) oneKey() bool { return q.Namespace != "" || !q.Namespaced }
+
+// key is the key of the object with the name.
+func (q *Query) key() string {
+	if q.Namespaced {
+		return q.Namespace + "/" + q.Name
+	}
+	return q.Name
+}
+
+// meter adds up the cost of a page.
+type meter struct {
+	pause        func() error
+	spent, since int
+	bytes        int
+}
+
+func (m *meter) look(fromLog bool) error {
+	if fromLog {
+		return m.add(readCost)
+	}
+	return m.add(lookCost)
+}
+
+func (m *meter) add(n int) error {
+	m.spent += n
+	if m.since += n; m.since < pauseEvery || m.pause == nil {
+		return nil
+	}
+	m.since = 0
+	return m.pause()
+}
+
+// show returns a change as clients see it, if the query selects it and the user may see it.
+func (r *Reader) show(q *Query, c *store.CollectionChange, cost *meter) (made changes.Change, selected bool, err error) {
+	namespace, name := split(c.Key())
+	o := c.Origin()
+	actor := o.Actor
+	if actor == nil {
+		actor = &store.Actor{}
+	}
+	switch {
+	case q.Collection != "" && c.Collection != q.Collection,
+		q.Namespace != "" && namespace != q.Namespace,
+		q.Name != "" && name != q.Name,
+		q.User != "" && (actor.Loop != "" || actor.User != q.User && actor.Impersonator != q.User),
+		q.Verb != "" && o.Verb.String() != q.Verb,
+		q.Subresource != "" && actor.Subresource != q.Subresource:
+		return made, false, nil
+	}
+	if may, err := r.allowed(c.Collection); err != nil || !may {
+		return made, false, err
+	}
+	before, after := bytesOf(c.Before), bytesOf(c.After)
+	size := len(before) + len(after)
+	if err := cost.add(diffCost + size/256); err != nil {
+		return made, false, err
+	}
+	cost.bytes += size
+	head := headOf(after)
+	if after == nil {
+		head = headOf(before)
+	}
+	if q.UID != "" && head.Metadata.UID != q.UID {
+		return made, false, nil
+	}
+	if q.Labels != nil && !q.Labels.Matches(labels.Set(headOf(before).Metadata.Labels)) && !q.Labels.Matches(labels.Set(headOf(after).Metadata.Labels)) {
+		return made, false, nil
+	}
+	form := r.Schema(c.Collection, head.APIVersion, c.Revision)
+	if form == nil {
+		form = deduced
+	}
+	fields := form.Diff(before, after, apply.DiffOptions{})
+	if q.Field != nil && c.Before != nil && c.After != nil && !q.Field.Touches(fields) {
+		return made, false, nil
+	}
+	made = changes.Change{
+		Revision: strconv.FormatUint(uint64(c.Revision), 10), Time: o.Time, Verb: o.Verb.String(), Subresource: actor.Subresource,
+		User: actor.User, ImpersonatedBy: actor.Impersonator, UserAgent: actor.UserAgent, FieldManager: actor.FieldManager,
+		AuditID: o.AuditID.String(), Loop: actor.Loop,
+		Resource: c.Collection, Namespace: namespace, Name: name, UID: head.Metadata.UID, Fields: fields,
+	}
+	if made.Loop != "" {
+		made.User = ""
+	}
+	made.Complete()
+	return made, true, nil
+}
+
+// allowed is May, which it asks once for each collection.
+func (r *Reader) allowed(collection string) (may bool, err error) {
+	may, known := r.may[collection]
+	if known {
+		return may, nil
+	}
+	if may, err = r.May(collection); err != nil {
+		return false, err
+	}
+	if r.may == nil {
+		r.may = map[string]bool{}
+	}
+	r.may[collection] = may
+	return may, nil
+}
+
+// split returns the namespace and the name of a key.
+func split(key string) (namespace, name string) {
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		return namespace, name
+	}
+	return "", key
+}
+
+func bytesOf(o *store.Object) []byte {
+	if o == nil {
+		return nil
+	}
+	return o.Bytes()
+}
+
+// head is the part of an object that every kind has.
+type head struct {
+	APIVersion string
+	Metadata   struct {
+		UID    string            `json:"uid"`
+		Labels map[string]string `json:"labels"`
+	}
+}
+
+// headOf reads the head of an object. It stops after the metadata, which come first in stored objects. What cannot be read
+// is left out.
+func headOf(object []byte) (h head) {
+	d := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return h
+	}
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return h
+		}
+		switch name.String() {
+		case "apiVersion":
+			v, err := d.ReadToken()
+			if err != nil {
+				return h
+			}
+			h.APIVersion = v.String()
+		case "metadata":
+			v, err := d.ReadValue()
+			if err == nil {
+				_ = json.Unmarshal(v, &h.Metadata)
+			}
+			return h
+		default:
+			if err := d.SkipValue(); err != nil {
+				return h
+			}
+		}
+	}
+	return h
+}

@@ -1,0 +1,96 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/changes"
+)
+
+// Columns are those of a table of changes.
+var Columns = []metav1.TableColumnDefinition{
+	{Name: "Revision", Type: "string", Format: "name", Description: "The resource version that the change made."},
+	{Name: "Time", Type: "string", Format: "date-time", Description: "When the change was made."},
+	{Name: "Verb", Type: "string", Description: "The verb of the request."},
+	{Name: "By", Type: "string", Description: "Who made the change."},
+	{Name: "Resource", Type: "string", Description: "The resource of the object."},
+	{Name: "Object", Type: "string", Description: "The name of the object."},
+	{Name: "Changed", Type: "string", Description: "The first fields that changed."},
+}
+
+// Row returns the row of a change. Include is the part of the change that it carries.
+func Row(c *changes.Change, include metav1.IncludeObjectPolicy) (metav1.TableRow, error) {
+	when := "<unknown>"
+	if !c.Time.IsZero() {
+		when = c.Time.Format(time.RFC3339)
+	}
+	row := metav1.TableRow{Cells: []any{c.Revision, when, c.Verb, c.By(), c.Resource, c.Name, Summary(c)}}
+	var object any
+	switch include {
+	case metav1.IncludeNone:
+		return row, nil
+	case metav1.IncludeObject:
+		object = c
+	default:
+		object = map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": c.Metadata}
+	}
+	raw, err := json.Marshal(object)
+	row.Object = runtime.RawExtension{Raw: raw}
+	return row, err
+}
+
+const (
+	summaryFields = 3  // that a summary shows
+	summaryValue  = 32 // the bytes of a value in it
+)
+
+// Summary describes the fields of a change in a line.
+func Summary(c *changes.Change) string {
+	switch {
+	case c.Creates():
+		return "created"
+	case c.Deletes():
+		return "deleted"
+	case len(c.Fields) == 0:
+		return "<none>"
+	}
+	var b strings.Builder
+	for i := range c.Fields {
+		if i == summaryFields {
+			fmt.Fprintf(&b, ", and %d more", len(c.Fields)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		f := &c.Fields[i]
+		b.WriteString(f.Path)
+		switch {
+		case f.From == nil:
+			b.WriteString(" + " + short(f.To))
+		case f.To == nil:
+			b.WriteString(" - " + short(f.From))
+		default:
+			b.WriteString(" " + short(f.From) + " -> " + short(f.To))
+		}
+	}
+	return b.String()
+}
+
+// short returns a value, or its beginning.
+func short(value json.RawMessage) string {
+	text := string(value)
+	var s string
+	if json.Unmarshal(value, &s) == nil && s != "" && !strings.ContainsAny(s, " ,\n\"") {
+		text = s
+	}
+	if len(text) > summaryValue {
+		text = strings.ToValidUTF8(text[:summaryValue], "") + "..."
+	}
+	return text
+}

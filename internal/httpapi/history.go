@@ -1,0 +1,334 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/apply"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/changes"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
+	"github.com/tidemark-dev/tidemark/internal/history"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// This file serves the resource changes of the group tidemark.dev: the history of all objects. Its rights are those on the
+// objects themselves, of now: get for one object, list for many, watch to follow them.
+
+const (
+	defaultChanges = 500  // of a page without a limit
+	mostChanges    = 5000 // of a page
+	// followBookmark is the time between two bookmarks of a watch.
+	followBookmark = time.Minute
+)
+
+// changesQuery is a request for changes.
+type changesQuery struct {
+	query   *history.Query
+	options *metainternal.ListOptions
+}
+
+// asksChanges reports whether the request lists or watches changes.
+func (q *request) asksChanges() bool {
+	return q.info.IsResource && q.info.Group == changes.Group && q.info.Resource == changes.Resource && q.info.collection && q.instant == nil &&
+		q.info.Subresource == "" && (q.info.Verb == verbList || q.info.Verb == verbWatch)
+}
+
+// authorizeChanges returns an error unless the user may read the changed objects themselves. For changes of all resources,
+// it requires the right on one of them; the changes of the others are left out later.
+func (q *request) authorizeChanges() error {
+	o, err := q.listOptions()
+	if err != nil {
+		return err
+	}
+	query, err := history.NewQuery(q.info.Namespace, o.FieldSelector, o.LabelSelector)
+	if err != nil {
+		return err
+	}
+	q.changes = &changesQuery{query, o}
+	if query.Resource == "" {
+		err = q.mayReadSome(query)
+	} else {
+		group := schema.ParseGroupResource(query.Resource)
+		query.Collection, query.Namespaced = query.Resource, true // of a definition that is gone
+		if t := typeOf(q.h.c.Catalog(), func(t *resource.Type) bool { return t.GroupResource() == group }); t != nil {
+			query.Collection, query.Namespaced = t.Collection, t.Namespaced
+		}
+		a := q.reads(query, group)
+		err = q.may(&a)
+	}
+	if err == nil {
+		q.audited.decided(authz.Allow, "", nil)
+	}
+	q.lap(&q.parts.authorization)
+	return err
+}
+
+// reads returns the attributes of reading objects of a resource.
+func (q *request) reads(query *history.Query, of schema.GroupResource) authz.Attributes {
+	verb := verbList
+	switch {
+	case q.info.Verb == verbWatch:
+		verb = verbWatch
+	case query.Name != "":
+		verb = verbGet
+	}
+	return authz.Attributes{
+		User: q.info.User, Verb: verb, IsResource: true, Group: of.Group, Resource: of.Resource, Namespace: query.Namespace, Name: query.Name,
+		Path: q.info.Path,
+	}
+}
+
+// mayReadSome returns an error unless the user may read objects of some resource.
+func (q *request) mayReadSome(query *history.Query) error {
+	seen := map[string]bool{}
+	for t := range q.h.c.Catalog().Types() {
+		if t.Collection == "" || seen[t.Collection] || query.Namespace != "" && !t.Namespaced {
+			continue
+		}
+		seen[t.Collection] = true
+		a := q.reads(query, t.GroupResource())
+		err := q.may(&a)
+		if err == nil || !apierrors.IsForbidden(err) {
+			return err
+		}
+	}
+	return authz.Forbidden(&q.info.Attributes, "no resource can be read there")
+}
+
+// typeOf returns the first type of a catalog that has objects and that is one, nil if there is none.
+func typeOf(c *resource.Catalog, is func(*resource.Type) bool) *resource.Type {
+	for t := range c.Types() {
+		if t.Collection != "" && is(t) {
+			return t
+		}
+	}
+	return nil
+}
+
+// mayRead reports whether the user may read the objects of a collection.
+func (q *request) mayRead(collection string) (bool, error) {
+	if q.changes.query.Collection != "" { // authorizeChanges has checked it
+		return true, nil
+	}
+	of := schema.ParseGroupResource(collection)
+	if t := typeOf(q.h.c.Catalog(), func(t *resource.Type) bool { return t.Collection == collection }); t != nil {
+		of = t.GroupResource()
+	}
+	a := q.reads(q.changes.query, of)
+	err := q.may(&a)
+	if apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// serveChanges lists or watches changes.
+func (q *request) serveChanges(out wire.Output) error {
+	ctx := q.context()
+	o := q.changes.options
+	if o.ResourceVersion != "0" && o.Continue == "" {
+		if _, err := q.store().MostRecent(ctx); err != nil {
+			return registry.ReadStatus(err)
+		}
+	}
+	if q.info.Verb == verbWatch {
+		return q.followChanges(out)
+	}
+	return q.listChanges(ctx, out)
+}
+
+// historyReader returns a reader of the history for the request.
+func (q *request) historyReader(ctx context.Context) *history.Reader {
+	return &history.Reader{
+		Store: q.store(), May: q.mayRead, Pause: func() error { return fairness.Yield(ctx) },
+		Schema: func(collection, apiVersion string, r store.Revision) *apply.Schema {
+			is := func(t *resource.Type) bool { return t.Collection == collection }
+			t := typeOf(q.h.c.Catalog(), is)
+			if t == nil && r > 1 { // the definition is gone
+				if c, err := q.h.c.Past(ctx, r-1); err == nil {
+					t = typeOf(c, is)
+				}
+			}
+			if t == nil {
+				return nil
+			}
+			if v := t.At(apiVersion); v != nil {
+				t = v
+			}
+			s, err := q.h.c.Registry.SchemaOf(ctx, t)
+			if err != nil {
+				return nil
+			}
+			return s
+		},
+	}
+}
+
+func (q *request) listChanges(ctx context.Context, out wire.Output) error {
+	o := q.changes.options
+	var from *history.Position
+	if o.Continue != "" {
+		p, err := history.ParsePosition(o.Continue)
+		if err != nil {
+			return err
+		}
+		from = &p
+	}
+	limit := defaultChanges
+	if o.Limit > 0 {
+		limit = int(min(o.Limit, mostChanges))
+	}
+	page, err := q.historyReader(ctx).Page(ctx, q.changes.query, limit, from)
+	if err != nil {
+		return registry.ReadStatus(err)
+	}
+	meta := changes.ListMetadata{ResourceVersion: strconv.FormatUint(uint64(page.Head), 10)}
+	if page.Next != nil {
+		meta.Continue = page.Next.String()
+	}
+	var body []byte
+	switch out.Form {
+	case wire.Table:
+		body, err = q.changesTable(page.Items, meta)
+	case wire.Whole:
+		body, err = json.Marshal(changes.ChangeList{Kind: changes.ListKind, APIVersion: changes.APIVersion, Metadata: meta, Items: page.Items})
+	default:
+		err = notShown("changes have no metadata of their own")
+	}
+	if err != nil {
+		return err
+	}
+	if err := q.holdResponse(len(body)); err != nil {
+		return err
+	}
+	return q.json(http.StatusOK, body, out)
+}
+
+// changesTable returns a table of changes.
+func (q *request) changesTable(all []changes.Change, meta changes.ListMetadata) ([]byte, error) {
+	t := metav1.Table{
+		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: "meta.k8s.io/v1"},
+		ListMeta:          metav1.ListMeta{ResourceVersion: meta.ResourceVersion, Continue: meta.Continue},
+		ColumnDefinitions: history.Columns, Rows: []metav1.TableRow{},
+	}
+	include := metav1.IncludeObjectPolicy(q.query().Get("includeObject"))
+	for i := range all {
+		row, err := history.Row(&all[i], include)
+		if err != nil {
+			return nil, err
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return json.Marshal(&t)
+}
+
+// followChanges streams changes as events ADDED, the oldest first.
+func (q *request) followChanges(out wire.Output) error {
+	o := q.changes.options
+	if out.Media != wire.JSON || out.Form != wire.Whole && out.Form != wire.Table {
+		return notShown("changes can be watched as JSON alone")
+	}
+	after := uint64(0)
+	if o.ResourceVersion != "" {
+		var err error
+		if after, err = strconv.ParseUint(o.ResourceVersion, 10, 64); err != nil {
+			return apierrors.NewBadRequest(fmt.Sprintf("the resource version %q is no number", o.ResourceVersion))
+		}
+	}
+	lasts := 30*time.Minute + rand.N(30*time.Minute)
+	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
+		lasts = time.Duration(min(*o.TimeoutSeconds, 1<<31)) * time.Second
+	}
+	watching, stop := q.watchContext()
+	ctx, cancel := context.WithTimeout(watching, lasts)
+	q.ctx, q.cancel = ctx, func() { cancel(); stop() }
+	follower, err := q.historyReader(ctx).Follow(ctx, q.changes.query, store.Revision(after))
+	if err == nil {
+		defer follower.Close()
+	}
+	q.route = q.h.metrics.longRunning(q)
+	q.header()["Content-Type"] = jsonType
+	q.lines.open(q)
+	q.writeHeader(http.StatusOK)
+	if flushed := q.lines.flush(); flushed != nil {
+		return nil // the client is gone
+	}
+	if err == nil {
+		err = q.sendChanges(ctx, follower, out)
+	}
+	if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrClosed) || errors.Is(err, errNoRoom) {
+		return nil
+	}
+	var expired *store.ExpiredError
+	if errors.As(err, &expired) {
+		err = apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", after, expired.Floor))
+	}
+	status := encodeStatus(statusOf(registry.ReadStatus(err)))
+	_ = q.sendLines(wire.AppendEvent(nil, string(registry.Error), status[:len(status)-1]))
+	return nil
+}
+
+// sendChanges sends changes until the context ends.
+func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire.Output) error {
+	bookmark := time.Now().Add(followBookmark)
+	for ctx.Err() == nil {
+		all, at, err := f.Next(ctx)
+		if err != nil {
+			return err
+		}
+		var buf []byte
+		for i := range all {
+			var object []byte
+			if out.Form == wire.Table {
+				object, err = q.changesTable(all[i:i+1], changes.ListMetadata{ResourceVersion: all[i].Revision})
+			} else {
+				object, err = json.Marshal(&all[i])
+			}
+			if err != nil {
+				return err
+			}
+			before := len(buf)
+			buf = wire.AppendEvent(buf, string(registry.Added), object)
+			q.route.sent(len(buf) - before)
+		}
+		if len(all) == 0 && q.changes.options.AllowWatchBookmarks && !time.Now().Before(bookmark) {
+			bookmark = time.Now().Add(followBookmark)
+			buf = wire.AppendEvent(buf, string(registry.Bookmark), fmt.Appendf(nil,
+				`{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"}}`, changes.Kind, changes.APIVersion, at))
+		}
+		if len(buf) > 0 {
+			if err := q.sendLines(buf); err != nil {
+				return err
+			}
+			continue
+		}
+		q.seat.Leave(0)
+		waiting, cancel := context.WithDeadline(ctx, bookmark)
+		f.Wait(waiting)
+		cancel()
+	}
+	return nil
+}
+
+// sendLines sends events at once.
+func (q *request) sendLines(events []byte) error {
+	if err := q.lines.send(events, nil); err != nil {
+		return err
+	}
+	return q.lines.flush()
+}
