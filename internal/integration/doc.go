@@ -9,6 +9,7 @@
 //	bypass_test.go                 paths, verbs and upgrades that other servers authorized as something else
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
 //	audit_test.go                  audit events compared with recorded ones, modes, back ends that fail
+//	changes_test.go                the history of objects: selectors, pages, rights, watches
 //	close_test.go                  how long a server takes to close
 //	control_test.go                the control API: worlds, manifests, users, histories, leases
 //	control_certificate_test.go    certificates of users by the control API

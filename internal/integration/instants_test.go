@@ -241,6 +241,23 @@ func TestInstantInformer(t *testing.T) {
 	}
 }
 
+func isServed(t *testing.T, c *rest.Config, path string) bool {
+	t.Helper()
+	code, _, _ := exchange(t, c, http.MethodGet, path, "")
+	return code == http.StatusOK
+}
+
+// servedSoon waits until a path of custom resources is served, goneSoon until it is not.
+func servedSoon(t *testing.T, c *rest.Config, path string) {
+	t.Helper()
+	await.True(t, path+" is served", func() bool { return isServed(t, c, path) })
+}
+
+func goneSoon(t *testing.T, c *rest.Config, path string) {
+	t.Helper()
+	await.True(t, path+" is gone", func() bool { return !isServed(t, c, path) })
+}
+
 // TestInstantDefinitions: discovery, OpenAPI and objects of a definition that is gone, and of one as it was before a change.
 func TestInstantDefinitions(t *testing.T) {
 	w := newInstantWorld(t, &tidemark.Server{})
@@ -250,14 +267,11 @@ func TestInstantDefinitions(t *testing.T) {
 			`"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"string"}` + extra + `}}}}}}]}}`
 	}
 	w.write(t, http.MethodPost, definitions, definition("Thing", ""))
-	served := func(path string) bool {
-		code, _, _ := exchange(t, w.c, http.MethodGet, path, "")
-		return code == http.StatusOK
-	}
-	await.True(t, "the definition has taken effect", func() bool { return served("/apis/past.example/v1/things") })
+	served := func(path string) bool { return isServed(t, w.c, path) }
+	servedSoon(t, w.c, "/apis/past.example/v1/things")
 	then := w.write(t, http.MethodPost, "/apis/past.example/v1/things", `{"apiVersion":"past.example/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"a":"1"}}`)
 	w.write(t, http.MethodDelete, definitions+"/things.past.example", "")
-	await.True(t, "the definition has taken effect", func() bool { return !served("/apis/past.example/v1/things") })
+	goneSoon(t, w.c, "/apis/past.example/v1/things")
 	for _, path := range []string{"/apis/past.example/v1/things/t", "/apis/past.example/v1", "/apis/past.example", "/openapi/v3/apis/past.example/v1"} {
 		if served(path) {
 			t.Errorf("%s is served now", path)
