@@ -23,8 +23,6 @@ func (s *Server) config() (world.Config, error) {
 		InProcess: s.InProcess, Listen: s.Listen.config(), TLS: s.TLS.config(),
 		PolicyFile: s.Authorization.PolicyFile, Audit: s.Audit.config(), Fairness: world.Fairness(s.Fairness),
 		NoUnenforcedWarnings: s.Admission.NoUnenforcedWarnings, Controllers: s.Controllers, EventTTL: s.EventTTL,
-		CBOR: features.Enabled(s.FeatureGates, features.CBOR), UnsafeDeletion: features.Enabled(s.FeatureGates, features.UnsafeDeletion), AllStandIns: s.FeatureGates[features.UnsafeDeletion],
-		WebhookReviews: !features.Enabled(s.FeatureGates, features.ExcludedReviews), PlainStreams: !features.Enabled(s.FeatureGates, features.StreamCompression),
 		Shutdown: world.Shutdown(s.Shutdown), Logger: s.Logger, SlowRequest: s.Diagnostics.SlowRequest, Tracer: s.Diagnostics.tracer(), Profiling: s.Diagnostics.Profiling,
 		Version: s.version(), Clock: s.Clock.of(), Seed: s.Seed, Now: s.now, BackupTime: s.backupTime, Failure: &s.failure,
 	}
@@ -34,8 +32,12 @@ func (s *Server) config() (world.Config, error) {
 	if err := s.check(); err != nil {
 		return c, err
 	}
+	var err error
+	if c.Kubernetes, err = s.kubernetes(); err != nil {
+		return c, err
+	}
 	if s.Logger != nil {
-		for _, name := range features.WithoutEffect(s.FeatureGates) {
+		for _, name := range c.Kubernetes.WithoutEffect() {
 			s.Logger.Warn("the feature gate has no effect", "gate", name)
 		}
 	}
@@ -62,10 +64,19 @@ func (s *Server) check() error {
 	if err := s.Authentication.Check(); err != nil {
 		return fmt.Errorf("authentication: %w", err)
 	}
-	if err := features.Check(s.FeatureGates); err != nil {
-		return fmt.Errorf("feature gates: %w", err)
+	if _, err := s.kubernetes(); err != nil {
+		return err
 	}
 	return errors.Join(s.Fairness.Check(), s.Audit.Check(), s.Encryption.Check())
+}
+
+// kubernetes returns the version of Kubernetes with its feature gates.
+func (s *Server) kubernetes() (*features.Profile, error) {
+	p, err := features.Resolve(features.Choice{Emulated: s.KubernetesVersion, MinCompatible: s.MinCompatibilityVersion, Gates: s.FeatureGates})
+	if err != nil {
+		return nil, fmt.Errorf("version and feature gates: %w", err)
+	}
+	return p, nil
 }
 
 // checkInProcess returns an error for options of a listener that there is not.

@@ -66,9 +66,17 @@ type Server struct {
 	Controllers []string
 	// EventTTL is how long Events are kept after their last write; zero: an hour.
 	EventTTL time.Duration
-	// FeatureGates enables and disables features, by their names in kube-apiserver: CBORServingAndStorage, which affects
-	// serving alone and is off by default; AllowUnsafeMalformedObjectDeletion, ExcludeAdmissionWebhookVirtualResources and
-	// WatchListCompression, which are on. Start refuses other names. Nil: all defaults.
+	// KubernetesVersion is the minor version of Kubernetes whose kinds, fields, roles and defaults of feature gates the
+	// server has: "1.36". The words of validation stay those of the newest one. Versions from 1.33 on are known. Empty: the
+	// newest.
+	KubernetesVersion string
+	// MinCompatibilityVersion is the oldest minor version of the other servers of the cluster, on which few defaults of
+	// feature gates depend. Empty: the one before KubernetesVersion.
+	MinCompatibilityVersion string
+	// FeatureGates enables and disables features of KubernetesVersion, by their names in kube-apiserver. Gates decide about
+	// kinds, fields and their defaults, and some about the handling of requests: CBORServingAndStorage, which affects
+	// serving alone, and AllowUnsafeMalformedObjectDeletion, among others. AllAlpha and AllBeta stand for all gates of a
+	// stage that are not named. Start refuses names that Kubernetes does not have. Nil: all defaults.
 	FeatureGates map[string]bool
 
 	// Shutdown configures how Close ends the server. Zero: at once.

@@ -61,7 +61,7 @@ func (g *gates) Set(text string) error {
 		case err != nil:
 			return fmt.Errorf("%s=%s: want true or false", name, value)
 		}
-		if err := features.CheckOne(name, on); err != nil {
+		if err := features.CheckName(name); err != nil {
 			return err
 		}
 		if *g == nil {
@@ -82,7 +82,7 @@ func gatesUsage() string {
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		all = append(all, fmt.Sprintf("%s=true|false (default=%t)", name, known[name]))
 	}
-	return "feature gates of kube-apiserver to turn on or off: " + strings.Join(all, ", ") + "; others of Kubernetes 1.37 have no effect, and a warning if they are changed"
+	return "feature gates of kube-apiserver to turn on or off: " + strings.Join(all, ", ") + "; AllAlpha and AllBeta stand for all gates of a stage that are not named; gates of fields decide which fields are kept; others of Kubernetes have no effect, and a warning if they are changed"
 }
 
 // shellQuote quotes a word for a shell, if it needs quotes.

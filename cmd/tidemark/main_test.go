@@ -91,7 +91,7 @@ var wrongLines = map[string]string{
 	"serve --max-requests-inflight=0 --max-mutating-requests-inflight=0": "must add up to something positive",
 	"serve --enable-admission-plugins=Nothing":                           `--enable-admission-plugins: the plugin "Nothing" is unknown`,
 	"serve --disable-admission-plugins=Nothing":                          `--disable-admission-plugins: the plugin "Nothing" is unknown`,
-	"serve --feature-gates=Nope=true":                                    "gates with an effect: AllowUnsafeMalformedObjectDeletion, CBORServingAndStorage",
+	"serve --feature-gates=Nope=true":                                    "gates with an effect: AllAlpha, AllBeta, AllowUnsafeMalformedObjectDeletion, CBORServingAndStorage",
 	"serve --feature-gates=CBORServingAndStorage":                        "CBORServingAndStorage=true or",
 	"serve --feature-gates=CBORServingAndStorage=maybe":                  "want true or false",
 	"serve --service-cluster-ip-range=10.96.0.0":                         "want one as 10.96.0.0/12",

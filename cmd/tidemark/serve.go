@@ -21,6 +21,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/dump"
+	"github.com/tidemark-dev/tidemark/internal/features"
+	"github.com/tidemark-dev/tidemark/internal/kubeversion"
 )
 
 // serveFlags are the flags of serve.
@@ -250,6 +252,8 @@ func (f *serveFlags) registerObjects(flags *pflag.FlagSet) {
 		flags.StringVar(&s.Services.NodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
 	})
 	inGroup(flags, "Features", func() {
+		flags.StringVar(&s.KubernetesVersion, "emulated-version", "", fmt.Sprintf("minor version of Kubernetes whose kinds, fields, roles and defaults of feature gates the server has: 1.%d to 1.%d (default 1.%[2]d); the words of validation stay those of 1.%[2]d", features.Oldest, kubeversion.Current.Minor))
+		flags.StringVar(&s.MinCompatibilityVersion, "min-compatibility-version", "", "oldest minor version of the other servers of the cluster, on which few defaults of feature gates depend (default: the one before --emulated-version)")
 		flags.Var(&f.gates, "feature-gates", gatesUsage())
 	})
 }
@@ -281,7 +285,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return err
 	}
 	for _, check := range []func() error{
-		s.Authentication.Check, f.checkAudit, f.checkFairness, f.checkForks,
+		f.checkVersion, s.Authentication.Check, f.checkAudit, f.checkFairness, f.checkForks,
 		func() error { return f.backups.check(f) },
 		func() error { return f.logging.check(s) }, f.tracing.check, func() error { return f.checkAuthorization(changed) },
 	} {
@@ -320,6 +324,15 @@ func (f *serveFlags) apply(changed func(string) bool) {
 	s.Memory.MaxHistoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
 	s.Memory.MaxObjectBytes = int64(f.maxStorage)
 	s.Memory.MaxRepresentationBytes = int64(f.representations)
+}
+
+// checkVersion checks the version of Kubernetes and the feature gates.
+func (f *serveFlags) checkVersion() error {
+	_, err := features.Resolve(features.Choice{Emulated: f.server.KubernetesVersion, MinCompatible: f.server.MinCompatibilityVersion, Gates: f.gates})
+	if err != nil {
+		return fmt.Errorf("--emulated-version, --min-compatibility-version, --feature-gates: %w", err)
+	}
+	return nil
 }
 
 func (f *serveFlags) checkControllers() error {

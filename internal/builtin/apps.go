@@ -5,11 +5,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/apps"
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // appsGroup has the workloads that keep Pods running.
-func appsGroup() resource.Group {
+func appsGroup(p *features.Profile) resource.Group {
+	defaultStatefulSet := apps.DefaultStatefulSet
+	if !p.Enabled(features.MaxUnavailable) {
+		defaultStatefulSet = apps.DefaultStatefulSetOneByOne
+	}
 	return group("apps", version{"v1", []resource.Type{
 		{
 			Names: resource.Names{Resource: "controllerrevisions", Kind: "ControllerRevision"},
@@ -68,7 +73,7 @@ func appsGroup() resource.Group {
 				AllowUnconditionalUpdate: true,
 				Metadata:                 resource.MetadataRules{ValidateName: validation.NameIsDNSLabel, Recheck: resource.RecheckUpdate},
 				Generation:               counted,
-				Default:                  defaults(apps.DefaultStatefulSet),
+				Default:                  defaults(defaultStatefulSet),
 				Validate:                 validates(apps.ValidateStatefulSet),
 				ValidateUpdate:           updates(apps.ValidateStatefulSetUpdate),
 				Warnings:                 warns(apps.StatefulSetWarnings),

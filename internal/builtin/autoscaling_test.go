@@ -14,7 +14,7 @@ const autoscaler = "{metadata: {name: a}, spec: {maxReplicas: 3, scaleTargetRef:
 func TestAutoscaler(t *testing.T) {
 	validate := func(a *autoscalingv2.HorizontalPodAutoscaler) []string {
 		autoscaling.Default(a)
-		return testkinds.Texts(autoscaling.ValidateAutoscaler(a))
+		return testkinds.Texts(autoscaling.Rules{ScaleToZero: true}.Validate(a))
 	}
 	testkinds.Rules(t, autoscaler, testkinds.Below("spec", []testkinds.Rule{
 		{"valid", "behavior: {scaleUp: {policies: [{type: Pods, value: 1, periodSeconds: 1800}]}}", ""},
@@ -60,7 +60,7 @@ func TestAutoscaler(t *testing.T) {
 		{"a wrong target does not come", "", "spec.scaleTargetRef.apiVersion: a/b/c", `spec.scaleTargetRef.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c`},
 	}, func(a, old *autoscalingv2.HorizontalPodAutoscaler) []string {
 		autoscaling.Default(a)
-		return testkinds.Texts(autoscaling.ValidateAutoscalerUpdate(a, old))
+		return testkinds.Texts(autoscaling.Rules{ScaleToZero: true}.ValidateUpdate(a, old))
 	})
 	testkinds.Updates(t, autoscaler, []testkinds.Update{
 		{"status: a generation is not negative", "", "status: {observedGeneration: -1, conditions: [{type: AbleToScale, observedGeneration: -2}]}", "status.conditions[0].observedGeneration: Invalid value: -2: must be greater than or equal to 0"},

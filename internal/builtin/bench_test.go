@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -16,7 +17,7 @@ import (
 func BenchmarkCatalog(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		build()
+		build(features.Default())
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package builtin has the kinds that every server serves, those of Kubernetes v1.37, as rows of data.
 // There is one file for each API group. A row has only the fields in which its kind differs from most:
-// complete fills in the rest.
+// complete fills in the rest. A catalog has the kinds of one version of Kubernetes with its feature gates.
 //
 // The functions of a row (names, defaults, conversions) are in the file of its group, or in a file of
 // their own if they are long.
@@ -20,33 +20,47 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/columns"
 	"github.com/tidemark-dev/tidemark/internal/builtin/declared"
+	"github.com/tidemark-dev/tidemark/internal/builtin/gated"
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// Catalog returns the built-in kinds, with the groups in the order in which
-// discovery shows them. It is made once, by the first call, and shared.
-func Catalog() *resource.Catalog { return catalog() }
+// Catalog returns the built-in kinds of the newest version, with the groups in the order in which discovery
+// shows them.
+func Catalog() *resource.Catalog { return For(features.Default()) }
 
-var catalog = sync.OnceValue(build)
+// For returns the kinds of a version with its feature gates. A catalog is made once for each profile, by the first call,
+// and shared.
+func For(p *features.Profile) *resource.Catalog {
+	made, known := catalogs.Load(p)
+	if !known {
+		made, _ = catalogs.LoadOrStore(p, sync.OnceValue(func() *resource.Catalog { return build(p) }))
+	}
+	return made.(func() *resource.Catalog)()
+}
 
-func build() *resource.Catalog {
+// catalogs are the functions that return the catalogs, by *features.Profile. There is one Profile for each choice of a
+// version and of gates in the process.
+var catalogs sync.Map
+
+func build(p *features.Profile) *resource.Catalog {
 	core := coreGroup()
 	types := core.Versions[0].Types
 	event := types[slices.IndexFunc(types, func(t *resource.Type) bool { return t.Resource == "events" })]
 	groups := []resource.Group{
 		core,
 		apiregistrationGroup(),
-		appsGroup(),
+		appsGroup(p),
 		eventsGroup(event),
 		authenticationGroup(),
 		authorizationGroup(),
-		autoscalingGroup(),
+		autoscalingGroup(p),
 		batchGroup(),
 		certificatesGroup(),
 		networkingGroup(),
 		policyGroup(),
 		rbacGroup(),
-		storageGroup(),
+		storageGroup(p),
 		admissionregistrationGroup(),
 		apiextensionsGroup(),
 		schedulingGroup(),
@@ -58,9 +72,43 @@ func build() *resource.Catalog {
 		storagemigrationGroup(),
 		tidemarkGroup(),
 	}
+	groups = served(groups, p)
 	relate(groups)
 	addColumns(groups)
+	addRules(groups, p)
 	return resource.NewCatalog(groups)
+}
+
+// served returns the groups without the kinds that the profile does not have. A version, and a group, without any is not
+// served.
+func served(groups []resource.Group, p *features.Profile) []resource.Group {
+	for i := range groups {
+		g := &groups[i]
+		for j := range g.Versions {
+			v := &g.Versions[j]
+			v.Types = slices.DeleteFunc(v.Types, func(t *resource.Type) bool { return !p.Serves(t.GroupVersion().String(), t.Kind) })
+		}
+		g.Versions = slices.DeleteFunc(g.Versions, func(v resource.Version) bool { return len(v.Types) == 0 })
+	}
+	return slices.DeleteFunc(groups, func(g resource.Group) bool { return len(g.Versions) == 0 })
+}
+
+// addRules adds the rules that follow from the Go types: those of disabled fields, and the declared ones.
+func addRules(groups []resource.Group, p *features.Profile) {
+	fields := gated.New(p)
+	rules := declared.Rules{ScaleToZero: p.Enabled(features.ScaleToZero)}
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			for _, t := range v.Types {
+				if t.Collection != "" {
+					t.Strategy.Disabled = fields.Clear
+				}
+				if g.Name != "apiextensions.k8s.io" && g.Name != "apiregistration.k8s.io" {
+					t.Strategy.Declared = rules.Join
+				}
+			}
+		}
+	}
 }
 
 // addColumns gives each kind that is read the columns of its stored version.
@@ -122,9 +170,6 @@ func complete(t *resource.Type, group, version string) {
 		if k.Version == "" {
 			k.Group, k.Version = group, version
 		}
-	}
-	if group != "apiextensions.k8s.io" && group != "apiregistration.k8s.io" {
-		t.Strategy.Declared = declared.Join
 	}
 }
 

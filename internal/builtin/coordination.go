@@ -15,8 +15,6 @@ func coordinationGroup() resource.Group {
 			New:   object[coordinationv1.Lease], Namespaced: true,
 			Strategy: resource.Strategy{
 				AllowCreateOnUpdate: true, Metadata: resource.MetadataRules{AnyFinalizer: true, Recheck: resource.RecheckUpdate},
-				PrepareCreate:  defaults(coordination.PrepareLease),
-				PrepareUpdate:  prepares(coordination.PrepareLeaseUpdate),
 				Validate:       validates(coordination.ValidateLease),
 				ValidateUpdate: updates(coordination.ValidateLeaseUpdate),
 			},

@@ -15,18 +15,10 @@ func TestLease(t *testing.T) {
 		{"a duration is positive", "spec: {leaseDurationSeconds: 0}", "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"},
 		{"transitions are not negative", "spec: {leaseTransitions: -1}", "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"},
 	}, func(l *coordinationv1.Lease) []string { return testkinds.Texts(coordination.ValidateLease(l)) })
-	testkinds.Rules(t, "{metadata: {name: l}}", []testkinds.Rule{
-		{"elections by the server are off", "spec: {strategy: a, preferredHolder: b, holderIdentity: c}", "spec.preferredHolder: removed\nspec.strategy: removed"},
-	}, func(l *coordinationv1.Lease) []string { return testkinds.Changes(l, coordination.PrepareLease) })
 	testkinds.Updates(t, "{metadata: {name: l}, spec: {holderIdentity: a, leaseDurationSeconds: 1, leaseTransitions: 2}}", []testkinds.Update{
 		{"update: the holder changes", "", "spec: {holderIdentity: b, leaseDurationSeconds: 2, leaseTransitions: 1}", ""},
 		{"update: the new lease is checked", "", "spec.leaseDurationSeconds: -1", "spec.leaseDurationSeconds: Invalid value: -1: must be greater than 0"},
 	}, func(l, old *coordinationv1.Lease) []string {
 		return testkinds.Texts(coordination.ValidateLeaseUpdate(l, old))
-	})
-	testkinds.Updates(t, "{metadata: {name: l}}", []testkinds.Update{
-		{"update: elections by the server are off", "", "spec: {strategy: a, preferredHolder: b}", "spec.preferredHolder: removed\nspec.strategy: removed\nspec: {}"},
-	}, func(l, old *coordinationv1.Lease) []string {
-		return testkinds.Changes(l, func(l *coordinationv1.Lease) { coordination.PrepareLeaseUpdate(l, old) })
 	})
 }

@@ -4,18 +4,23 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/storage"
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // storageGroup has StorageClasses, CSI drivers, and the attachments of volumes.
-func storageGroup() resource.Group {
+func storageGroup(p *features.Profile) resource.Group {
+	defaultDriver := storage.DefaultDriver
+	if !p.Enabled(features.VolumeLimits) {
+		defaultDriver = storage.DefaultDriverWithoutLimits
+	}
 	return group("storage.k8s.io", version{"v1", []resource.Type{
 		{
 			Names: resource.Names{Resource: "csidrivers", Kind: "CSIDriver"},
 			New:   object[storagev1.CSIDriver],
 			Strategy: resource.Strategy{
 				Metadata: recheckUpdate, Generation: resource.Generation{CountChanges: true}, Deletion: returnsObject,
-				Default:        defaults(storage.DefaultDriver),
+				Default:        defaults(defaultDriver),
 				Validate:       validates(storage.ValidateDriver),
 				ValidateUpdate: updates(storage.ValidateDriverUpdate),
 				Warnings:       warns(storage.DriverWarnings),
@@ -24,7 +29,7 @@ func storageGroup() resource.Group {
 		{
 			Names:        resource.Names{Resource: "csinodes", Kind: "CSINode"},
 			New:          object[storagev1.CSINode],
-			Subresources: []resource.Subresource{{Name: "status", Verbs: getPatchUpdate, Set: sets(storage.SetNodeStatus), Validate: updates(storage.ValidateNodeStatus)}},
+			Subresources: []resource.Subresource{statusWith(updates(storage.ValidateNodeStatus))},
 			Strategy: resource.Strategy{
 				Metadata: recheckNew, Status: statusAlone, Deletion: returnsObject,
 				Validate:       validates(storage.ValidateNode),

@@ -1,13 +1,22 @@
-// Package features has the feature gates of kube-apiserver: their stages and defaults, and which of them a server reads.
+// Package features has what the minor versions of Kubernetes differ in: the feature gates of kube-apiserver with their stages
+// and defaults, and the first and last versions of kinds and fields. A Profile is one version with its gates resolved.
+//
+// The tables are generated from the sources of Kubernetes:
+//
+//	go generate ./internal/features
 package features
 
+//go:generate go run ../../tools/gen/features
+
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
 
+// The gates that change how requests are handled. Others decide which kinds and fields there are.
 const (
 	// CBOR affects serving alone: objects are always stored as JSON.
 	CBOR = "CBORServingAndStorage"
@@ -18,65 +27,132 @@ const (
 	ExcludedReviews = "ExcludeAdmissionWebhookVirtualResources"
 	// StreamCompression compresses watches that begin with the present objects.
 	StreamCompression = "WatchListCompression"
+	// AutoscalerGeneration counts changes of HorizontalPodAutoscalers in their generation.
+	AutoscalerGeneration = "HPAGeneration"
+	// ScaleToZero lets the smallest number of replicas of a HorizontalPodAutoscaler be zero.
+	ScaleToZero = "HPAScaleToZero"
+	// MaxUnavailable gives the rolling update of a StatefulSet the field maxUnavailable, with a default.
+	MaxUnavailable = "MaxUnavailableStatefulSet"
+	// VolumeLimits gives CSIDrivers the field preventPodSchedulingIfMissing, with a default.
+	VolumeLimits = "VolumeLimitScaling"
+
+	allAlpha = "AllAlpha"
+	allBeta  = "AllBeta"
 )
 
-// read are the gates that change what a server does.
-var read = []string{CBOR, UnsafeDeletion, ExcludedReviews, StreamCompression}
+// behaviour are the gates that the constants name.
+var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, StreamCompression, AutoscalerGeneration, ScaleToZero}
 
-// Known returns the gates that change what a server does, with their defaults.
+// Stage is the maturity of a feature.
+type Stage uint8
+
+// The stages.
+const (
+	Alpha Stage = iota
+	Beta
+	Stable
+	Deprecated
+	// Unknown is the stage before the first version that has the gate.
+	Unknown
+)
+
+// String returns the stage as kube-apiserver's metrics show it: "ALPHA", "BETA", "" for a stable feature, or "DEPRECATED".
+func (s Stage) String() string { return [...]string{"ALPHA", "BETA", "", "DEPRECATED", "PRE-ALPHA"}[s] }
+
+// Gate is the state of a feature gate in one version.
+type Gate struct {
+	Stage Stage
+	// On is the default.
+	On bool
+	// Locked: the gate cannot have another value.
+	Locked bool
+}
+
+// Spec is the state of a gate from a minor version on.
+type Spec struct {
+	Since uint8
+	Gate
+	// Compat is the oldest minor version with which a server that has this state is compatible; zero: any.
+	Compat uint8
+}
+
+// gate is a row of the table of gates.
+type gate struct {
+	name  string
+	specs []Spec
+	// until is the last minor version that has the gate; zero: it is not removed.
+	until uint8
+	// needs are the gates that have to be enabled if this one is.
+	needs []string
+}
+
+// index returns the place of a gate of the newest version in the table.
+func index(name string) (i int, ok bool) {
+	i, ok = slices.BinarySearchFunc(gates, name, func(g gate, name string) int { return cmp.Compare(g.name, name) })
+	return i, ok && gates[i].until == 0
+}
+
+// at returns the state of a gate in a version.
+func (g *gate) at(v Versions) Gate {
+	for _, s := range slices.Backward(g.specs) {
+		if int(s.Since) <= v.Emulated && int(s.Compat) <= v.MinCompatible {
+			return s.Gate
+		}
+	}
+	return Gate{Stage: Unknown}
+}
+
+// Of returns the gate with a name in the profile; ok is false if the newest version of Kubernetes has no such gate.
+func (p *Profile) Of(name string) (g Gate, ok bool) {
+	i, ok := index(name)
+	if !ok {
+		return Gate{}, false
+	}
+	return gates[i].at(p.Versions), true
+}
+
+// Known returns the gates that change what a server does, apart from those of fields, with their defaults in the newest
+// version.
 func Known() map[string]bool {
-	known := make(map[string]bool, len(read))
-	for _, name := range read {
-		known[name] = gates[name].On
+	known := map[string]bool{}
+	add := func(name string) {
+		i, _ := index(name)
+		known[name] = gates[i].at(Versions{newest, newest - 1}).On
+	}
+	for _, name := range behaviour {
+		add(name)
+	}
+	for i := range kinds {
+		if name := kinds[i].Gates; name != "" {
+			add(name)
+		}
 	}
 	return known
 }
 
-// Of returns the gate with a name; ok is false if Kubernetes 1.37 has no such gate.
-func Of(name string) (g Gate, ok bool) {
-	g, ok = gates[name]
-	return g, ok
-}
-
-// Default reports whether a feature is on by default.
-func Default(name string) bool { return gates[name].On }
-
-// Enabled reports whether a feature is enabled by gates that were set.
-func Enabled(set map[string]bool, name string) bool {
-	if on, said := set[name]; said {
-		return on
+// effective reports whether a gate changes what a server does.
+func effective(name string) bool {
+	if _, known := Known()[name]; known {
+		return true
 	}
-	return Default(name)
+	return slices.ContainsFunc(fields, func(f API) bool { return slices.Contains(f.gates(), name) })
 }
 
-// WithoutEffect returns the gates that have another value than the default, and that change nothing in this server, sorted.
-func WithoutEffect(set map[string]bool) (names []string) {
-	for _, name := range slices.Sorted(maps.Keys(set)) {
-		if set[name] != Default(name) && !slices.Contains(read, name) {
+// WithoutEffect returns the gates that were set to another value than the default, and that change nothing in this server,
+// sorted.
+func (p *Profile) WithoutEffect() (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(p.set)) {
+		if g, _ := p.Of(name); p.set[name] != g.On && !effective(name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// Check returns an error for unknown gates, and for locked ones that have another value than the default.
-func Check(set map[string]bool) error {
-	for _, name := range slices.Sorted(maps.Keys(set)) {
-		if err := CheckOne(name, set[name]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// CheckOne is Check for one gate.
-func CheckOne(name string, on bool) error {
-	g, ok := gates[name]
-	switch {
-	case !ok:
-		return fmt.Errorf("there is no feature gate %q in Kubernetes 1.37; gates with an effect: %s", name, strings.Join(slices.Sorted(slices.Values(read)), ", "))
-	case g.Locked && on != g.On:
-		return fmt.Errorf("cannot set feature gate %s to %t, feature is locked to %t", name, on, g.On)
+// CheckName returns an error unless the newest version of Kubernetes has a gate.
+func CheckName(name string) error {
+	if _, ok := index(name); !ok {
+		return fmt.Errorf("there is no feature gate %q in Kubernetes 1.%d; gates with an effect: %s, and those of fields", name, newest, strings.Join(slices.Sorted(maps.Keys(Known())), ", "))
 	}
 	return nil
 }

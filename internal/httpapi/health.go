@@ -137,8 +137,8 @@ func versionDocument(c *Config) []byte {
 		Compiler       string `json:"compiler"`
 		Platform       string `json:"platform"`
 	}{
-		Major: major, Minor: minor, EmulationMajor: major, EmulationMinor: emulated,
-		MinMajor: major, MinMinor: minMinor,
+		Major: major, Minor: minor, EmulationMajor: major, EmulationMinor: strconv.Itoa(c.Kubernetes.Emulated),
+		MinMajor: major, MinMinor: strconv.Itoa(c.Kubernetes.MinCompatible),
 		GitVersion: c.Version, GitCommit: c.Commit, BuildDate: c.buildDate(),
 		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: platform,
 	}, "", "  ")
@@ -150,10 +150,8 @@ func versionDocument(c *Config) []byte {
 
 // The version of Kubernetes whose API the server has.
 var (
-	major    = strconv.Itoa(kubeversion.Current.Major)
-	minor    = strconv.Itoa(kubeversion.Current.Minor)
-	emulated = strconv.Itoa(kubeversion.Current.Emulated)
-	minMinor = strconv.Itoa(kubeversion.Current.MinCompatible)
+	major = strconv.Itoa(kubeversion.Current.Major)
+	minor = strconv.Itoa(kubeversion.Current.Minor)
 )
 
 // buildDate returns the build date in a form that clients can parse.

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/exposition"
 	"github.com/tidemark-dev/tidemark/internal/fault"
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -54,6 +55,8 @@ type Config struct {
 	Prefix string
 	// Version is gitVersion of /version: "v1.37.2+tidemark.0.1.0".
 	Version string
+	// Kubernetes are the versions whose kinds the server has.
+	Kubernetes features.Versions
 	// Commit and BuildDate are for /version; empty: unknown.
 	Commit, BuildDate string
 	// Checks are the named checks of /healthz, /livez and /readyz, in order. The check "ping"

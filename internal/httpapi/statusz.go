@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,7 +40,7 @@ func (q *request) statusz() error {
 		TypeMeta:   metav1.TypeMeta{Kind: "Statusz", APIVersion: "config.k8s.io/" + version},
 		ObjectMeta: metav1.ObjectMeta{Name: "apiserver"},
 		StartTime:  metav1.NewTime(q.h.root.started), UptimeSeconds: int64(up / time.Second),
-		GoVersion: runtime.Version(), BinaryVersion: strings.TrimPrefix(q.h.c.Version, "v"), EmulationVersion: major + "." + emulated,
+		GoVersion: runtime.Version(), BinaryVersion: strings.TrimPrefix(q.h.c.Version, "v"), EmulationVersion: major + "." + strconv.Itoa(q.h.c.Kubernetes.Emulated),
 		Paths: debuggingPaths(q.paths()),
 	}
 	if out.Media == "" {

@@ -3,17 +3,11 @@ package kubeversion
 
 import "fmt"
 
-// Versions are the versions that /version shows. All are of the major version Major.
-type Versions struct {
-	Major, Minor, Patch int
-	// Emulated is the minor version whose kinds, roles and defaults of feature gates the server has.
-	Emulated int
-	// MinCompatible is the oldest minor version of a server that can use the same data.
-	MinCompatible int
-}
+// Version is a version of Kubernetes.
+type Version struct{ Major, Minor, Patch int }
 
-// Current are the versions of this server.
-var Current = Versions{Major: 1, Minor: 37, Patch: 2, Emulated: 37, MinCompatible: 36}
+// Current is the version of this server. It can emulate older ones: package features has those.
+var Current = Version{Major: 1, Minor: 37, Patch: 2}
 
 // String returns the version as gitVersion begins with it: "v1.37.2".
-func (v Versions) String() string { return fmt.Sprintf("v%d.%d.%d", v.Major, v.Minor, v.Patch) }
+func (v Version) String() string { return fmt.Sprintf("v%d.%d.%d", v.Major, v.Minor, v.Patch) }

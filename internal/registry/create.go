@@ -172,7 +172,8 @@ func wipeSystemFields(meta metav1.Object) {
 func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (err error) {
 	s := &w.stored().Strategy
 	plugins := a.any(changesObjects)
-	if s.PrepareCreate != nil || s.SetCreator != nil && w.by != nil || plugins || wire.HasEmpty(a.Object) {
+	unknown := s.Disabled != nil && s.Disabled(a.Object, nil, true)
+	if s.PrepareCreate != nil || s.SetCreator != nil && w.by != nil || plugins || unknown || wire.HasEmpty(a.Object) {
 		if w.owners.client, err = clientBytes(ctx, w.Type, a.Object); err != nil {
 			return err
 		}
@@ -219,6 +220,9 @@ func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) error 
 	emptyStatus(st, next)
 	if s.PrepareCreate != nil {
 		s.PrepareCreate(next)
+	}
+	if s.Disabled != nil {
+		s.Disabled(next, nil, false)
 	}
 	if s.SetCreator != nil && w.by != nil {
 		s.SetCreator(next, w.by.Info())

@@ -201,6 +201,9 @@ func (w *write) checkMutated(a *Attributes) error {
 // altered reports whether the object to store can differ from the sent one in fields that its
 // manager can own, although no plugin changes it.
 func (w *write) altered(sent, next runtime.Object) bool {
+	if w.cleared {
+		return true
+	}
 	if s := w.subresource(); s == nil || s.Set == nil {
 		if s == nil && next != sent || wire.HasEmpty(sent) || wire.HasEmptyWithin(sent) {
 			return true
@@ -336,6 +339,18 @@ func (w *write) unchanged(v currentObject) (runtime.Object, error) {
 // merge makes the next version from the current one and from the result of next: all of it, or the
 // part that the subresource can change. It may reuse the memory of sent.
 func (w *write) merge(old, sent runtime.Object) (runtime.Object, error) {
+	next, err := w.merged(old, sent)
+	w.cleared = false
+	if d := w.stored().Strategy.Disabled; err == nil && d != nil && d(next, old, true) {
+		w.cleared = true
+		next = next.DeepCopyObject() // field managers own what was sent
+		d(next, old, false)
+	}
+	return next, err
+}
+
+// merged is merge without the fields of disabled features.
+func (w *write) merged(old, sent runtime.Object) (runtime.Object, error) {
 	st, s := w.stored(), w.subresource()
 	switch {
 	case w.exchanges():

@@ -60,6 +60,8 @@ type write struct {
 	collection bool
 	// mutated is set once the mutating plugins have been called.
 	mutated bool
+	// cleared is set if the next version lacks fields of disabled features that were sent.
+	cleared bool
 	// committed is set once the request has stored or removed something.
 	committed bool
 	owners    ownership

@@ -30,6 +30,11 @@ type Strategy struct {
 	// fields as the client sent them.
 	PrepareUpdate func(sent, current runtime.Object) runtime.Object
 
+	// Disabled clears the fields of disabled features, and reports whether there were any. Old is the
+	// stored object, nil for a new one: fields of a feature that it uses stay. If keep is true, nothing
+	// is cleared. Field managers own the fields that the client sent. Nil: all fields are known.
+	Disabled func(o, old runtime.Object, keep bool) bool
+
 	// Validate checks a new object, ValidateUpdate the result of an update of the object
 	// itself, without metadata. Paths, messages and their order are those of
 	// kube-apiserver. They must not modify their arguments. When the context is done they

@@ -40,6 +40,8 @@ var objects []byte
 type Config struct {
 	Registry *registry.Registry
 	Catalog  *resource.Catalog
+	// Enabled reports whether a feature gate is enabled, which decides about roles and rules; nil: all are.
+	Enabled func(gate string) bool
 	// Clients is the data of the ConfigMap by which extension servers authenticate clients; empty:
 	// there is no such ConfigMap.
 	Clients map[string]string
@@ -156,6 +158,9 @@ func (c *Config) inParallel(all []func() error) error {
 // embedded returns the functions that create or update the embedded objects.
 func (c Config) embedded(ctx context.Context) (all []func() error, err error) {
 	err = each(c.Catalog, func(w desired) {
+		if !c.adapt(&w) {
+			return
+		}
 		stored := c.stored(w.target)
 		if stored != nil && w.same(stored) {
 			return

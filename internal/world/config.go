@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/clock"
 	"github.com/tidemark-dev/tidemark/internal/cron"
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/serving"
 	"github.com/tidemark-dev/tidemark/internal/storage"
@@ -51,12 +52,8 @@ type Config struct {
 	Services             addresses.Config
 	Controllers          []string
 	EventTTL             time.Duration
-	// CBOR and UnsafeDeletion are features that are enabled.
-	CBOR, UnsafeDeletion bool
-	// AllStandIns: a start on a data directory ignores all values that cannot be decrypted.
-	AllStandIns bool
-	// WebhookReviews: webhooks see reviews of tokens and access. PlainStreams: no watch is compressed.
-	WebhookReviews, PlainStreams bool
+	// Kubernetes is the version of Kubernetes with its feature gates; nil: the newest with all defaults.
+	Kubernetes *features.Profile
 
 	Shutdown    Shutdown
 	Logger      *slog.Logger // nil: nothing is logged

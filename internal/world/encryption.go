@@ -6,12 +6,13 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/exposition"
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
 // standIns selects the values that a start on a data directory replaces by stand-ins if they cannot be decrypted.
 func (p *process) standIns() encryption.StandIns {
-	if p.AllStandIns {
+	if p.Kubernetes.Set(features.UnsafeDeletion) {
 		return encryption.AllStandIns
 	}
 	return encryption.SomeStandIns

@@ -30,6 +30,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/fault"
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/inprocess"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
@@ -192,7 +193,7 @@ func (w *World) Clock() *clock.Clock { return w.clock }
 // open opens the parts that all worlds open alike.
 func (w *World) open() (err error) {
 	p := w.process
-	catalog := builtin.Catalog()
+	catalog := builtin.For(p.Kubernetes)
 	w.naming = crd.NewNaming(w.custom, w.now, definitionsQuota(debug.SetMemoryLimit(-1), os.ReadFile))
 	if w.authorizer, err = p.authorization(w.store, w.rbac); err != nil {
 		return err
@@ -238,7 +239,7 @@ func (w *World) newVerbs() *registry.Registry {
 		w.durations = admission.NewDurations(chain)
 	}
 	verbs := &registry.Registry{
-		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: w.now, Random: w.source, Sequential: w.source != nil, UnsafeDeletion: p.UnsafeDeletion,
+		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: w.now, Random: w.source, Sequential: w.source != nil, UnsafeDeletion: p.Kubernetes.Enabled(features.UnsafeDeletion),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: w.custom.Catalog, Review: w.credentials.Review, Authz: w.access, Rules: w.authorizer, Tokens: w.tokens, Now: w.now,
 		}),
@@ -254,7 +255,7 @@ func (w *World) newWebhooks(conditions *match.Metrics) *webhook.Webhooks {
 	c, services := &p.Admission, remote.Services(w.store)
 	all := webhook.Config{
 		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: w.access, Conditions: conditions,
-		Reviews: p.WebhookReviews, Audited: p.audit != nil, Log: p.logOf(logWebhooks),
+		Reviews: !p.Kubernetes.Enabled(features.ExcludedReviews), Audited: p.audit != nil, Log: p.logOf(logWebhooks),
 	}
 	if all.Validating = all.Mutating; c.MutatingUsers != c.ValidatingUsers {
 		all.Validating = remote.NewConnections(services, c.ValidatingUsers)
@@ -270,7 +271,7 @@ func (w *World) startLoops() (*controller.Loops, error) {
 		// A certificate would be valid in the server too, whose users have not approved it. No other server has the fork.
 		enabled, sign, identity = w.fork.controllers, nil, ""
 	}
-	flows, err := startup.NewFlows(startup.Config{Registry: w.verbs, Catalog: builtin.Catalog(), Now: w.now})
+	flows, err := startup.NewFlows(startup.Config{Registry: w.verbs, Catalog: builtin.For(p.Kubernetes), Now: w.now})
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +296,7 @@ func (w *World) api() httpapi.Config {
 		if w.root != w && w.root.openAPI != nil {
 			w.openAPI = w.root.openAPI.Fork(w.custom.Catalog)
 		} else {
-			w.openAPI = openapi.New(w.custom.Catalog, p.Version.Git, p.CBOR)
+			w.openAPI = openapi.New(w.custom.Catalog, p.Version.Git, p.Kubernetes.Enabled(features.CBOR))
 		}
 	}
 	c := httpapi.Config{
@@ -305,8 +306,8 @@ func (w *World) api() httpapi.Config {
 		Authn:        w.credentials,
 		Authz:        w.access,
 		Audit:        p.audit,
-		Media:        wire.Served{CBOR: p.CBOR},
-		PlainStreams: p.PlainStreams,
+		Media:        wire.Served{CBOR: p.Kubernetes.Enabled(features.CBOR)},
+		PlainStreams: !p.Kubernetes.Enabled(features.StreamCompression),
 		OpenAPI:      w.openAPI,
 		Past:         w.custom.Past,
 		PastOpenAPI: func(c *resource.Catalog) http.Handler {
@@ -315,6 +316,7 @@ func (w *World) api() httpapi.Config {
 		Pages:               p.issuerPages(w.tokens, w.URL()),
 		Missing:             w.missingAt,
 		Version:             p.Version.Git,
+		Kubernetes:          p.Kubernetes.Versions,
 		Commit:              p.Version.Commit,
 		BuildDate:           p.Version.BuildDate,
 		Checks:              slices.Concat(p.checks(), p.encryptionChecks(), storageChecks(w.store), []httpapi.Check{p.certificateCheck()}),

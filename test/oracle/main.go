@@ -3,7 +3,7 @@
 // with the scenarios compare the responses, and holds the result against two lists:
 // the areas that are built, and the scenarios that wait for a part.
 //
-//	go run ./test/oracle --dir FOLDER [--version v1.37] [--run REGEXP] [--follower] [-v]
+//	go run ./test/oracle --dir FOLDER [--version v1.37] [--emulated-version 1.36] [--run REGEXP] [--follower] [-v]
 //
 // The exit status is 0 when every scenario of a built area passes, apart from the
 // waiting ones, and every waiting one still fails.
@@ -35,11 +35,13 @@ var waitingText string
 var (
 	throughFollower bool
 	version         string
+	emulated        string
 )
 
 func main() {
 	dir := flag.String("dir", "", "folder of the runner and its scenarios")
 	flag.StringVar(&version, "version", "v1.37", "version of Kubernetes whose recordings are compared")
+	flag.StringVar(&emulated, "emulated-version", "", "version of Kubernetes that the server emulates: 1.36; default: the newest")
 	run := flag.String("run", "", "only scenarios that match; then the lists are not held against the result")
 	flag.BoolVar(&throughFollower, "follower", false, "compare the responses of a server that follows another one")
 	verbose := flag.Bool("v", false, "show every scenario, and whole differences")
@@ -126,7 +128,7 @@ func verify(dir, expr string, verbose bool) ([]scenarios.Outcome, error) {
 
 	// The scenarios were recorded without a kube-controller-manager, from a server that
 	// acts on roles, webhooks and policies.
-	s := &tidemark.Server{Controllers: []string{"-*"}, Admission: tidemark.Admission{NoUnenforcedWarnings: true}}
+	s := &tidemark.Server{KubernetesVersion: emulated, Controllers: []string{"-*"}, Admission: tidemark.Admission{NoUnenforcedWarnings: true}}
 	if throughFollower {
 		s.Storage = &datadir.Dir{Path: filepath.Join(tmp, "data")}
 	}

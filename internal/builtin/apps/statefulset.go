@@ -12,6 +12,18 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
+// DefaultStatefulSetOneByOne sets the defaults of versions without updateStrategy.rollingUpdate.maxUnavailable.
+func DefaultStatefulSetOneByOne(o *appsv1.StatefulSet) {
+	var sent *intstr.IntOrString
+	if u := o.Spec.UpdateStrategy.RollingUpdate; u != nil {
+		sent = u.MaxUnavailable
+	}
+	DefaultStatefulSet(o)
+	if u := o.Spec.UpdateStrategy.RollingUpdate; u != nil {
+		u.MaxUnavailable = sent
+	}
+}
+
 // DefaultStatefulSet sets the defaults.
 func DefaultStatefulSet(o *appsv1.StatefulSet) {
 	s := &o.Spec

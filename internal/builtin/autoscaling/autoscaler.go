@@ -19,15 +19,32 @@ const (
 	maxStabilization = 3600
 )
 
-// ValidateAutoscaler checks the target, the bounds and the metrics of an autoscaler.
-func ValidateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	return validateSpec(a, rules{})
+// Rules are the rules of autoscalers with the feature gates that they depend on.
+type Rules struct {
+	// ScaleToZero: minReplicas may be zero.
+	ScaleToZero bool
 }
 
-// ValidateAutoscalerUpdate checks the new object. It accepts invalid apiVersions if the old
-// object has them.
-func ValidateAutoscalerUpdate(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	var r rules
+// Validate checks the target, the bounds and the metrics of an autoscaler.
+func (r Rules) Validate(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	return validateSpec(a, rules{lowest: r.lowest(nil)})
+}
+
+// lowest returns the smallest minReplicas. An autoscaler that may scale to zero keeps that.
+func (r Rules) lowest(old *autoscalingv2.HorizontalPodAutoscaler) int32 {
+	if r.ScaleToZero || old != nil && old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0 {
+		return 0
+	}
+	return 1
+}
+
+// ValidateUpdate checks the new object. It accepts invalid apiVersions if the old object has them.
+func (r Rules) ValidateUpdate(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	return validateSpec(a, rulesOf(a, old, r.lowest(old)))
+}
+
+func rulesOf(a, old *autoscalingv2.HorizontalPodAutoscaler, lowest int32) rules {
+	r := rules{lowest: lowest}
 	now, was := a.Spec.ScaleTargetRef, old.Spec.ScaleTargetRef
 	r.anyTarget = now.APIVersion == was.APIVersion && now.Kind == was.Kind
 	for i := range old.Spec.Metrics {
@@ -35,7 +52,7 @@ func ValidateAutoscalerUpdate(a, old *autoscalingv2.HorizontalPodAutoscaler) fie
 			r.anyObject = true
 		}
 	}
-	return validateSpec(a, r)
+	return r
 }
 
 // ValidateAutoscalerStatus checks the generations that conditions have, and the numbers of replicas.
@@ -53,13 +70,14 @@ func ValidateAutoscalerStatus(a, _ *autoscalingv2.HorizontalPodAutoscaler) field
 // rules are the parts of the validation that depend on the old object.
 type rules struct {
 	anyTarget, anyObject bool // any apiVersion is valid
+	lowest               int32
 }
 
 func validateSpec(a *autoscalingv2.HorizontalPodAutoscaler, r rules) (errs field.ErrorList) {
 	spec, path := &a.Spec, field.NewPath("spec")
 	lowest := spec.MinReplicas
-	if lowest != nil && *lowest < 0 {
-		errs = append(errs, field.Invalid(path.Child("minReplicas"), *lowest, "must be greater than or equal to 0"))
+	if lowest != nil && *lowest < r.lowest {
+		errs = append(errs, field.Invalid(path.Child("minReplicas"), *lowest, fmt.Sprintf("must be greater than or equal to %d", r.lowest)))
 	}
 	switch {
 	case spec.MaxReplicas == 0:

@@ -6,20 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// PrepareLease removes the fields of coordinated leader election, which is off by default in
-// Kubernetes 1.37.
-func PrepareLease(l *coordinationv1.Lease) {
-	l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
-}
-
-// PrepareLeaseUpdate removes them from an update, and reports whether it had any. No stored Lease
-// has them.
-func PrepareLeaseUpdate(l, _ *coordinationv1.Lease) bool {
-	had := l.Spec.Strategy != nil || l.Spec.PreferredHolder != nil
-	PrepareLease(l)
-	return had
-}
-
 // ValidateLease checks the duration and the transitions.
 func ValidateLease(l *coordinationv1.Lease) (errs field.ErrorList) {
 	spec, path := &l.Spec, field.NewPath("spec")

@@ -33,19 +33,13 @@ func DefaultNode(n *corev1.Node) {
 	}
 }
 
-// PrepareNode drops fields that are no longer supported, and an alpha field.
-func PrepareNode(n *corev1.Node) {
-	n.Spec.ConfigSource, n.Spec.PodPreemptionPolicy = nil, nil
-	n.Status.Config = nil
-}
+// PrepareNode drops fields that are no longer supported.
+func PrepareNode(n *corev1.Node) { n.Spec.ConfigSource, n.Status.Config = nil, nil }
 
 // PrepareNodeUpdate drops the fields from an update, unless the stored Node has them.
 func PrepareNodeUpdate(n, old *corev1.Node) (changed bool) {
 	if n.Spec.ConfigSource != nil && old.Spec.ConfigSource == nil {
 		n.Spec.ConfigSource, changed = nil, true
-	}
-	if n.Spec.PodPreemptionPolicy != nil && old.Spec.PodPreemptionPolicy == nil {
-		n.Spec.PodPreemptionPolicy, changed = nil, true
 	}
 	return changed
 }

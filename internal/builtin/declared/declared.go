@@ -15,6 +15,8 @@ import (
 	"slices"
 	"sync"
 
+	asv1 "k8s.io/api/autoscaling/v1"
+	asv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -34,8 +36,35 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/declared/storagev1"
 )
 
-// options are the feature gates that rules depend on.
-var options = map[string]bool{"HPAScaleToZero": true}
+// Rules are the declared rules with the feature gates that they depend on.
+type Rules struct {
+	// ScaleToZero: a HorizontalPodAutoscaler may have no replicas.
+	ScaleToZero bool
+}
+
+// The options of the rules, by the gates that they name.
+var (
+	scaleToZero = map[string]bool{"HPAScaleToZero": true}
+	atLeastOne  = map[string]bool{"HPAScaleToZero": false}
+)
+
+// options returns the options for an object. An autoscaler that may scale to zero keeps that.
+func (r Rules) options(old runtime.Object) map[string]bool {
+	if r.ScaleToZero {
+		return scaleToZero
+	}
+	switch a := old.(type) {
+	case *asv1.HorizontalPodAutoscaler:
+		if n := a.Spec.MinReplicas; n != nil && *n == 0 {
+			return scaleToZero
+		}
+	case *asv2.HorizontalPodAutoscaler:
+		if n := a.Spec.MinReplicas; n != nil && *n == 0 {
+			return scaleToZero
+		}
+	}
+	return atLeastOne
+}
 
 // rules has the generated functions by Go type.
 var rules = sync.OnceValue(func() *runtime.Scheme {
@@ -58,7 +87,7 @@ var rules = sync.OnceValue(func() *runtime.Scheme {
 //
 // The rules are not run when the code found as many errors as a response shows, or a list with more items: a rule makes an
 // error for each item that breaks it, however many there are, and some rules compare all items with each other.
-func Join(ctx context.Context, errs field.ErrorList, o, old runtime.Object, subresource string) field.ErrorList {
+func (r Rules) Join(ctx context.Context, errs field.ErrorList, o, old runtime.Object, subresource string) field.ErrorList {
 	if len(errs) >= check.MaxErrors || slices.ContainsFunc(errs, tooLong) {
 		return errs
 	}
@@ -69,7 +98,7 @@ func Join(ctx context.Context, errs field.ErrorList, o, old runtime.Object, subr
 	if subresource != "" {
 		path = []string{subresource}
 	}
-	var more field.ErrorList
+	more, options := field.ErrorList(nil), r.options(old)
 	if old == nil {
 		more = rules().Validate(ctx, options, o, path...)
 	} else {

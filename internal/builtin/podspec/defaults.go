@@ -58,7 +58,6 @@ func defaultSpec(spec *corev1.PodSpec) {
 	for i := range spec.EphemeralContainers {
 		defaultEphemeral(&spec.EphemeralContainers[i])
 	}
-	dropAlpha(spec)
 	check.RoundUp(spec.Overhead)
 	if spec.Resources != nil {
 		check.RoundUp(spec.Resources.Limits)

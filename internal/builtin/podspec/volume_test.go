@@ -127,7 +127,6 @@ func TestVolumeDefaults(t *testing.T) {
 		{"configMap", ": {name: v, configMap: {name: m}}", "configMap.defaultMode: 420"},
 		{"downwardAPI", ": {name: v, downwardAPI: {items: [{path: p, fieldRef: {fieldPath: metadata.name}}]}}", "downwardAPI.defaultMode: 420\ndownwardAPI.items[0].fieldRef.apiVersion: v1"},
 		{"projected", ": {name: v, projected: {sources: [{serviceAccountToken: {path: t}}, {downwardAPI: {items: [{path: p, fieldRef: {fieldPath: metadata.name}}]}}]}}", "projected.defaultMode: 420\nprojected.sources[0].serviceAccountToken.expirationSeconds: 3600\nprojected.sources[1].downwardAPI.items[0].fieldRef.apiVersion: v1"},
-		{"projected: fields of features that are off go", ": {name: v, projected: {defaultUser: 1, sources: [{clusterTrustBundle: {path: p, user: 1}}, {podCertificate: {signerName: a, keyType: b, user: 1}}]}}", "projected.defaultMode: 420\nprojected.defaultUser: removed\nprojected.sources[0].clusterTrustBundle.user: removed\nprojected.sources[1].podCertificate.user: removed"},
 		{"ephemeral", ": {name: v, ephemeral: {volumeClaimTemplate: {spec: {resources: {requests: {storage: 100u}}}}}}", "ephemeral.volumeClaimTemplate.spec.resources.requests.storage: 1m\nephemeral.volumeClaimTemplate.spec.volumeMode: Filesystem"},
 		{"iscsi", ": {name: v, iscsi: {targetPortal: a, iqn: b, lun: 0}}", "iscsi.iscsiInterface: default"},
 		{"rbd", ": {name: v, rbd: {monitors: [a], image: b}}", "rbd.keyring: /etc/ceph/keyring\nrbd.pool: rbd\nrbd.user: admin"},

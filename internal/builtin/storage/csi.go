@@ -25,6 +25,13 @@ const (
 	maxErrorMessage    = 1024
 )
 
+// DefaultDriverWithoutLimits sets the defaults of versions without preventPodSchedulingIfMissing.
+func DefaultDriverWithoutLimits(d *storagev1.CSIDriver) {
+	sent := d.Spec.PreventPodSchedulingIfMissing
+	DefaultDriver(d)
+	d.Spec.PreventPodSchedulingIfMissing = sent
+}
+
 // DefaultDriver sets the defaults of a CSIDriver.
 func DefaultDriver(d *storagev1.CSIDriver) {
 	s := &d.Spec
@@ -158,15 +165,6 @@ func ValidateNodeUpdate(n, old *storagev1.CSINode) field.ErrorList {
 		delete(named, was.Name)
 	}
 	return errs
-}
-
-// SetNodeStatus sets the status of a CSINode. The health of storage belongs to a feature that is off: it is dropped unless
-// the stored object has it.
-func SetNodeStatus(n, sent *storagev1.CSINode) {
-	had := len(n.Status.StorageHealth) > 0
-	if n.Status = sent.Status; !had {
-		n.Status.StorageHealth = nil
-	}
 }
 
 // mostHealthConditions bounds the conditions that a driver reports about its storage.
