@@ -145,7 +145,7 @@ controllers that run workloads.`,
 	}{
 		{"run", "Run a server:", []*cobra.Command{newServe(), newFork()}},
 		{"operate", "Operate it:", []*cobra.Command{newStatus(), newBackup(), newRestore(), newCheck(), newMigrate(), newPKI(), newKubeconfig()}},
-		{"test", "Test and measure:", []*cobra.Command{newAssets(), newBench(), newConformance()}},
+		{"test", "Test and measure:", []*cobra.Command{newAssets(), newAPIDiff(), newBench(), newConformance()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {
