@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/assets"
+	"github.com/tidemark-dev/tidemark/internal/features"
 )
 
 // assetsFlags are the flags of envtest-assets.
@@ -21,6 +22,7 @@ type assetsFlags struct {
 	url               string
 	kubectl           string
 	program, platform string
+	kubernetes        string
 }
 
 func newAssets() *cobra.Command {
@@ -39,6 +41,10 @@ controllers of kube-controller-manager; TIDEMARK_CONTROLLERS selects controllers
 TIDEMARK_EXIT_WITH_PARENT=true, both end with the process that started them. kubectl is
 a copy of the one in PATH, if there is one.
 
+With --kubernetes-version, kube-apiserver emulates a minor version of Kubernetes, as with
+--emulated-version of serve. Directories of several versions let one test suite run
+against each of them.
+
 With --archive, it writes an archive and adds it to the index envtest-releases.yaml:
 what setup-envtest downloads. Publish the directory at the address of --url.`,
 		Example: `  # Run a test suite on Tidemark
@@ -47,6 +53,9 @@ what setup-envtest downloads. Publish the directory at the address of --url.`,
 
   # With all controllers
   TIDEMARK_CONTROLLERS='*' go test ./...
+
+  # On Kubernetes 1.35
+  eval "$(tidemark envtest-assets ./bin/tidemark-1.35 --kubernetes-version=1.35)"
 
   # Archives for setup-envtest
   tidemark envtest-assets --archive --url=https://example.com/assets ./public
@@ -65,6 +74,7 @@ what setup-envtest downloads. Publish the directory at the address of --url.`,
 	flags.BoolVar(&f.archive, "archive", false, "write an archive, and add it to the index envtest-releases.yaml in DIR")
 	flags.StringVar(&f.url, "url", "", "address at which DIR will be published, for the index")
 	flags.StringVar(&f.program, "program", "", "tidemark to copy, for archives of other platforms (default: this program)")
+	flags.StringVar(&f.kubernetes, "kubernetes-version", "", "minor version of Kubernetes that kube-apiserver emulates, such as 1.36 (default: the newest)")
 	flags.StringVar(&f.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "platform of --program, OS/ARCH")
 	return c
 }
@@ -78,10 +88,22 @@ func (f *assetsFlags) check() error {
 		return errors.New("--url is for --archive")
 	case !ok || system == "" || arch == "" || strings.ContainsAny(arch, "/-"):
 		return fmt.Errorf("--platform=%s: want OS/ARCH, such as linux/amd64", f.platform)
+	case f.kubernetes != "" && f.version() == nil:
+		_, err := features.Resolve(features.Choice{Emulated: f.kubernetes})
+		return fmt.Errorf("--kubernetes-version: %w", err)
 	case f.foreign() && f.program == "":
 		return fmt.Errorf("--platform=%s needs --program: this program is for %s/%s", f.platform, runtime.GOOS, runtime.GOARCH)
 	}
 	return nil
+}
+
+// version returns the version that kube-apiserver emulates, nil if it is not known.
+func (f *assetsFlags) version() *features.Profile {
+	p, err := features.Resolve(features.Choice{Emulated: f.kubernetes})
+	if err != nil {
+		return nil
+	}
+	return p
 }
 
 // foreign reports whether the programs are for another platform.
@@ -90,6 +112,13 @@ func (f *assetsFlags) foreign() bool { return f.platform != runtime.GOOS+"/"+run
 func (f *assetsFlags) write(dir string, stdout, stderr io.Writer) error {
 	system, arch, _ := strings.Cut(f.platform, "/")
 	files := assets.Files{Program: f.program, Kubectl: f.kubectl, Windows: system == "windows"}
+	version := readVersion().Kubernetes
+	if f.kubernetes != "" {
+		files.Emulated = fmt.Sprintf("1.%d", f.version().Emulated)
+		if files.Emulated != features.Newest() {
+			version = "v" + files.Emulated + ".0" // setup-envtest chooses by it
+		}
+	}
 	var err error
 	if files.Program == "" {
 		if files.Program, err = os.Executable(); err != nil {
@@ -112,7 +141,7 @@ func (f *assetsFlags) write(dir string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, "export KUBEBUILDER_ASSETS="+shellQuote(dir))
 		return nil
 	}
-	path, err := assets.Archive(dir, assets.Release{Files: files, Version: readVersion().Kubernetes, OS: system, Arch: arch, URL: f.url})
+	path, err := assets.Archive(dir, assets.Release{Files: files, Version: version, OS: system, Arch: arch, URL: f.url})
 	if err == nil {
 		fmt.Fprintln(stdout, path)
 	}

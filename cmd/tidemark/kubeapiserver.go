@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/assets"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/etcdstub"
 	"github.com/tidemark-dev/tidemark/internal/admission"
 )
@@ -167,6 +168,9 @@ func (a *apiServer) run(flags *pflag.FlagSet, getenv func(string) string, stderr
 func (a *apiServer) complete(flags *pflag.FlagSet, getenv func(string) string) {
 	f, s := &a.serve, &a.serve.server
 	f.gates = a.gates.gates
+	if !flags.Changed("emulated-version") {
+		s.KubernetesVersion = besideProgram(assets.VersionFile)
+	}
 	f.controllers = apiServerControllers
 	if chosen := getenv(controllersVariable); chosen != "" {
 		f.controllers = strings.Split(chosen, ",")
@@ -174,6 +178,20 @@ func (a *apiServer) complete(flags *pflag.FlagSet, getenv func(string) string) {
 	if !flags.Changed("authorization-mode") && !flags.Changed("authorization-config") {
 		s.Authorization.Modes = []string{"AlwaysAllow"}
 	}
+}
+
+// besideProgram returns the contents of a file in the directory of this program, without white space; empty if there is no
+// such file. envtest-assets writes it.
+func besideProgram(name string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(self), name))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // chooseAdmission enables and disables admission plugins. ServiceAccount is on by default in kube-apiserver.

@@ -112,6 +112,13 @@ func pack(w io.Writer, all []entry) error {
 }
 
 func packFile(files *tar.Writer, e entry) error {
+	if e.text != "" {
+		err := files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "controller-tools/envtest/" + e.name, Mode: 0o644, Size: int64(len(e.text))})
+		if err == nil {
+			_, err = io.WriteString(files, e.text)
+		}
+		return err
+	}
 	in, err := os.Open(e.from)
 	if err != nil {
 		return err

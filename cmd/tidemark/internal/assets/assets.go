@@ -6,8 +6,11 @@ package assets
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 )
 
 // Files are the programs of one platform.
@@ -17,6 +20,8 @@ type Files struct {
 	Program string
 	// Kubectl is the path of kubectl; empty: there is none.
 	Kubectl string
+	// Emulated is the version of Kubernetes that kube-apiserver emulates: "1.36"; empty: the newest.
+	Emulated string
 	// Windows: the names of the programs end in .exe.
 	Windows bool
 }
@@ -28,18 +33,24 @@ const (
 	kubectl   = "kubectl"
 )
 
-// entry is a program and the file to copy.
-type entry struct{ name, from string }
+// VersionFile is the name of the file beside kube-apiserver that has the version to emulate.
+const VersionFile = "kubernetes-version"
+
+// entry is a program and the file to copy, or a file and its contents.
+type entry struct{ name, from, text string }
 
 func (f Files) entries() []entry {
-	all := []entry{{apiServer, f.Program}, {etcd, f.Program}}
+	all := []entry{{name: apiServer, from: f.Program}, {name: etcd, from: f.Program}}
 	if f.Kubectl != "" {
-		all = append(all, entry{kubectl, f.Kubectl})
+		all = append(all, entry{name: kubectl, from: f.Kubectl})
 	}
 	if f.Windows {
 		for i := range all {
 			all[i].name += ".exe"
 		}
+	}
+	if f.Emulated != "" {
+		all = append(all, entry{name: VersionFile, text: f.Emulated + "\n"})
 	}
 	return all
 }
@@ -52,9 +63,18 @@ func Write(dir string, f Files) error {
 	if err := os.MkdirAll(dir, programMode); err != nil {
 		return err
 	}
+	if err := os.Remove(filepath.Join(dir, VersionFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	first := ""
 	for _, e := range f.entries() {
 		to := filepath.Join(dir, e.name)
+		if e.text != "" {
+			if err := atomicfile.Write(to, []byte(e.text), 0o644); err != nil {
+				return err
+			}
+			continue
+		}
 		if e.from == f.Program && first != "" && replace(to, func(temporary string) error { return os.Link(first, temporary) }) == nil {
 			continue
 		}
