@@ -78,6 +78,9 @@ type Server struct {
 	// serving alone, and AllowUnsafeMalformedObjectDeletion, among others. AllAlpha and AllBeta stand for all gates of a
 	// stage that are not named. Start refuses names that Kubernetes does not have. Nil: all defaults.
 	FeatureGates map[string]bool
+	// NoChanges: the history of objects is not served as the resource changes of the group tidemark.dev, and discovery has
+	// the groups of kube-apiserver alone. Reads below /at/ are served.
+	NoChanges bool
 
 	// Shutdown configures how Close ends the server. Zero: at once.
 	Shutdown Shutdown

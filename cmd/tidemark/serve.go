@@ -38,6 +38,7 @@ type serveFlags struct {
 
 	webhookTTLs     webhookTTLs
 	warnUnenforced  bool
+	changes         bool
 	maxMemory       byteSize // of history
 	maxDisk         byteSize // of history
 	representations byteSize // zero: not given
@@ -255,6 +256,7 @@ func (f *serveFlags) registerObjects(flags *pflag.FlagSet) {
 		flags.StringVar(&s.KubernetesVersion, "emulated-version", "", fmt.Sprintf("minor version of Kubernetes whose kinds, fields, roles and defaults of feature gates the server has: 1.%d to 1.%d (default 1.%[2]d); the words of validation stay those of 1.%[2]d", features.Oldest, kubeversion.Current.Minor))
 		flags.StringVar(&s.MinCompatibilityVersion, "min-compatibility-version", "", "oldest minor version of the other servers of the cluster, on which few defaults of feature gates depend (default: the one before --emulated-version)")
 		flags.Var(&f.gates, "feature-gates", gatesUsage())
+		flags.BoolVar(&f.changes, "serve-changes", true, "serve the history of objects as the resource changes of the group tidemark.dev; without it, discovery has the groups of kube-apiserver alone")
 	})
 }
 
@@ -317,6 +319,7 @@ func (f *serveFlags) apply(changed func(string) bool) {
 	s.Authentication.ServiceAccounts.NoLookup = !f.lookupTokens
 	s.Authentication.Webhook.CacheTTL = cmp.Or(f.tokenTTL, -1)
 	s.Admission.NoUnenforcedWarnings = !f.warnUnenforced
+	s.NoChanges = !f.changes
 	s.FeatureGates = f.gates
 	if !f.past() || changed("controllers") {
 		s.Controllers = f.controllers

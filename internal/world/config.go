@@ -54,6 +54,8 @@ type Config struct {
 	EventTTL             time.Duration
 	// Kubernetes is the version of Kubernetes with its feature gates; nil: the newest with all defaults.
 	Kubernetes *features.Profile
+	// NoChanges: the group tidemark.dev is not served.
+	NoChanges bool
 
 	Shutdown    Shutdown
 	Logger      *slog.Logger // nil: nothing is logged

@@ -15,7 +15,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
-	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/forkapi"
@@ -192,7 +191,7 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 		return nil, err
 	}
 	w.store.SetQuota(bytes - bytes/2)
-	w.custom = crd.NewSet(w.store, builtin.For(p.Kubernetes), p.logOf(logCustomResources))
+	w.custom = crd.NewSet(w.store, p.kinds(), p.logOf(logCustomResources))
 	w.tokens, w.rbac = accounts(w.store, p.keys.ForkAs(k.facts.Tokens), w.now), rbac.New(w.store)
 	if err := w.use(); err != nil {
 		return nil, errors.Join(err, w.end())

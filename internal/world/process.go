@@ -13,9 +13,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/changes"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/pki"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -99,4 +102,13 @@ func (p *process) controllers() []string {
 		all = []string{"*"}
 	}
 	return append(all, "-event-ttl")
+}
+
+// kinds returns the built-in kinds that are served.
+func (p *process) kinds() *resource.Catalog {
+	c := builtin.For(p.Kubernetes)
+	if p.NoChanges {
+		return c.With([]resource.Group{{Name: changes.Group}})
+	}
+	return c
 }

@@ -24,7 +24,7 @@ import (
 // openRoot opens the parts of the root world on its store. If it fails, the caller stops it.
 func (s *Server) openRoot(ctx context.Context) (err error) {
 	p, w := s.process, s.root
-	w.custom = crd.NewSet(w.store, builtin.For(p.Kubernetes), p.logOf(logCustomResources))
+	w.custom = crd.NewSet(w.store, p.kinds(), p.logOf(logCustomResources))
 	w.tokens = accounts(w.store, p.keys, w.now)
 	w.rbac = rbac.New(w.store)
 	w.metrics = admission.NewMetrics()
