@@ -108,3 +108,61 @@ func TestAdmissionConfiguration(t *testing.T) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
+
+// TestStaticManifests: webhooks and policies of files are in effect from the start, and an invalid file ends it. With the feature
+// off, the directory is refused.
+func TestStaticManifests(t *testing.T) {
+	dir, manifests := t.TempDir(), t.TempDir()
+	write(t, manifests, "a.yaml", `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: a.static.k8s.io}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  validations: [{expression: "!object.metadata.name.startsWith('bad')"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: a.static.k8s.io}
+spec: {policyName: a.static.k8s.io, validationActions: [Deny]}
+`)
+	file := write(t, dir, "admission.yaml", `
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: ValidatingAdmissionPolicy
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: `+manifests+`}
+`)
+	options := tidemark.Admission{ConfigFile: file}
+	s := &tidemark.Server{Admission: options}
+	servertest.Start(t, s)
+	client := servertest.Client(t, s.RESTConfig())
+	for name, want := range map[string]int{"good": 201, "bad": 422} {
+		response, err := client.Post(s.RESTConfig().Host+"/api/v1/namespaces/default/configmaps", "application/json", strings.NewReader(`{"metadata":{"name":"`+name+`"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %d, want %d", name, response.StatusCode, want)
+		}
+	}
+	response, err := client.Get(s.RESTConfig().Host + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if want := `apiserver_manifest_admission_config_controller_automatic_reloads_total{apiserver_id_hash="sha256:`; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("the metrics lack %s: %v", want, err)
+	}
+	off := &tidemark.Server{Admission: options, FeatureGates: map[string]bool{"ManifestBasedAdmissionControlConfig": false}}
+	if err := off.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "staticManifestsDir requires the ManifestBasedAdmissionControlConfig feature gate to be enabled") {
+		t.Errorf("with the feature off: %v", err)
+	}
+	write(t, manifests, "b.yaml", "{{")
+	broken := &tidemark.Server{Admission: options}
+	if err := broken.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `failed to initialize admission plugin "ValidatingAdmissionPolicy": failed to load static policy manifests from "`+manifests+`": error loading `+filepath.Join(manifests, "b.yaml")) {
+		t.Errorf("with a broken file: %v", err)
+	}
+}

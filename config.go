@@ -120,7 +120,7 @@ func (s *Server) read(c *world.Config) (err error) {
 	if c.Authorization, err = s.Authorization.source(); err != nil {
 		return err
 	}
-	if c.Admission, err = admission.ReadConfiguration(s.Admission.ConfigFile, c.Plugins); err != nil {
+	if c.Admission, err = admission.ReadConfiguration(s.Admission.ConfigFile, c.Plugins, c.Kubernetes.Enabled(features.StaticManifests)); err != nil {
 		return err
 	}
 	c.Services, err = s.Services.config()

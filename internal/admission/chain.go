@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/defaultclass"
 	"github.com/tidemark-dev/tidemark/internal/admission/eventlimit"
 	"github.com/tidemark-dev/tidemark/internal/admission/imagepolicy"
+	"github.com/tidemark-dev/tidemark/internal/admission/manifest"
 	"github.com/tidemark-dev/tidemark/internal/admission/noderestriction"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/mutating"
@@ -107,6 +108,7 @@ var plugins = []entry{
 	{"", always, one(adminAccess)},
 	{"", always, one(claimRights)},
 	{"", always, one(paramRights)},
+	{"", always, one(reservedNames)},
 	{"", always, one(unenforcedWarnings)},
 	{"", always, one(podCertificateSigning)},
 	{"", always, one(escalation)}, // after all plugins that change a role
@@ -130,7 +132,7 @@ func mutatingPolicies(c *Config) registry.Plugin {
 	if c.Catalog == nil {
 		return registry.Plugin{}
 	}
-	return mutating.Plugin(policy.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.Metrics.mutating, Conditions: c.Metrics.Conditions})
+	return mutating.Plugin(policy.Config{Catalog: c.Catalog, Files: c.Configuration.Manifests[manifest.MutatingPolicies], Authz: c.Authz, Metrics: c.Metrics.mutating, Conditions: c.Metrics.Conditions})
 }
 
 func quotas(c *Config) []registry.Plugin {
@@ -142,7 +144,7 @@ func validatingPolicies(c *Config) registry.Plugin {
 	if c.Catalog == nil {
 		return registry.Plugin{}
 	}
-	return validating.Plugin(policy.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.Metrics.validating, Conditions: c.Metrics.Conditions})
+	return validating.Plugin(policy.Config{Catalog: c.Catalog, Files: c.Configuration.Manifests[manifest.ValidatingPolicies], Authz: c.Authz, Metrics: c.Metrics.validating, Conditions: c.Metrics.Conditions})
 }
 
 // webhooks returns a plugin of the webhooks, if there are any.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/admission/eventlimit"
 	"github.com/tidemark-dev/tidemark/internal/admission/imagepolicy"
+	"github.com/tidemark-dev/tidemark/internal/admission/manifest"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
@@ -36,6 +37,10 @@ type Configuration struct {
 	Limited []quota.LimitedResource
 	// MutatingUsers and ValidatingUsers are the server's credentials for webhooks; nil: none.
 	MutatingUsers, ValidatingUsers *webhook.Users
+	// StaticManifests: webhooks and policies may be in files, and clients cannot create objects with their names.
+	StaticManifests bool
+	// Manifests are the directories of these files, by the name of the plugin. The server calls Watch for each.
+	Manifests map[string]*manifest.Directory
 }
 
 // configured are the plugins that have a configuration, in the order of the chain. The text is nil
@@ -65,18 +70,18 @@ var configured = []struct {
 		c.EventLimits, err = eventlimit.Parse(text)
 		return err
 	}},
-	{"MutatingAdmissionPolicy", func(_ *Configuration, text []byte) error {
-		return checkPolicies(text, "MutatingAdmissionPolicyConfiguration")
+	{manifest.MutatingPolicies, func(c *Configuration, text []byte) error {
+		return c.readPolicies(manifest.MutatingPolicies, text)
 	}},
-	{"MutatingAdmissionWebhook", func(c *Configuration, text []byte) (err error) {
-		c.MutatingUsers, err = parseWebhooks(text)
+	{manifest.MutatingWebhooks, func(c *Configuration, text []byte) (err error) {
+		c.MutatingUsers, err = c.readWebhooks(manifest.MutatingWebhooks, text)
 		return err
 	}},
-	{"ValidatingAdmissionPolicy", func(_ *Configuration, text []byte) error {
-		return checkPolicies(text, "ValidatingAdmissionPolicyConfiguration")
+	{manifest.ValidatingPolicies, func(c *Configuration, text []byte) error {
+		return c.readPolicies(manifest.ValidatingPolicies, text)
 	}},
-	{"ValidatingAdmissionWebhook", func(c *Configuration, text []byte) (err error) {
-		c.ValidatingUsers, err = parseWebhooks(text)
+	{manifest.ValidatingWebhooks, func(c *Configuration, text []byte) (err error) {
+		c.ValidatingUsers, err = c.readWebhooks(manifest.ValidatingWebhooks, text)
 		return err
 	}},
 	{"ResourceQuota", func(c *Configuration, text []byte) (err error) {
@@ -87,8 +92,9 @@ var configured = []struct {
 
 // ReadConfiguration reads an AdmissionConfiguration of apiserver.config.k8s.io/v1, as YAML or
 // JSON, and the files that it names. Their paths are relative to that of the file. An empty path
-// is an empty configuration.
-func ReadConfiguration(path string, enabled Plugins) (c Configuration, err error) {
+// is an empty configuration. The last parameter is Configuration.StaticManifests.
+func ReadConfiguration(path string, enabled Plugins, staticManifests bool) (c Configuration, err error) {
+	c.StaticManifests, c.Manifests = staticManifests, map[string]*manifest.Directory{}
 	file := &apiserver.AdmissionConfiguration{}
 	if path != "" {
 		if file, err = readFiles(path); err != nil {

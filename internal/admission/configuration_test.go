@@ -65,7 +65,7 @@ func TestConfigurationErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = ReadConfiguration(path, enabled)
+		_, err = ReadConfiguration(path, enabled, false)
 		return err
 	}
 	for _, row := range configurationErrors {
@@ -88,7 +88,7 @@ func TestConfigurationErrors(t *testing.T) {
 	if err := read(configurationHead+"- {name: EventRateLimit, path: nope.yaml}", "EventRateLimit"); err == nil || !strings.HasPrefix(err.Error(), missing) {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, err := ReadConfiguration(filepath.Join(dir, "nope"), Plugins{}); err == nil || !strings.HasPrefix(err.Error(), "failed to apply admission: failed to read plugin config: unable to read admission control configuration from ") {
+	if _, err := ReadConfiguration(filepath.Join(dir, "nope"), Plugins{}, false); err == nil || !strings.HasPrefix(err.Error(), "failed to apply admission: failed to read plugin config: unable to read admission control configuration from ") {
 		t.Errorf("a missing configuration: %v", err)
 	}
 }

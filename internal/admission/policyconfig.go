@@ -18,19 +18,15 @@ type policyConfiguration struct {
 // DeepCopyObject implements runtime.Object.
 func (c *policyConfiguration) DeepCopyObject() runtime.Object { copied := *c; return &copied }
 
-// checkPolicies checks the configuration of a policy plugin, which must have the kind. The only
-// setting is a directory of static manifests, which this server does not support.
-func checkPolicies(text []byte, kind string) error {
+// readPolicies reads the configuration of a plugin of policies. Its only setting is the directory of files.
+func (c *Configuration) readPolicies(plugin string, text []byte) error {
 	if text == nil {
 		return nil
 	}
-	gvk := schema.GroupVersionKind{Group: "apiserver.config.k8s.io", Version: "v1", Kind: kind}
+	gvk := schema.GroupVersionKind{Group: "apiserver.config.k8s.io", Version: "v1", Kind: plugin + "Configuration"}
 	read, err := pluginconfig.Decode(text, pluginconfig.Kind{GroupVersionKind: gvk, Object: &policyConfiguration{}, Strict: true})
 	if err != nil {
 		return err
 	}
-	if read.(*policyConfiguration).StaticManifestsDir != "" {
-		return errStaticManifests
-	}
-	return nil
+	return c.openManifests(plugin, read.(*policyConfiguration).StaticManifestsDir)
 }

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/admission/manifest"
 	"github.com/tidemark-dev/tidemark/internal/admission/pluginconfig"
 	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
-// errStaticManifests refuses webhooks and policies in files: their feature is off by default in
-// kube-apiserver, and this server does not have it.
+// errStaticManifests refuses webhooks and policies in files if their feature is off.
 var errStaticManifests = field.Forbidden(field.NewPath("staticManifestsDir"),
 	"staticManifestsDir requires the ManifestBasedAdmissionControlConfig feature gate to be enabled")
 
@@ -27,9 +27,28 @@ type webhookConfiguration struct {
 // DeepCopyObject implements runtime.Object.
 func (c *webhookConfiguration) DeepCopyObject() runtime.Object { copied := *c; return &copied }
 
-// parseWebhooks reads a WebhookAdmissionConfiguration, and the kubeconfig that it names. Nil: there
-// is none.
-func parseWebhooks(text []byte) (*webhook.Users, error) {
+// openManifests reads the webhooks or policies of a plugin in a directory; without one, there are none.
+func (c *Configuration) openManifests(plugin, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if !c.StaticManifests {
+		return errStaticManifests
+	}
+	if err := manifest.Check(dir); err != nil {
+		return err
+	}
+	d, err := manifest.Open(plugin, dir)
+	if err != nil {
+		return &initError{err}
+	}
+	c.Manifests[plugin] = d
+	return nil
+}
+
+// readWebhooks reads the WebhookAdmissionConfiguration of a plugin, and the files that it names. Nil: the
+// server has no credentials for webhooks.
+func (c *Configuration) readWebhooks(plugin string, text []byte) (*webhook.Users, error) {
 	if text == nil {
 		return nil, nil
 	}
@@ -38,14 +57,12 @@ func parseWebhooks(text []byte) (*webhook.Users, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch c := read.(*webhookConfiguration); {
-	case c.KubeConfigFile != "" && !filepath.IsAbs(c.KubeConfigFile):
-		return nil, field.Invalid(field.NewPath("kubeConfigFile"), c.KubeConfigFile, "must be an absolute file path")
-	case c.StaticManifestsDir != "":
-		return nil, errStaticManifests
-	case c.KubeConfigFile == "":
-		return nil, nil
-	default:
-		return webhook.ReadUsers(c.KubeConfigFile)
+	w := read.(*webhookConfiguration)
+	if w.KubeConfigFile != "" && !filepath.IsAbs(w.KubeConfigFile) {
+		return nil, field.Invalid(field.NewPath("kubeConfigFile"), w.KubeConfigFile, "must be an absolute file path")
 	}
+	if err := c.openManifests(plugin, w.StaticManifestsDir); err != nil || w.KubeConfigFile == "" {
+		return nil, err
+	}
+	return webhook.ReadUsers(w.KubeConfigFile)
 }

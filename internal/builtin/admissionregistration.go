@@ -4,8 +4,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/admissionregistration"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -75,18 +73,10 @@ func admissionregistrationGroup() resource.Group {
 		t := &types[i]
 		t.Categories = inAPIExtensions
 		t.Strategy.Metadata = resource.MetadataRules{AnyFinalizer: true, Recheck: resource.RecheckNew}
-		t.Strategy.Generation, t.Strategy.Warnings = counted, warnOfStaticName
+		t.Strategy.Generation = counted
 		if strings.HasSuffix(t.Resource, "webhookconfigurations") {
 			t.Strategy.Generation = countedExactly
 		}
 	}
 	return group("admissionregistration.k8s.io", version{"v1", types})
-}
-
-// warnOfStaticName is the Warnings function of all kinds of the group.
-func warnOfStaticName(o, old runtime.Object) []string {
-	if old != nil {
-		return nil
-	}
-	return admissionregistration.NameWarnings(o.(metav1.Object))
 }

@@ -68,11 +68,6 @@ func TestWebhooks(t *testing.T) {
 	}, func(c *admissionregistrationv1.MutatingWebhookConfiguration) []string {
 		return testkinds.Changes(c, admission.DefaultMutatingWebhooks)
 	})
-	testkinds.Rules(t, webhook, []testkinds.Rule{
-		{"warn: a name of files", "metadata.name: a.static.k8s.io", `metadata.name: names ending with ".static.k8s.io" are reserved for static manifest-based configurations and cannot be managed via the API`},
-	}, func(c *admissionregistrationv1.MutatingWebhookConfiguration) []string {
-		return admission.NameWarnings(c)
-	})
 }
 
 func TestValidatingPolicy(t *testing.T) {

@@ -25,6 +25,8 @@ const (
 	UnsafeDeletion = "AllowUnsafeMalformedObjectDeletion"
 	// ExcludedReviews hides reviews of tokens and access from admission webhooks.
 	ExcludedReviews = "ExcludeAdmissionWebhookVirtualResources"
+	// StaticManifests reads webhooks and policies from files.
+	StaticManifests = "ManifestBasedAdmissionControlConfig"
 	// StreamCompression compresses watches that begin with the present objects.
 	StreamCompression = "WatchListCompression"
 	// AutoscalerGeneration counts changes of HorizontalPodAutoscalers in their generation.
@@ -41,7 +43,7 @@ const (
 )
 
 // behaviour are the gates that the constants name.
-var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, StreamCompression, AutoscalerGeneration, ScaleToZero}
+var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, StaticManifests, StreamCompression, AutoscalerGeneration, ScaleToZero}
 
 // Stage is the maturity of a feature.
 type Stage uint8

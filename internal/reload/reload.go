@@ -23,7 +23,8 @@ type Value[T any] struct {
 	load  func() (T, error)
 	now   func() time.Time
 	log   *slog.Logger
-	files []string
+	list  func() []string // nil: files does not change
+	files []string        // looking guards it if there is a list
 
 	current atomic.Pointer[T]
 	next    atomic.Int64 // when to check again, in Unix nanoseconds
@@ -39,6 +40,9 @@ type stamp struct{ info fs.FileInfo }
 type Config[T any] struct {
 	// Files are checked for changes.
 	Files []string
+	// List returns the files, in place of Files. It is called for each check. It lists the directory
+	// as well, so that a file which gets another name is a change.
+	List func() []string
 	// Load reads the files. Its result is shared and must not change.
 	Load func() (T, error)
 	// Now is the clock; nil: time.Now.
@@ -50,7 +54,7 @@ type Config[T any] struct {
 // New loads the value for the first time, and returns an error if that fails. Later failures
 // are logged, and the value stays as it is.
 func New[T any](c Config[T]) (*Value[T], error) {
-	v := &Value[T]{load: c.Load, now: c.Now, log: c.Log, files: c.Files}
+	v := &Value[T]{load: c.Load, now: c.Now, log: c.Log, list: c.List, files: c.Files}
 	if v.now == nil {
 		v.now = time.Now
 	}
@@ -107,6 +111,9 @@ func (v *Value[T]) reload(loud bool) {
 
 // stamp records the versions of the files, and reports whether one of them has changed.
 func (v *Value[T]) stamp() (changed bool) {
+	if v.list != nil {
+		v.files = v.list()
+	}
 	stamps := make([]stamp, len(v.files))
 	v.settled = true
 	for i, name := range v.files {
@@ -119,8 +126,9 @@ func (v *Value[T]) stamp() (changed bool) {
 		if info != nil && time.Since(info.ModTime()) < settle {
 			v.settled = false
 		}
-		changed = changed || v.stamps == nil || !stamps[i].same(v.stamps[i])
+		changed = changed || i >= len(v.stamps) || !stamps[i].same(v.stamps[i])
 	}
+	changed = changed || len(stamps) < len(v.stamps)
 	v.stamps = stamps
 	return changed
 }

@@ -151,3 +151,56 @@ func TestConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestList: files that come and go, and new names of a file, are changes.
+func TestList(t *testing.T) {
+	dir, now := t.TempDir(), time.Unix(1e9, 0)
+	list := func() []string {
+		files := []string{dir}
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+		return files
+	}
+	age := func() { // all count as settled, at times that are not those of before
+		then := time.Now().Add(-time.Hour)
+		for _, path := range list() {
+			if err := os.Chtimes(path, then, then); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	v, err := reload.New(reload.Config[string]{
+		List: list, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+		Load: func() (string, error) {
+			var names []string
+			for _, path := range list()[1:] {
+				names = append(names, filepath.Base(path))
+			}
+			return strings.Join(names, " "), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		change func(a, b string) error
+		want   string
+	}{
+		{func(a, _ string) error { return os.WriteFile(a, nil, 0o600) }, "a"},
+		{os.Rename, "b"},
+		{func(a, _ string) error { return os.WriteFile(a, nil, 0o600) }, "a b"},
+		{func(_, b string) error { return os.Remove(b) }, "a"},
+		{func(a, _ string) error { return os.Remove(a) }, ""},
+	} {
+		if err := step.change(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err != nil {
+			t.Fatal(err)
+		}
+		age()
+		now = now.Add(reload.Interval)
+		if got := v.Get(); got != step.want {
+			t.Errorf("got %q, want %q", got, step.want)
+		}
+	}
+}

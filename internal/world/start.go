@@ -54,6 +54,7 @@ func StartServer(ctx context.Context, c Config) (_ *Server, err error) {
 	if err := p.openTokens(); err != nil {
 		return nil, err
 	}
+	p.watchManifests()
 	if err := p.openAuthentication(); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission/manifest"
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
@@ -255,6 +256,7 @@ func (w *World) newWebhooks(conditions *match.Metrics) *webhook.Webhooks {
 	c, services := &p.Admission, remote.Services(w.store)
 	all := webhook.Config{
 		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: w.access, Conditions: conditions,
+		MutatingFiles: c.Manifests[manifest.MutatingWebhooks], ValidatingFiles: c.Manifests[manifest.ValidatingWebhooks],
 		Reviews: !p.Kubernetes.Enabled(features.ExcludedReviews), Audited: p.audit != nil, Log: p.logOf(logWebhooks),
 	}
 	if all.Validating = all.Mutating; c.MutatingUsers != c.ValidatingUsers {

@@ -1,5 +1,6 @@
 // Package policy has the common part of validating and mutating admission policies. It finds the stored
-// policies and bindings that apply to a request, and their params.
+// policies and bindings that apply to a request, and their params. Policies of files come before the
+// stored ones.
 //
 // Policies are derived from the state of a request, so a policy, a binding, a param or a definition
 // of params is in effect with the next request. A policy is compiled when a request first matches
@@ -19,6 +20,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tidemark-dev/tidemark/internal/admission/manifest"
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -80,6 +82,8 @@ type Kind[C any] struct {
 	Binding func(o *store.Object) (*Binding, error)
 	// Catalog has the kinds of params.
 	Catalog func() *resource.Catalog
+	// Files has policies and bindings of files; nil: there are none.
+	Files *manifest.Directory
 }
 
 // Policies are the stored policies of a kind. Create them with New. They are safe for concurrent use.
@@ -91,6 +95,14 @@ type Policies[C any] struct {
 	policies map[string]*decoded[*Policy[C]]
 	bindings map[string]*decoded[*Binding]
 	values   paramValues
+	// files are the policies of the last manifest.Set; nil: none was seen yet.
+	files atomic.Pointer[filed[C]]
+}
+
+// filed are the policies of files.
+type filed[C any] struct {
+	of *manifest.Set
+	*set[C]
 }
 
 type decoded[T any] struct {
@@ -105,9 +117,11 @@ func New[C any](k Kind[C]) *Policies[C] {
 	return p
 }
 
-// set is the policies of a state.
+// set is the policies of a state, or those of files.
 type set[C any] struct {
 	all []*Policy[C] // by name
+	// inFiles: they apply to stored policies, too, because they do not depend on them.
+	inFiles bool
 	// candidates are the policies whose rules may match a target, for targets seen so far.
 	candidates atomic.Pointer[map[targetKey][]*Policy[C]]
 	mu         sync.Mutex // held to replace candidates
@@ -124,18 +138,35 @@ const maxCandidates = 4096
 
 // build makes the policies of a state. It reads only objects that changed.
 func (p *Policies[C]) build(now []store.Snapshot) *set[C] {
-	p.bindings = refresh(p.bindings, now[1], p.readBinding)
+	p.bindings = refresh(p.bindings, now[1].Scan("", ""), p.readBinding)
+	p.policies = refresh(p.policies, now[0].Scan("", ""), p.readPolicy)
+	return join(p.policies, p.bindings)
+}
+
+// inFiles returns the policies of files.
+func (p *Policies[C]) inFiles() *set[C] {
+	now := p.kind.Files.Get()
+	if last := p.files.Load(); last != nil && last.of == now {
+		return last.set
+	}
+	s := join(refresh(nil, slices.Values(now.Objects), p.readPolicy), refresh(nil, slices.Values(now.Bindings), p.readBinding))
+	s.inFiles = true
+	p.files.Store(&filed[C]{now, s})
+	return s
+}
+
+// join makes a set of policies and bindings.
+func join[C any](policies map[string]*decoded[*Policy[C]], bindings map[string]*decoded[*Binding]) *set[C] {
 	of := map[string][]*Binding{}
 	s := &set[C]{}
-	for _, d := range p.bindings {
+	for _, d := range bindings {
 		if d.value.invalid != nil { // its policy is not known
 			s.all = append(s.all, invalid[C](d.value.Name, d.value.invalid))
 			continue
 		}
 		of[d.value.Policy] = append(of[d.value.Policy], d.value)
 	}
-	p.policies = refresh(p.policies, now[0], p.readPolicy)
-	for name, d := range p.policies {
+	for name, d := range policies {
 		bindings := of[name]
 		if len(bindings) == 0 {
 			continue
@@ -148,10 +179,10 @@ func (p *Policies[C]) build(now []store.Snapshot) *set[C] {
 	return s
 }
 
-// refresh returns the values of a collection's objects, by key. It reads those that changed.
-func refresh[T any](last map[string]*decoded[T], now store.Snapshot, read func(o *store.Object) T) map[string]*decoded[T] {
+// refresh returns the values of objects, by key. It reads those that changed.
+func refresh[T any](last map[string]*decoded[T], now iter.Seq[*store.Object], read func(o *store.Object) T) map[string]*decoded[T] {
 	next := make(map[string]*decoded[T], len(last))
-	for o := range now.Scan("", "") {
+	for o := range now {
 		if d := last[o.Key]; d != nil && d.object == o {
 			next[o.Key] = d
 			continue
@@ -212,7 +243,7 @@ func criteria(r *admissionregistrationv1.MatchResources) *match.Criteria {
 	return c
 }
 
-// exempt are the policies themselves, which no policy applies to, so that a broken one can be removed.
+// exempt are the policies themselves, which no stored policy applies to, so that a broken one can be removed.
 var exempt = map[schema.GroupResource]bool{
 	{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicies"}:       true,
 	{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicybindings"}: true,
@@ -223,8 +254,11 @@ var exempt = map[schema.GroupResource]bool{
 // Handles reports whether the rules of any policy may match an operation on a target. It is for
 // registry.Plugin.
 func (p *Policies[C]) Handles(s *store.State, t registry.Target, o registry.Operation) bool {
-	all := p.value.At(s)
-	return len(all.all) > 0 && len(all.of(t, o)) > 0
+	return p.inFiles().handles(t, o) || p.value.At(s).handles(t, o)
+}
+
+func (s *set[C]) handles(t registry.Target, o registry.Operation) bool {
+	return len(s.all) > 0 && len(s.of(t, o)) > 0
 }
 
 // of returns the policies whose rules may match.
@@ -235,7 +269,7 @@ func (s *set[C]) of(t registry.Target, o registry.Operation) []*Policy[C] {
 		return found
 	}
 	var found []*Policy[C]
-	if !exempt[t.Type.GroupResource()] && !match.IsReview(t) {
+	if (s.inFiles || !exempt[t.Type.GroupResource()]) && !match.IsReview(t) {
 		for _, p := range s.all {
 			if p.criteria == nil || p.criteria.MayMatch(t, o) {
 				found = append(found, p)
@@ -271,14 +305,16 @@ type Invocation[C any] struct {
 	Param *Param
 }
 
-// Each yields the policies that apply to a request, by the names of policies and bindings. With an
+// Each yields the policies that apply to a request, those of files first, by the names of policies and bindings. With an
 // error, the policy or the binding cannot be applied, and the failure policy decides. The text of the
 // error is for the client.
 func (p *Policies[C]) Each(ctx context.Context, a *registry.Attributes) iter.Seq2[Invocation[C], error] {
 	return func(yield func(Invocation[C], error) bool) {
-		for _, one := range p.value.At(a.State).of(a.Target, a.Operation) {
-			if !p.each(ctx, a, one, yield) {
-				return
+		for _, s := range []*set[C]{p.inFiles(), p.value.At(a.State)} {
+			for _, one := range s.of(a.Target, a.Operation) {
+				if !p.each(ctx, a, one, yield) {
+					return
+				}
 			}
 		}
 	}

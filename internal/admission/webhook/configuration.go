@@ -9,6 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/admission/manifest"
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/expression"
@@ -63,6 +64,17 @@ type hook struct {
 type configurations struct {
 	value   *derived.Value[*compiled]
 	reviews bool // webhooks see reviews
+
+	files *manifest.Directory
+	// filed are the webhooks of the last manifest.Set of files; nil: none was seen yet.
+	filed   atomic.Pointer[filed]
+	compile func(o *store.Object) []*hook
+}
+
+// filed are the webhooks of files.
+type filed struct {
+	of  *manifest.Set
+	all []*hook // in the order of their calls
 }
 
 type compiled struct {
@@ -72,7 +84,7 @@ type compiled struct {
 	all []*hook
 }
 
-func (w *Webhooks) configurations(p phase) *configurations {
+func (w *Webhooks) configurations(p phase, files *manifest.Directory) *configurations {
 	update := func(last *compiled, then, now store.Snapshot) *compiled {
 		next := &compiled{byKey: maps.Clone(last.byKey)}
 		for before, after := range now.Since(then) {
@@ -87,11 +99,41 @@ func (w *Webhooks) configurations(p phase) *configurations {
 		}
 		return next
 	}
-	return &configurations{derived.NewIncremental(&compiled{byKey: map[string][]*hook{}}, update, p.collection()), w.c.Reviews}
+	return &configurations{
+		value: derived.NewIncremental(&compiled{byKey: map[string][]*hook{}}, update, p.collection()), reviews: w.c.Reviews,
+		files: files, compile: func(o *store.Object) []*hook { return w.compile(p, o) },
+	}
 }
 
-// at returns the webhooks at a state.
-func (c *configurations) at(s *store.State) []*hook { return c.value.At(s).all }
+// of returns the webhooks that may see a request: those of files first, then those of its state.
+func (c *configurations) of(a *registry.Attributes) []*hook {
+	files := c.inFiles()
+	if match.Exempt(a.Target) {
+		return files
+	}
+	stored := c.value.At(a.State).all
+	if len(files) == 0 {
+		return stored
+	}
+	return slices.Concat(files, stored)
+}
+
+// inFiles returns the webhooks of files.
+func (c *configurations) inFiles() []*hook {
+	now := c.files.Get()
+	if last := c.filed.Load(); last != nil && last.of == now {
+		return last.all
+	}
+	f := &filed{of: now}
+	for _, o := range now.Objects {
+		for _, h := range c.compile(o) {
+			h.id = "manifest/" + h.id // a stored configuration may have the same name
+			f.all = append(f.all, h)
+		}
+	}
+	c.filed.Store(f)
+	return f.all
+}
 
 // compile compiles a stored configuration.
 func (w *Webhooks) compile(p phase, o *store.Object) []*hook {

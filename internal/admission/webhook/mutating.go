@@ -30,7 +30,7 @@ func (w *Webhooks) mutate(ctx context.Context, a *registry.Attributes) error {
 			return err
 		}
 	}
-	for i, h := range w.mutating.at(a.State) {
+	for i, h := range w.mutating.of(a) {
 		form, ok, err := d.applies(ctx, h)
 		if err != nil {
 			return err

@@ -30,7 +30,7 @@ type review struct {
 func (w *Webhooks) validate(ctx context.Context, a *registry.Attributes) error {
 	d := &dispatcher{Webhooks: w, a: a}
 	var all []review
-	for _, h := range w.validating.at(a.State) {
+	for _, h := range w.validating.of(a) {
 		form, ok, err := d.applies(ctx, h)
 		if err != nil {
 			return err

@@ -17,11 +17,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/tidemark-dev/tidemark/internal/admission/manifest"
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/fairness"
@@ -34,6 +36,8 @@ import (
 type Config struct {
 	// Mutating and Validating are the connections to webhooks. They may be the same.
 	Mutating, Validating *remote.Connections
+	// MutatingFiles and ValidatingFiles have the configurations of files; nil: there are none.
+	MutatingFiles, ValidatingFiles *manifest.Directory
 	// Authz decides for the variable authorizer of match conditions; nil: conditions that use it
 	// fail.
 	Authz authz.Authorizer
@@ -60,8 +64,8 @@ func New(c Config) *Webhooks {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	w := &Webhooks{c: c, metrics: newMetrics()}
-	w.mutating = w.configurations(admit)
-	w.validating = w.configurations(validating)
+	w.mutating = w.configurations(admit, c.MutatingFiles)
+	w.validating = w.configurations(validating, c.ValidatingFiles)
 	return w
 }
 
@@ -86,15 +90,11 @@ func (w *Webhooks) Validating() registry.Plugin {
 
 // handle reports whether a webhook may apply to an operation on a target.
 func (c *configurations) handle(s *store.State, t registry.Target, o registry.Operation) bool {
-	if match.Exempt(t) || !c.reviews && match.IsReview(t) {
+	if !c.reviews && match.IsReview(t) {
 		return false
 	}
-	for _, h := range c.at(s) {
-		if h.criteria != nil && h.criteria.MayMatch(t, o) {
-			return true
-		}
-	}
-	return false
+	may := func(h *hook) bool { return h.criteria != nil && h.criteria.MayMatch(t, o) }
+	return slices.ContainsFunc(c.inFiles(), may) || !match.Exempt(t) && slices.ContainsFunc(c.value.At(s).all, may)
 }
 
 // dispatcher calls the webhooks of one request, in one run of a plugin. Only one goroutine uses it.

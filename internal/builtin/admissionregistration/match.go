@@ -21,18 +21,7 @@ import (
 const (
 	every          = "*"
 	mostConditions = 64
-	// staticSuffix ends the names of configurations that come from manifest files, not from the
-	// API.
-	staticSuffix = ".static.k8s.io"
 )
-
-// NameWarnings warns about a name with the suffix of configurations from files.
-func NameWarnings(o metav1.Object) []string {
-	if !strings.HasSuffix(o.GetName(), staticSuffix) {
-		return nil
-	}
-	return []string{fmt.Sprintf("metadata.name: names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix)}
-}
 
 // fill sets a nil pointer to value.
 func fill[T any](p **T, value T) {

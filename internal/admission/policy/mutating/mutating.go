@@ -39,7 +39,7 @@ func Plugin(c policy.Config) registry.Plugin {
 	p.policies = policy.New(policy.Kind[*compiled]{
 		Policies: "mutatingadmissionpolicies.admissionregistration.k8s.io",
 		Bindings: "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
-		Policy:   p.read, Binding: readBinding, Catalog: c.Catalog,
+		Policy:   p.read, Binding: readBinding, Catalog: c.Catalog, Files: c.Files,
 	})
 	return registry.Plugin{
 		Handles: func(s *store.State, t registry.Target, o registry.Operation) bool {

@@ -29,7 +29,7 @@ func Plugin(c policy.Config) registry.Plugin {
 	p.policies = policy.New(policy.Kind[*compiled]{
 		Policies: "validatingadmissionpolicies.admissionregistration.k8s.io",
 		Bindings: "validatingadmissionpolicybindings.admissionregistration.k8s.io",
-		Policy:   p.read, Binding: readBinding, Catalog: c.Catalog,
+		Policy:   p.read, Binding: readBinding, Catalog: c.Catalog, Files: c.Files,
 	})
 	return registry.Plugin{Handles: p.policies.Handles, Validate: p.validate}
 }
