@@ -25,6 +25,8 @@ const (
 	UnsafeDeletion = "AllowUnsafeMalformedObjectDeletion"
 	// ExcludedReviews hides reviews of tokens and access from admission webhooks.
 	ExcludedReviews = "ExcludeAdmissionWebhookVirtualResources"
+	// ShardedLists lets clients limit lists and watches to a shard of the objects.
+	ShardedLists = "ShardedListAndWatch"
 	// StaticManifests reads webhooks and policies from files.
 	StaticManifests = "ManifestBasedAdmissionControlConfig"
 	// StreamCompression compresses watches that begin with the present objects.
@@ -43,7 +45,7 @@ const (
 )
 
 // behaviour are the gates that the constants name.
-var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, StaticManifests, StreamCompression, AutoscalerGeneration, ScaleToZero}
+var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, ShardedLists, StaticManifests, StreamCompression, AutoscalerGeneration, ScaleToZero}
 
 // Stage is the maturity of a feature.
 type Stage uint8

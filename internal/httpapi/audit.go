@@ -416,7 +416,7 @@ func (q *request) auditList(l *registry.List, out wire.Output) error {
 		return err
 	}
 	h.listed = true
-	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining})
+	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining, Shard: l.Shard})
 	value := f.AppendHead(nil)
 	head := len(value)
 	for object, err := range l.Items {

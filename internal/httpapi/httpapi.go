@@ -88,6 +88,8 @@ type Config struct {
 	RepresentationBytes int64
 	// PlainStreams: no watch is compressed.
 	PlainStreams bool
+	// ShardedLists: lists and watches can be limited to a shard.
+	ShardedLists bool
 	// Limits holds the limits. A zero field means its value in DefaultLimits.
 	Limits Limits
 	// Behind is set on a server whose objects are a copy of another one's, and reports whether the copy is far behind.

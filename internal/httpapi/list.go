@@ -60,7 +60,7 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 	if q.typ.ConvertsByWebhook() {
 		s.holds = convertedBytes
 	}
-	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining})
+	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining, Shard: l.Shard})
 	switch {
 	case h.binary != nil:
 		s.contentType = h.binary.ContentType

@@ -41,18 +41,41 @@ const (
 func (q *request) listOptions() (*metainternal.ListOptions, error) {
 	v := q.query()
 	size := 0
-	for _, name := range selectors {
+	add := func(name string) {
 		if s := v.Get(name); s != "" {
 			size += len(s) + (1+strings.Count(s, ","))*termBytes
 		}
 	}
+	for _, name := range selectors {
+		add(name)
+	}
+	if q.h.c.ShardedLists {
+		add(shardSelector)
+	}
 	if size > freeSelectors && q.hold(int64(size)) != nil {
 		return nil, apierrors.NewTooManyRequests("the selectors of requests take too much memory, please try again later", 1)
 	}
-	return listOptions(v)
+	o, err := listOptions(v)
+	if err == nil && q.h.c.ShardedLists {
+		if err = checkTerms(v, shardSelector); err == nil {
+			o.ShardSelector = v.Get(shardSelector)
+		}
+	}
+	return o, err
 }
 
 var selectors = [...]string{"labelSelector", "fieldSelector"}
+
+// shardSelector is the parameter that limits a list or a watch to a shard.
+const shardSelector = "shardSelector"
+
+// checkTerms returns an error if a selector is too long.
+func checkTerms(v url.Values, name string) error {
+	if strings.Count(v.Get(name), ",") < maxTerms {
+		return nil
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("the %s has more than %d terms and values", name, maxTerms))
+}
 
 // listOptions reads the parameters of a list or a watch. Errors of numbers come before
 // errors of selectors.
@@ -84,8 +107,8 @@ func listOptions(v url.Values) (*metainternal.ListOptions, error) {
 		o.SendInitialEvents = &send
 	}
 	for _, name := range selectors {
-		if strings.Count(v.Get(name), ",") >= maxTerms {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("the %s has more than %d terms and values", name, maxTerms))
+		if err := checkTerms(v, name); err != nil {
+			return nil, err
 		}
 	}
 	if s := v.Get("labelSelector"); s != "" {

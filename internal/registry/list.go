@@ -31,6 +31,8 @@ type List struct {
 	FromLog        bool
 	// Whole reports whether the items are all the objects between the first and the last one.
 	Whole bool
+	// Shard is the selector of the shard that the list is limited to; empty: it is not.
+	Shard string
 	// Warnings are the warnings of a deletion, for headers.
 	Warnings []string
 	// Annotations are for the audit event of a deletion; nil: there are none.
@@ -53,6 +55,9 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 		return &List{Type: t.Type, Items: listed(items), Close: func() {}}, nil
 	}
 	s, err := newSelector(ctx, t, o)
+	if err == nil {
+		err = s.limitTo(o.ShardSelector)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +72,9 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 		}
 	}
 	l := &List{Type: t.Type, Revision: v.Revision(), Whole: s.all(), FromLog: !v.InMemory(), Close: v.Close}
+	if s.shard != nil {
+		l.Shard = s.shard.String()
+	}
 	switch {
 	case s.none:
 		l.Items = listed(nil)

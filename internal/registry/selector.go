@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/shard"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -26,6 +27,7 @@ type selector struct {
 	key    string // the only key that can match; empty: no such limit
 	none   bool   // nothing can match
 
+	shard  *shard.Selector // nil: all
 	labels labels.Selector // nil: all
 	fields []requirement   // in addition to prefix and key
 	values bool            // some of fields are fields of the type
@@ -47,7 +49,7 @@ const (
 
 // all reports whether every object with the prefix matches.
 func (s *selector) all() bool {
-	return s.labels == nil && len(s.fields) == 0 && s.key == "" && !s.none
+	return s.labels == nil && len(s.fields) == 0 && s.key == "" && !s.none && s.shard == nil
 }
 
 // newSelector parses the selectors of a request.
@@ -159,6 +161,9 @@ func (s *selector) matches(o *store.Object) bool {
 	if s.key != "" && o.Key != s.key || !strings.HasPrefix(o.Key, s.prefix) {
 		return false
 	}
+	if s.shard != nil && !s.inShard(o) {
+		return false
+	}
 	if s.labels == nil && len(s.fields) == 0 {
 		return true
 	}
@@ -173,6 +178,29 @@ func (s *selector) matches(o *store.Object) bool {
 		}
 	}
 	return s.labels == nil || s.labels.Matches(a.labels)
+}
+
+// limitTo limits the selector to a shard; an empty text does not.
+func (s *selector) limitTo(text string) (err error) {
+	if text == "" {
+		return nil
+	}
+	if s.shard, err = shard.Parse(text); err != nil {
+		return apierrors.NewBadRequest("invalid shard selector: " + err.Error())
+	}
+	return nil
+}
+
+// inShard reports whether an object is in the shard. Neither its UID nor its namespace ever changes.
+func (s *selector) inShard(o *store.Object) bool {
+	if !s.shard.ByNamespace() {
+		return s.shard.Has(textAt(o.Bytes(), "metadata", "uid"))
+	}
+	namespace, _, ok := strings.Cut(o.Key, "/")
+	if !ok {
+		namespace = ""
+	}
+	return s.shard.Has(namespace)
 }
 
 // selectable is the part of an object that selectors match. It is cached with the version of the

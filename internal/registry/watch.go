@@ -119,6 +119,9 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 		return nil, err
 	}
 	s, err := newSelector(ctx, t, o)
+	if err == nil {
+		err = s.limitTo(o.ShardSelector)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ type ListMeta struct {
 	// Continue is empty on the last chunk. Remaining is nil where it is unknown.
 	Continue  string
 	Remaining *int64
+	// Shard is the selector of the shard that the list has; empty: it has all.
+	Shard string
 }
 
 // Frame is all of a list or a table but its items or rows. The zero value is not useful:
@@ -113,6 +115,12 @@ func (m *ListMeta) append(to []byte, full bool) []byte {
 		to = append(to, `,"remainingItemCount":`...)
 		to = strconv.AppendInt(to, *m.Remaining, 10)
 	}
+	if m.Shard != "" {
+		// A selector has no characters that need escapes.
+		to = append(to, `,"shardInfo":{"selector":"`...)
+		to = append(to, m.Shard...)
+		to = append(to, `"}`...)
+	}
 	return append(to, '}')
 }
 
@@ -120,7 +128,11 @@ func (m *ListMeta) listMeta() metav1.ListMeta {
 	if m.Revision == 0 {
 		return metav1.ListMeta{}
 	}
-	return metav1.ListMeta{ResourceVersion: strconv.FormatUint(m.Revision, 10), Continue: m.Continue, RemainingItemCount: m.Remaining}
+	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(m.Revision, 10), Continue: m.Continue, RemainingItemCount: m.Remaining}
+	if m.Shard != "" {
+		meta.ShardInfo = &metav1.ShardInfo{Selector: m.Shard}
+	}
+	return meta
 }
 
 // AppendItem appends an object as an item of a list, without kind and apiVersion. headLen

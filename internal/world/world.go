@@ -310,6 +310,7 @@ func (w *World) api() httpapi.Config {
 		Audit:        p.audit,
 		Media:        wire.Served{CBOR: p.Kubernetes.Enabled(features.CBOR)},
 		PlainStreams: !p.Kubernetes.Enabled(features.StreamCompression),
+		ShardedLists: p.Kubernetes.Enabled(features.ShardedLists),
 		OpenAPI:      w.openAPI,
 		Past:         w.custom.Past,
 		PastOpenAPI: func(c *resource.Catalog) http.Handler {
