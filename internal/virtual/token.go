@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -50,7 +51,7 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest
 			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID, account.GetUID()))
 	}
 	c.complete(request, account)
-	if err := checkSeconds(*request.Spec.ExpirationSeconds); err != nil {
+	if err := checkSpec(&request.Spec); err != nil {
 		return nil, err
 	}
 	if err := call.Admit(ctx); err != nil {
@@ -105,17 +106,21 @@ func (c *Config) issue(call *registry.VirtualRequest, request *authenticationv1.
 	return nil
 }
 
-func checkSeconds(seconds int64) error {
-	path, text := field.NewPath("spec", "expirationSeconds"), ""
+// checkSpec returns the error of a request that is not valid.
+func checkSpec(s *authenticationv1.TokenRequestSpec) error {
+	errs, alone := checkAttestations(s)
+	path, seconds := field.NewPath("spec", "expirationSeconds"), *s.ExpirationSeconds
 	switch {
+	case alone:
 	case seconds < minSeconds:
-		text = "may not specify a duration less than 10 minutes"
+		errs = slices.Insert(errs, 0, field.Invalid(path, seconds, "may not specify a duration less than 10 minutes"))
 	case seconds > maxSeconds:
-		text = "may not specify a duration larger than 2^32 seconds"
-	default:
+		errs = slices.Insert(errs, 0, field.Invalid(path, seconds, "may not specify a duration larger than 2^32 seconds"))
+	}
+	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(tokenRequests, "", field.ErrorList{field.Invalid(path, seconds, text)})
+	return apierrors.NewInvalid(tokenRequests, "", errs)
 }
 
 // bind binds a token to an object, if there is a reference.
@@ -150,7 +155,7 @@ func (c *Config) bind(ctx context.Context, r *registry.Registry, ref *authentica
 			return err
 		}
 	default:
-		return apierrors.NewBadRequest("cannot bind token to object of type " + kind.String())
+		return apierrors.NewBadRequest(cannotBind(kind))
 	}
 	if ref.UID != "" && ref.UID != object.GetUID() {
 		return uidConflict(kind, ref)
