@@ -274,6 +274,7 @@ type metric struct{ kind, help, labels string }
 var rareMetrics = map[string]metric{
 	"apiserver_flowcontrol_rejected_requests_total":  {"counter", "Requests rejected, by reason.", "`flow_schema`, `priority_level`, `reason`"},
 	"apiserver_request_aborts_total":                 {"counter", "Requests whose response was broken off.", "`group`, `resource`, `scope`, `subresource`, `verb`, `version`"},
+	"apiserver_storage_list_duration_seconds":        {"histogram", "Time of lists that have read the log, until they were sent.", "`group`, `resource`, `streamed`"},
 	"apiserver_storage_list_evaluated_objects_total": {"counter", "Objects of the log that lists have compared with a selector.", "`group`, `resource`"},
 	"apiserver_storage_list_fetched_objects_total":   {"counter", "Objects that lists have read from the log.", "`group`, `resource`"},
 	"apiserver_storage_list_returned_objects_total":  {"counter", "Objects in lists that were read from the log.", "`group`, `resource`"},

@@ -17,7 +17,8 @@ type families struct {
 	bodies       family[*exposition.Histogram]
 	deprecated   family[*atomic.Int64]
 
-	lists [4]family[*atomic.Uint64] // how many, objects read, looked at, listed
+	lists    [4]family[*atomic.Uint64] // how many, objects read, looked at, listed
+	logLists family[*exposition.Histogram]
 
 	running    family[*atomic.Int64]
 	events     family[*atomic.Uint64]
@@ -95,6 +96,7 @@ func (f *families) begin() {
 			"Objects of the log that lists have compared with a selector.", "Objects in lists."}[i]
 		f.lists[i] = counters("apiserver_storage_"+name, help)
 	}
+	f.logLists = histograms("apiserver_storage_list_duration_seconds", "Time of lists that have read the log, until they were sent.", durationBuckets)
 	f.running = gauges("apiserver_longrunning_requests", "Watches under way.")
 	f.events = counters("apiserver_watch_events_total", "Events sent to watches.")
 	f.eventSizes = histograms("apiserver_watch_events_sizes", "Bytes of events sent to watches.", eventBuckets)
@@ -125,7 +127,7 @@ func (f *families) counters() []*family[*atomic.Uint64] {
 }
 
 func (f *families) histograms() []*family[*exposition.Histogram] {
-	return []*family[*exposition.Histogram]{&f.durations, &f.slis, &f.sizes, &f.bodies, &f.eventSizes, &f.watchLists}
+	return []*family[*exposition.Histogram]{&f.durations, &f.slis, &f.sizes, &f.bodies, &f.eventSizes, &f.watchLists, &f.logLists}
 }
 
 // Expose implements exposition.Source.

@@ -74,6 +74,8 @@ type routeMetrics struct {
 	// Of lists.
 	// inMemory and logged are lists, by where they read objects: how many, objects read, looked at, listed.
 	inMemory, logged *[4]*atomic.Uint64
+	// logTime is the time of those that read the log.
+	logTime *exposition.Histogram
 
 	// Of watches.
 	running    *atomic.Int64
@@ -326,6 +328,7 @@ func (m *metrics) newRoute(k routeKey) *routeMetrics {
 	switch k.verb {
 	case "LIST":
 		r.inMemory, r.logged = k.lists(f, "watchcache"), k.lists(f, "etcd")
+		r.logTime = f.logLists.of(k.series(), exposition.Labels("group", k.group, "resource", k.resource, "streamed", "false"))
 	case "WATCH":
 		if k.one {
 			k.scope = "resource"
@@ -468,6 +471,7 @@ func (m *metrics) listedBy(q *request, l *registry.List) {
 	to, compared := r.inMemory, uint64(0) // kube-apiserver does not count comparisons in its cache
 	if l.FromLog {
 		to, compared = r.logged, uint64(l.Read)
+		r.logTime.Observe(int64(time.Since(l.Began)))
 	}
 	for i, n := range [...]uint64{1, uint64(l.Read), compared, uint64(l.Selected)} {
 		to[i].Add(n)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,8 +17,10 @@ import (
 // List is a list that is ready to be sent: everything in front of the items is known.
 type List struct {
 	// Type is the type of the items, which are in its stored version.
-	Type      *resource.Type
-	Revision  store.Revision
+	Type     *resource.Type
+	Revision store.Revision
+	// Began is when the list began, the zero time for objects that are not stored.
+	Began     time.Time
 	Continue  string
 	Remaining *int64
 	// Items yields the items, the same ones each time until Close. After an error there are no
@@ -43,6 +46,7 @@ type List struct {
 
 // List reads a collection. The table in readtable.go decides which state it reads.
 func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptions) (*List, error) {
+	began := time.Now()
 	p, err := planList(o)
 	if err != nil {
 		return nil, err
@@ -71,7 +75,7 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 			return nil, status(err)
 		}
 	}
-	l := &List{Type: t.Type, Revision: v.Revision(), Whole: s.all(), FromLog: !v.InMemory(), Close: v.Close}
+	l := &List{Type: t.Type, Began: began, Revision: v.Revision(), Whole: s.all(), FromLog: !v.InMemory(), Close: v.Close}
 	if s.shard != nil {
 		l.Shard = s.shard.String()
 	}
