@@ -114,6 +114,9 @@ func (s *Server) read(c *world.Config) (err error) {
 		return err
 	}
 	c.Authentication.AlwaysAllow = slices.Contains(s.Authorization.Modes, config.ModeAlwaysAllow)
+	if c.Aggregation, err = s.Aggregation.config(); err != nil {
+		return err
+	}
 	if c.Plugins, err = admission.Choose(s.Admission.Enable, s.Admission.Disable); err != nil {
 		return err
 	}

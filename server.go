@@ -56,6 +56,9 @@ type Server struct {
 	// Fairness limits the requests that execute at once. Zero: the defaults of kube-apiserver.
 	Fairness Fairness
 
+	// Aggregation configures the requests to extension API servers. Zero: the server's own authority issues its client
+	// certificate.
+	Aggregation Aggregation
 	// Admission chooses the admission plugins. Zero: those that docs/admission.md lists as default.
 	Admission Admission
 	// Services has the ranges of the addresses and ports of Services. Zero: those of most clusters.

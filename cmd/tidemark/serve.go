@@ -39,6 +39,7 @@ type serveFlags struct {
 	webhookTTLs     webhookTTLs
 	warnUnenforced  bool
 	changes         bool
+	rejectRedirects bool
 	maxMemory       byteSize // of history
 	maxDisk         byteSize // of history
 	representations byteSize // zero: not given
@@ -185,6 +186,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	})
 	inGroup(flags, "Authorization", func() { f.registerAuthorization(flags) })
 	inGroup(flags, "Audit log", func() { f.registerAudit(flags) })
+	inGroup(flags, "Extension API servers", func() { f.registerAggregation(flags) })
 	inGroup(flags, "Encryption at rest", func() { f.registerEncryption(flags) })
 	f.registerObjects(flags)
 	inGroup(flags, "Backups on a schedule", func() { f.backups.register(flags) })
@@ -242,7 +244,7 @@ func (f *serveFlags) registerObjects(flags *pflag.FlagSet) {
 		flags.StringSliceVar(&s.Admission.Enable, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional)
 		flags.StringSliceVar(&s.Admission.Disable, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
 		flags.StringVar(&s.Admission.ConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
-		flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: APIServices with a Service")
+		flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: APIServices with a Service, in forks")
 	})
 	inGroup(flags, "Controllers", func() {
 		flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all, NAME adds one, -NAME removes one, -* is none; known: "+strings.Join(controller.Names(), ", "))
@@ -287,7 +289,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return err
 	}
 	for _, check := range []func() error{
-		f.checkVersion, s.Authentication.Check, f.checkAudit, f.checkFairness, f.checkForks,
+		f.checkVersion, s.Authentication.Check, f.checkAggregation, f.checkAudit, f.checkFairness, f.checkForks,
 		func() error { return f.backups.check(f) },
 		func() error { return f.logging.check(s) }, f.tracing.check, func() error { return f.checkAuthorization(changed) },
 	} {

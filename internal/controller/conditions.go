@@ -17,6 +17,10 @@ type remains struct {
 	failures   []error        // of deleting, one of a type at most
 	// collections of the objects.
 	collections []string
+	// stale are group versions of extension servers whose kinds are not known, so that their objects are not counted.
+	stale []string
+	// elsewhere is true if extension servers have some of the objects.
+	elsewhere bool
 	// undeleted is true if some objects were not marked for deletion yet.
 	undeleted bool
 }
@@ -29,7 +33,7 @@ const (
 	maxFailureBytes = 512
 )
 
-func (r *remains) any() bool { return len(r.objects) > 0 || len(r.failures) > 0 }
+func (r *remains) any() bool { return len(r.objects) > 0 || len(r.failures) > 0 || len(r.stale) > 0 }
 
 // conditions returns the conditions of a terminating namespace, with the messages of
 // kube-controller-manager. Each one describes a reason that blocks the deletion, or that there is
@@ -47,6 +51,9 @@ func (r *remains) conditions(now time.Time) []corev1.NamespaceCondition {
 	}
 	in := func(i int, reason, message string) {
 		all[i].Status, all[i].Reason, all[i].Message = corev1.ConditionTrue, reason, short(message, maxMessageBytes)
+	}
+	if len(r.stale) > 0 {
+		in(0, "DiscoveryFailed", discoveryFailure(r.stale))
 	}
 	if n := len(r.failures); n > 0 {
 		var texts []string

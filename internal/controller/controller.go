@@ -34,6 +34,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	extension "github.com/tidemark-dev/tidemark/internal/aggregation"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/clock"
 	"github.com/tidemark-dev/tidemark/internal/crd"
@@ -74,6 +75,8 @@ type Config struct {
 	Aggregated *Aggregated
 	// Quotas counts the resources that ResourceQuotas limit; nil: they are not counted.
 	Quotas *quota.Ledger
+	// Extensions has the objects of extension servers; nil: there are none.
+	Extensions *extension.Aggregator
 	// Identity is the name of this server among those that share the log: the loops of one of them
 	// work. Empty: there are no others.
 	Identity string
@@ -136,6 +139,7 @@ var rows = []row{
 	{name: "certificatesigningrequest-cleaner", account: "certificate-controller", width: 4, yields: true, make: newRequests},
 	{name: "clusterrole-aggregation", account: "clusterrole-aggregation-controller", width: 4, yields: true, make: newAggregation},
 	{name: "customresourcedefinition", width: 4, always: true, needs: func(c *Config) bool { return c.Definitions != nil }, make: newDefinitions},
+	{name: "apiservice-registration", width: 4, always: true, needs: func(c *Config) bool { return c.Definitions != nil }, make: newAPIServices},
 	{name: "priority-and-fairness", width: 4, always: true, needs: func(c *Config) bool { return c.Flows != nil }, make: newFlows},
 	{name: "resourcequota", account: "resourcequota-controller", width: 4, yields: true, make: newQuotas},
 	{name: "validatingadmissionpolicy-status", account: "validatingadmissionpolicy-status-controller", width: 2, yields: true, make: newTypeChecking},

@@ -176,8 +176,11 @@ func (n *namespaces) sync(ctx context.Context, i item) error {
 	case left.undeleted:
 		return fmt.Errorf("new content appeared in the namespace %s while it was deleted", i.key)
 	case left.any():
+		if left.elsewhere || len(left.stale) > 0 {
+			n.queue.addAfter(i, extensionPace, false)
+		}
 		n.waitFor(i.key, left.collections)
-		if n.empty(i.key, left.collections) { // meanwhile
+		if len(left.collections) > 0 && n.empty(i.key, left.collections) { // meanwhile
 			n.queue.add(i)
 		}
 		return nil
@@ -229,6 +232,7 @@ func (n *namespaces) deleteContent(ctx context.Context, s *store.State, namespac
 	}
 	if step(true); !left.any() {
 		step(false)
+		n.deleteExtensions(ctx, namespace, left)
 	}
 	return left
 }

@@ -46,12 +46,22 @@ func (l *Loops) edit(ctx context.Context, o object, subresource string, change f
 
 // editVersion is edit, and returns the new version; nil when nothing was written.
 func (l *Loops) editVersion(ctx context.Context, o object, subresource string, change func(metav1.Object) error) (*store.Object, error) {
+	return l.editVersionAs(ctx, manager, o, subresource, change)
+}
+
+// editAs is edit for another field manager.
+func (l *Loops) editAs(ctx context.Context, by string, o object, subresource string, change func(metav1.Object) error) error {
+	_, err := l.editVersionAs(ctx, by, o, subresource, change)
+	return err
+}
+
+func (l *Loops) editVersionAs(ctx context.Context, by string, o object, subresource string, change func(metav1.Object) error) (*store.Object, error) {
 	t, ok := l.served().target(o)
 	if !ok {
 		return nil, nil
 	}
 	t.Subresource = subresource
-	made, err := l.c.Registry.Edit(ctx, t, manager, change)
+	made, err := l.c.Registry.Edit(ctx, t, by, change)
 	if apierrors.IsNotFound(err) || errors.Is(err, errLeave) {
 		return nil, nil
 	}

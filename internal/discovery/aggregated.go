@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"bytes"
 	"crypto/sha512"
 	"fmt"
 
@@ -14,17 +15,18 @@ import (
 // aggregate is GET /api or /apis in the aggregated form, with the groups for which keep returns
 // true.
 func (d *Documents) aggregate(keep func(*resource.Group) bool) Document {
-	items := []byte{'['}
+	var items [][]byte
 	for _, g := range d.groups {
-		if !keep(g.of) {
-			continue
+		if keep(g.of) {
+			items = append(items, g.whole())
 		}
-		if len(items) > 1 {
-			items = append(items, ',')
-		}
-		items = append(items, g.whole()...)
 	}
-	items = append(items, ']')
+	return Aggregate(items)
+}
+
+// Aggregate returns the aggregated document with the groups that are its items.
+func Aggregate(groups [][]byte) Document {
+	items := append(append([]byte{'['}, bytes.Join(groups, []byte{','})...), ']')
 	// As in kube-apiserver, the tag is the hash of the list without its kind, so that clients can
 	// use documents that they have cached of another server.
 	list := append(append([]byte(`{"metadata":{},"items":`), items...), '}')

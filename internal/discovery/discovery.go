@@ -7,6 +7,7 @@
 package discovery
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -86,6 +87,18 @@ func same(a, b *resource.Group) bool {
 	return slices.EqualFunc(a.Versions, b.Versions, func(a, b resource.Version) bool {
 		return a.Name == b.Name && slices.Equal(a.Types, b.Types)
 	})
+}
+
+// Groups yields the groups in their order, each with a function that returns its item in an aggregated document. The caller must
+// not change them.
+func (d *Documents) Groups() iter.Seq2[*resource.Group, func() []byte] {
+	return func(yield func(*resource.Group, func() []byte) bool) {
+		for _, g := range d.groups {
+			if !yield(g.of, g.whole) {
+				return
+			}
+		}
+	}
 }
 
 // API is GET /api: the versions of the core group, and serverAddress, the host and port for

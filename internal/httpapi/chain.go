@@ -68,6 +68,9 @@ func (q *request) serve() error {
 			return err
 		}
 	}
+	if to := q.extension(); to != nil {
+		return q.forward(to)
+	}
 	if q.info.IsResource {
 		return q.resource()
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tidemark-dev/tidemark/internal/aggregation"
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
@@ -38,6 +39,8 @@ type Config struct {
 	Audit *audit.Auditor
 	// Media are the enabled serializations.
 	Media wire.Served
+	// Aggregation knows the extension servers; nil: there are none.
+	Aggregation *aggregation.Aggregator
 	// OpenAPI serves /openapi/v2 and /openapi/v3...; nil: 404.
 	OpenAPI http.Handler
 	// Past returns the types that the state of a revision served, with the errors of store.Exact.

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/aggregation"
 	"github.com/tidemark-dev/tidemark/internal/discovery"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -132,16 +133,31 @@ func (q *request) document(docs *documents) (discovery.Document, wire.Offer, boo
 		}
 		return docs.API(q.address()), wire.Discovery, true
 	case rootAPIs:
+		groups := q.groups(docs)
 		if _, ok := wire.Aggregated(q.accept(), wire.Documents); ok {
-			return docs.AggregatedAPIs(), wire.Documents, true
+			return groups.AggregatedAPIs(), wire.Documents, true
 		}
-		return docs.APIs(), wire.Documents, true
+		return groups.APIs(), wire.Documents, true
 	case groupPath:
-		doc, ok := docs.Group(p.Group)
+		doc, ok := q.groups(docs).Group(p.Group)
 		return doc, wire.Documents, ok
 	}
 	doc, ok := docs.GroupVersion(p.Group, p.Version)
 	return doc, wire.Resources, ok
+}
+
+// groupDocuments are the documents about groups: those of this server, or those with the groups of extension servers.
+type groupDocuments interface {
+	APIs() discovery.Document
+	AggregatedAPIs() discovery.Document
+	Group(name string) (discovery.Document, bool)
+}
+
+func (q *request) groups(docs *documents) groupDocuments {
+	if m := q.aggregation().Merge(docs.Documents); m != nil {
+		return m
+	}
+	return docs.Documents
 }
 
 // aggregated writes an aggregated document, with an ETag for clients that cache it.
@@ -172,7 +188,11 @@ func (q *request) address() string {
 
 // index lists the paths of the server.
 func (q *request) index() error {
-	doc := q.documents().Root(q.paths()...)
+	docs, others := q.documents(), q.paths()
+	if m := q.aggregation().Merge(docs.Documents); m != nil {
+		others = append(others, m.Paths()...)
+	}
+	doc := docs.Root(others...)
 	return q.send(http.StatusOK, jsonType, doc.Body)
 }
 
@@ -253,7 +273,11 @@ func (q *request) openAPI() error {
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
 		return errNoMethod()
 	}
-	q.r = q.r.WithContext(q.context())
+	ctx := q.context()
+	if q.aggregation() != nil {
+		ctx = aggregation.WithCaller(ctx, q.caller())
+	}
+	q.r = q.r.WithContext(ctx)
 	return q.delegate(q.openAPIHandler(), openAPIBytes)
 }
 

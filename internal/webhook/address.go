@@ -12,33 +12,43 @@ import (
 // should reach.
 
 // dialer connects to webhooks. It has no state.
-var dialer = net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	return checkAddress(at.Addr())
-}}
+var dialer = Dialer("webhooks", nil)
+
+// Dialer returns a dialer with the rules for the addresses of webhooks, for other servers that objects name. It checks each
+// address that it dials, after the name was resolved. Callees is their name in errors, in the plural. More checks an
+// address by further rules; nil: there are none.
+func Dialer(callees string, more func(netip.AddrPort) error) net.Dialer {
+	return net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		if err := checkAddress(callees, at.Addr()); err != nil || more == nil {
+			return err
+		}
+		return more(at)
+	}}
+}
 
 // checkAddress returns an error for addresses that are not called. Loopback is allowed,
 // because developers run webhooks on the same machine.
-func checkAddress(a netip.Addr) error {
+func checkAddress(callees string, a netip.Addr) error {
 	a = a.WithZone("").Unmap()
 	for _, b := range local(a) {
 		if b.IsLinkLocalUnicast() || metadataAddresses[b] {
-			return errors.New("webhooks at addresses that a local NAT64 may translate to link-local or metadata ones are not called")
+			return errors.New(callees + " at addresses that a local NAT64 may translate to link-local or metadata ones are not called")
 		}
 	}
 	a = embedded(a)
 	switch {
 	case a.IsLinkLocalUnicast():
-		return errors.New("webhooks at link-local addresses are not called")
+		return errors.New(callees + " at link-local addresses are not called")
 	case a.IsMulticast(), a == broadcast:
-		return errors.New("webhooks at multicast and broadcast addresses are not called")
+		return errors.New(callees + " at multicast and broadcast addresses are not called")
 	case a.IsUnspecified() || a.Is4() && a.As4()[0] == 0:
-		return errors.New("webhooks at the unspecified address are not called")
+		return errors.New(callees + " at the unspecified address are not called")
 	case metadataAddresses[a]:
-		return errors.New("webhooks at addresses of metadata services are not called")
+		return errors.New(callees + " at addresses of metadata services are not called")
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func TestAddresses(t *testing.T) {
 		"224.0.0.1": "multicast", "239.1.2.3": "multicast", "ff02::1": "multicast", "ff05::2": "multicast", "255.255.255.255": "broadcast",
 		"fd00:ec2::254": "metadata", "fd20:ce::254": "metadata", "100.100.100.200": "metadata", "168.63.129.16": "metadata", "192.0.0.192": "metadata",
 	} {
-		err := checkAddress(netip.MustParseAddr(address))
+		err := checkAddress("webhooks", netip.MustParseAddr(address))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}

@@ -19,9 +19,28 @@ type unreached struct{ error }
 // HTTP.
 func withoutResponse(err error) error {
 	var failed *url.Error
-	if !errors.As(err, &failed) || failed.Timeout() {
+	if !errors.As(err, &failed) || failed.Timeout() || quotesNothing(err) || ownWords(failed.Err.Error()) {
 		return err
 	}
+	return &url.Error{Op: failed.Op, URL: failed.URL, Err: errNoHTTP}
+}
+
+// Quoteless returns an error of a http.RoundTripper. It replaces one that may quote bytes of the other side, which a client
+// must not see: the other side may be a server that only this machine reaches.
+func Quoteless(err error) error {
+	const plain = "http: server gave HTTP response to HTTPS client"
+	var timeout net.Error
+	if text := err.Error(); quotesNothing(err) || ownWords(text) || text == plain || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &timeout) && timeout.Timeout() {
+		return err
+	}
+	return errNoHTTP
+}
+
+var errNoHTTP = errors.New("the response is not HTTP")
+
+// quotesNothing reports whether the type of an error shows that it quotes nothing of the other side.
+func quotesNothing(err error) bool {
 	var (
 		op   *net.OpError
 		cert *tls.CertificateVerificationError
@@ -29,13 +48,10 @@ func withoutResponse(err error) error {
 	)
 	for _, known := range []error{io.EOF, io.ErrUnexpectedEOF, context.Canceled} {
 		if errors.Is(err, known) {
-			return err
+			return true
 		}
 	}
-	if errors.As(err, &op) || errors.As(err, &cert) || errors.As(err, &dial) || ownWords(failed.Err.Error()) {
-		return err
-	}
-	return &url.Error{Op: failed.Op, URL: failed.URL, Err: errors.New("the response is not HTTP")}
+	return errors.As(err, &op) || errors.As(err, &cert) || errors.As(err, &dial)
 }
 
 // ownWords reports whether an error of net/http or http2client quotes nothing from the peer but numbers.

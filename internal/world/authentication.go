@@ -210,15 +210,23 @@ func (p *process) clientsData() (map[string]string, error) {
 	if len(all) > 0 {
 		data["client-ca-file"] = string(all)
 	}
-	if a.ProxyCAFile == "" {
+	h := &a.Proxy
+	switch {
+	case a.ProxyCAFile != "":
+		proxies, err := os.ReadFile(a.ProxyCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("the authorities of front proxies: %w", err)
+		}
+		data["requestheader-client-ca-file"] = string(proxies)
+	case p.issuesFrontProxy(): // one name alone, since the authority also issues the certificates of clients
+		data["requestheader-client-ca-file"] = string(p.authority.CertificatePEM())
+		h = &authn.Proxy{
+			Names: []string{frontProxyName}, UsernameHeaders: []string{"X-Remote-User"}, UIDHeaders: []string{"X-Remote-Uid"},
+			GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"},
+		}
+	default:
 		return data, nil
 	}
-	proxies, err := os.ReadFile(a.ProxyCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("the authorities of front proxies: %w", err)
-	}
-	data["requestheader-client-ca-file"] = string(proxies)
-	h := &a.Proxy
 	for key, list := range map[string][]string{
 		"username-headers": h.UsernameHeaders, "uid-headers": h.UIDHeaders, "group-headers": h.GroupHeaders,
 		"extra-headers-prefix": h.ExtraPrefixes, "allowed-names": h.Names,

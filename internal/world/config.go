@@ -46,6 +46,7 @@ type Config struct {
 	Audit          Audit
 	Fairness       Fairness
 
+	Aggregation          Aggregation
 	Plugins              admission.Plugins
 	Admission            admission.Configuration
 	NoUnenforcedWarnings bool

@@ -8,6 +8,7 @@ import (
 // Components of the log. Config.Logger gets one as the attribute "component" of each line, but for lines
 // about the server as a whole.
 const (
+	logAggregation     = "aggregation"
 	logAudit           = "audit"
 	logAuthentication  = "authentication"
 	logAuthorization   = "authorization"
@@ -26,7 +27,7 @@ const (
 // LogComponents returns the values of the attribute "component" in the log of a server, sorted.
 func LogComponents() []string {
 	return []string{
-		logAudit, logAuthentication, logAuthorization, logBackups, logCertificates, logConnections, logControllers, logCustomResources,
+		logAggregation, logAudit, logAuthentication, logAuthorization, logBackups, logCertificates, logConnections, logControllers, logCustomResources,
 		logEncryption, logForks, logRequests, logStore, logWebhooks,
 	}
 }

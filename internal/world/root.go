@@ -49,10 +49,15 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if w.aggregator, err = w.newAggregator(); err != nil {
+		return err
+	}
 	w.store.SetQuota(p.Memory.quota()) // the default objects exist, whatever the quota
 	if w.loops, err = w.startLoops(); err != nil {
 		return err
 	}
+	w.started.Store(w.loops)
+	w.aggregator.Recheck()                       // this server writes the conditions, perhaps
 	if w.source != nil && p.storage.Log == nil { // clients begin with the same state in each run
 		if err := w.loops.Settled(ctx); err != nil {
 			return err
@@ -80,7 +85,7 @@ func (s *Server) rootAPI() httpapi.Config {
 		{Path: statusapi.Path, Handler: http.HandlerFunc(s.serveStatus)},
 	}
 	c.Mounts = append(c.Mounts, w.replication()...)
-	c.Exposed = []exposition.Source{exposition.Func(s.expose), w.store, w.Exposed()}
+	c.Exposed = []exposition.Source{exposition.Func(s.expose), w.store, w.Exposed(), w.aggregator}
 	c.Collectors = slices.Concat(p.collectors, w.metrics.Collectors(), w.webhooks.Collectors(), []prometheus.Collector{w.durations}, w.authorizer.Collectors())
 	return c
 }

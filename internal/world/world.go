@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
+	"github.com/tidemark-dev/tidemark/internal/aggregation"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
@@ -59,11 +61,15 @@ type World struct {
 	chance
 	rights
 	plugins
-	custom   *crd.Set
-	verbs    *registry.Registry
-	peers    *peers.Peers // nil: no other server uses the log
-	loops    *controller.Loops
-	openAPI  *openapi.Source
+	custom  *crd.Set
+	verbs   *registry.Registry
+	peers   *peers.Peers // nil: no other server uses the log
+	loops   *controller.Loops
+	openAPI *openapi.Source
+	// aggregator knows the extension servers; nil: the world is a fork, or is not open.
+	aggregator *aggregation.Aggregator
+	// started are the loops, once they run.
+	started  atomic.Pointer[controller.Loops]
 	handler  *httpapi.Handler
 	direct   *inprocess.Server
 	faults   fault.Set
@@ -232,7 +238,7 @@ func (w *World) newVerbs() *registry.Registry {
 	p := w.process
 	w.webhooks = w.newWebhooks(w.metrics.Conditions)
 	chain := admission.Chain(admission.Config{
-		Store: w.store, Enabled: p.Plugins, Quotas: w.quotas, Addresses: w.addresses, Names: w.naming, NoWarnings: p.NoUnenforcedWarnings,
+		Store: w.store, Enabled: p.Plugins, Quotas: w.quotas, Addresses: w.addresses, Names: w.naming, NoWarnings: p.NoUnenforcedWarnings || w.fork == nil,
 		Authz: w.access, RBAC: w.rbac, Catalog: w.custom.Catalog, Configuration: p.Admission, Now: w.now,
 		Metrics: w.metrics, Webhooks: w.webhooks,
 	})
@@ -280,7 +286,7 @@ func (w *World) startLoops() (*controller.Loops, error) {
 	return controller.Start(controller.Config{
 		Sign:     sign,
 		Registry: w.verbs, Flows: flows, Catalog: w.custom.Catalog, Definitions: w.custom, Naming: w.naming, Enabled: enabled, EventTTL: p.EventTTL,
-		RootCA: p.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Aggregated: &p.aggregated, Log: p.logOf(logControllers),
+		RootCA: p.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Aggregated: &p.aggregated, Extensions: w.aggregator, Log: p.logOf(logControllers),
 		Now: w.now, Clock: w.clock, Identity: identity,
 		Addresses: &addresses.Repair{Registry: w.verbs, Type: w.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
 	})
@@ -311,7 +317,8 @@ func (w *World) api() httpapi.Config {
 		Media:        wire.Served{CBOR: p.Kubernetes.Enabled(features.CBOR)},
 		PlainStreams: !p.Kubernetes.Enabled(features.StreamCompression),
 		ShardedLists: p.Kubernetes.Enabled(features.ShardedLists),
-		OpenAPI:      w.openAPI,
+		Aggregation:  w.aggregator,
+		OpenAPI:      w.withExtensions(w.openAPI),
 		Past:         w.custom.Past,
 		PastOpenAPI: func(c *resource.Catalog) http.Handler {
 			return w.openAPI.Fork(func() *resource.Catalog { return c })
@@ -376,6 +383,9 @@ func (w *World) stop() error {
 	}
 	if w.loops != nil {
 		w.loops.Stop()
+	}
+	if w.aggregator != nil {
+		w.aggregator.Close()
 	}
 	if w.peers != nil {
 		w.peers.Leave()
