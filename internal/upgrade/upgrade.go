@@ -175,9 +175,14 @@ func respond(w http.ResponseWriter, resp *http.Response) {
 		h.Add("Trailer", name)
 	}
 	w.WriteHeader(resp.StatusCode)
+	client := http.NewResponseController(w)
+	if resp.ContentLength < 0 { // the body may begin much later
+		if err := client.Flush(); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
 	room := buffers.Get().(*[buffer]byte)
 	defer buffers.Put(room)
-	client := http.NewResponseController(w)
 	for {
 		n, err := resp.Body.Read(room[:])
 		if n > 0 {
