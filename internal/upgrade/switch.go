@@ -38,7 +38,7 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer backend.Close()
 	if backend.Response.StatusCode != http.StatusSwitchingProtocols {
-		return backend.refuse(w)
+		return backend.Refuse(w)
 	}
 	client, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -76,9 +76,9 @@ func (b *Backend) Close() error {
 	return b.Conn.Close()
 }
 
-// refuse forwards the response of a backend that refuses the upgrade, and ends the connection of the client: if
+// Refuse forwards the response of a backend that refuses the upgrade, and ends the connection of the client: if
 // the backend took the request for an upgrade nevertheless, the client must not use its connection.
-func (b *Backend) refuse(w http.ResponseWriter) error {
+func (b *Backend) Refuse(w http.ResponseWriter) error {
 	_ = b.SetReadDeadline(time.Now().Add(refusalTimeout))
 	resp := b.Response
 	body := resp.Body
