@@ -40,7 +40,7 @@ has everything: all objects as of one resource version, their history, kept fork
 certificates and keys of the server. Protect it like the directory itself.
 
 The user of the kubeconfig needs the permission to get the path /backup, which
-cluster-admin has. Restore makes a data directory of the backup.`,
+cluster-admin has. The command backup restore makes a data directory of the backup.`,
 		Example: `  # Back up, and look at what the backup has
   tidemark backup tidemark.tar
   tar -xOf tidemark.tar BACKUP
@@ -49,7 +49,7 @@ cluster-admin has. Restore makes a data directory of the backup.`,
   tidemark backup - | zstd > tidemark.tar.zst
 
   # Go on with it on another machine
-  tidemark restore tidemark.tar ./data
+  tidemark backup restore tidemark.tar ./data
   tidemark serve --data-dir=./data`,
 		Args: arguments([]string{"FILE"}, ""),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -61,6 +61,7 @@ cluster-admin has. Restore makes a data directory of the backup.`,
 	flags := c.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", clientconfig.Usage)
 	flags.StringVar(&f.context, "context", "", "context in the kubeconfig (default: the current one)")
+	c.AddCommand(newBackupRestore())
 	return c
 }
 
@@ -155,7 +156,8 @@ func describeContents(w io.Writer, c datadir.Contents) {
 	}
 }
 
-func newRestore() *cobra.Command {
+// newBackupRestore makes a data directory of a backup. Until 0.1 it was the command restore.
+func newBackupRestore() *cobra.Command {
 	d := new(datadir.Dir)
 	var permissions string
 	var o datadir.RestoreOptions
@@ -170,11 +172,11 @@ Resource versions continue at the time of the restore in microseconds since 1970
 history before is forgotten. So clients that have seen later changes than the backup has get
 410 Gone and list everything again. With --keep-history, the history and the resource
 versions are those of the backup, and such clients must be restarted.`,
-		Example: `  tidemark restore tidemark.tar ./data
+		Example: `  tidemark backup restore tidemark.tar ./data
   tidemark serve --data-dir=./data
 
   # Look at an earlier state
-  tidemark restore --keep-history tidemark.tar ./look
+  tidemark backup restore --keep-history tidemark.tar ./look
   tidemark serve ./look --at=1234`,
 		Args: arguments([]string{"FILE", "DIR"}, ""),
 		RunE: func(c *cobra.Command, args []string) (err error) {

@@ -26,7 +26,11 @@ func main() { os.Exit(runAs(os.Args[0], os.Args[1:])) }
 
 // runAs runs the program that was called: tidemark, or one that it stands in for.
 func runAs(path string, args []string) int {
-	switch strings.TrimSuffix(filepath.Base(path), ".exe") {
+	name := strings.TrimSuffix(filepath.Base(path), ".exe")
+	if plugin, ok := strings.CutPrefix(name, "kubectl-"); ok && slices.Contains(plugins, plugin) {
+		return runPlugin(plugin, args, os.Stdout, os.Stderr)
+	}
+	switch name {
 	case asAPIServer:
 		return runAPIServer(args, os.Stdout, os.Stderr)
 	case asEtcd:
@@ -38,6 +42,20 @@ func runAs(path string, args []string) int {
 // run runs a command line and returns its exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	root, ran := newRoot()
+	return execute(root, ran, args, stdout, stderr)
+}
+
+// plugins are the commands that kubectl runs as plug-ins, if a link to this program has their name after kubectl-.
+var plugins = []string{"history", "blame", "undelete", "restore", "at"}
+
+// runPlugin runs a command line of kubectl.
+func runPlugin(name string, args []string, stdout, stderr io.Writer) int {
+	root, ran := newRoot()
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl"}
+	return execute(root, ran, append([]string{name}, args...), stdout, stderr)
+}
+
+func execute(root *cobra.Command, ran *bool, args []string, stdout, stderr io.Writer) int {
 	shells(root)
 	help(root)
 	root.SetArgs(args)
@@ -47,6 +65,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
+	var status exitStatus
+	if errors.As(err, &status) && status.err == nil {
+		return status.code
+	}
 	printError(stderr, err)
 	var unable couldNotRun
 	if errors.As(err, &unable) {
@@ -54,7 +76,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	var usage usageError
 	if *ran && !errors.As(err, &usage) {
-		return exitFailed
+		return max(status.code, exitFailed)
 	}
 	fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", command.CommandPath())
 	return exitUsage
@@ -144,7 +166,8 @@ controllers that run workloads.`,
 		commands  []*cobra.Command
 	}{
 		{"run", "Run a server:", []*cobra.Command{newServe(), newFork()}},
-		{"operate", "Operate it:", []*cobra.Command{newStatus(), newBackup(), newRestore(), newCheck(), newMigrate(), newPKI(), newKubeconfig()}},
+		{"past", "Look at the past, and bring it back:", []*cobra.Command{newHistory(), newDiff(), newBlame(), newUndelete(), newRestore(), newAt()}},
+		{"operate", "Operate it:", []*cobra.Command{newStatus(), newBackup(), newCheck(), newMigrate(), newPKI(), newKubeconfig()}},
 		{"test", "Test and measure:", []*cobra.Command{newAssets(), newAPIDiff(), newBench(), newConformance()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

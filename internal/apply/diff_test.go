@@ -166,6 +166,26 @@ func TestDiffLimit(t *testing.T) {
 	}
 }
 
+func TestEmbedded(t *testing.T) {
+	for kind, want := range map[schema.GroupVersionKind]bool{
+		{Version: "v1", Kind: "Pod"}:                                                     true,
+		{Group: "apps", Version: "v1", Kind: "Deployment"}:                               true,
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}:         true,
+		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}: true,
+		{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}:             true,
+		{Group: "apps.example.com", Version: "v1", Kind: "Deployment"}:                   false,
+		{Group: "apps", Version: "v1", Kind: "Nothing"}:                                  false,
+	} {
+		if s := Embedded(kind); (s != nil) != want {
+			t.Errorf("%v: %v", kind, s)
+		}
+	}
+	fields := Embedded(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}).Diff([]byte(`{"spec":{"containers":[{"name":"a","image":"i"}]}}`), []byte(`{"spec":{"containers":[{"name":"a","image":"j"}]}}`), DiffOptions{})
+	if got := lines(fields); got != "~ spec.containers[name=a].image \"i\" -> \"j\"\n" {
+		t.Error(got)
+	}
+}
+
 func FuzzDiff(f *testing.F) {
 	f.Add([]byte(`{"spec":{"ports":[{"port":80,"name":"a"}],"hosts":["a"]}}`), []byte(`{"spec":{"ports":[{"port":81}],"hosts":["b","a"]}}`))
 	f.Add([]byte(`{"metadata":{"labels":{"a":"1"}},"spec":{"any":{"a":[1,{}]},"steps":[{}]}}`), []byte(`{"metadata":{"labels":{}},"spec":{"any":{"a":null},"one":{}}}`))

@@ -2,8 +2,10 @@ package apply
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
@@ -17,6 +19,26 @@ type types struct {
 	mu     sync.Mutex
 	shapes map[string]*shape
 	smd    map[string]smd.TypeDef // for the library's way, which many kinds never go
+}
+
+// Embedded returns the schema of a built-in kind by its name. It is nil if there is no embedded schema. It is for
+// comparisons alone: use Builtin for managed fields.
+func Embedded(kind schema.GroupVersionKind) *Schema {
+	group, _, _ := strings.Cut(kind.Group, ".")
+	place := "io.k8s.api." + group
+	switch kind.Group {
+	case "":
+		place = "io.k8s.api.core"
+	case "apiextensions.k8s.io":
+		place = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions"
+	case "apiregistration.k8s.io":
+		place = "io.k8s.kube-aggregator.pkg.apis.apiregistration"
+	}
+	name := place + "." + kind.Version + "." + kind.Kind
+	if strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io") || !parse(name, map[string]smd.TypeDef{}) {
+		return nil
+	}
+	return newCustom(kind, func() *shape { return embeddedTypes.shape(name) }, func() (typed.ParseableType, error) { return embeddedTypes.library(name), nil }, false)
 }
 
 // shape returns the type with a name, or a deduced one.

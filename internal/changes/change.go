@@ -115,9 +115,9 @@ func (c *Change) By() string {
 	if c.ImpersonatedBy != "" {
 		by = c.ImpersonatedBy + " as " + by
 	}
-	via := c.FieldManager
+	via := program(c.UserAgent)
 	if via == "" {
-		via = program(c.UserAgent)
+		via = c.FieldManager
 	}
 	switch {
 	case by == "" && c.Loop != "":

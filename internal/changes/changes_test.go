@@ -128,13 +128,13 @@ func TestInstant(t *testing.T) {
 
 func TestChange(t *testing.T) {
 	t.Parallel()
-	c := changes.Change{Revision: "81234", Time: time.Date(2026, 11, 30, 10, 42, 7, 123456789, time.UTC), Verb: "patch", User: "alice", UserAgent: "kubectl/v1.36.3 (linux/amd64)",
+	c := changes.Change{Revision: "81234", Time: time.Date(2026, 11, 30, 10, 42, 7, 123456789, time.UTC), Verb: "patch", User: "alice", UserAgent: "kubectl/v1.36.3 (linux/amd64)", FieldManager: "kubectl-scale",
 		Resource: "deployments.apps", Namespace: "default", Name: "web", UID: "u",
 		Fields: []changes.Field{{Path: "spec.replicas", From: json.RawMessage("3"), To: json.RawMessage("5")}}}
 	c.Complete()
 	got, err := json.Marshal(c)
 	const want = `{"kind":"Change","apiVersion":"tidemark.dev/v1","metadata":{"name":"81234","namespace":"default","resourceVersion":"81234","creationTimestamp":"2026-11-30T10:42:07Z"},` +
-		`"revision":"81234","time":"2026-11-30T10:42:07.123456789Z","verb":"patch","user":"alice","userAgent":"kubectl/v1.36.3 (linux/amd64)",` +
+		`"revision":"81234","time":"2026-11-30T10:42:07.123456789Z","verb":"patch","user":"alice","userAgent":"kubectl/v1.36.3 (linux/amd64)","fieldManager":"kubectl-scale",` +
 		`"resource":"deployments.apps","namespace":"default","name":"web","uid":"u","fields":[{"path":"spec.replicas","from":3,"to":5}]}`
 	if err != nil || string(got) != want {
 		t.Errorf("%s %v\nwant\n%s", got, err, want)
@@ -143,7 +143,7 @@ func TestChange(t *testing.T) {
 		"alice via kubectl":               c,
 		"bob as alice via kubectl":        {User: "alice", ImpersonatedBy: "bob", UserAgent: "kubectl/v1"},
 		"server (garbage)":                {Loop: "garbage"},
-		"alice via kubectl-edit":          {User: "alice", UserAgent: "kubectl/v1", FieldManager: "kubectl-edit"},
+		"alice via kubectl-edit":          {User: "alice", FieldManager: "kubectl-edit"},
 		"system:serviceaccount:a:b via x": {User: "system:serviceaccount:a:b", UserAgent: "x"},
 		"unknown":                         {},
 	} {

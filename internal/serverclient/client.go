@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,6 +54,15 @@ func (c *Client) Do(ctx context.Context, method, path, contentType string, body 
 	if body != nil {
 		r.Header.Set("Content-Type", contentType)
 	}
+	response, err := c.Send(r)
+	if failed := (*Error)(nil); errors.As(err, &failed) {
+		return nil, &failed.status
+	}
+	return response, err
+}
+
+// Send is Do with a request, whose URL begins with that of the server. An error of the server is an *Error.
+func (c *Client) Send(r *http.Request) (*http.Response, error) {
 	response, err := c.HTTP.Do(r)
 	if err != nil || response.StatusCode < http.StatusMultipleChoices {
 		return response, err
@@ -60,12 +71,32 @@ func (c *Client) Do(ctx context.Context, method, path, contentType string, body 
 	b, _ := io.ReadAll(io.LimitReader(response.Body, maxStatus))
 	var s metav1.Status
 	if json.Unmarshal(b, &s) != nil || s.Message == "" {
-		path, _, _ := strings.Cut(path, "?")
-		s = metav1.Status{Status: metav1.StatusFailure, Message: fmt.Sprintf("%s responds to %s %s with %s", c.URL, method, path, response.Status)}
+		s = metav1.Status{Status: metav1.StatusFailure, Message: fmt.Sprintf("%s responds to %s %s with %s", c.URL, r.Method, strings.TrimPrefix(r.URL.Path, basePath(c.URL)), response.Status)}
 		if response.StatusCode == http.StatusNotFound {
 			s.Message += ": it does not have this path, or is no tidemark"
 		}
 	}
 	s.Code = int32(response.StatusCode)
-	return nil, &apierrors.StatusError{ErrStatus: s}
+	return nil, &Error{apierrors.StatusError{ErrStatus: s}, response.Header}
 }
+
+// basePath returns the path of a URL.
+func basePath(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Path
+}
+
+// Error is a response that is an error: a *apierrors.StatusError with the header of the response.
+type Error struct {
+	status apierrors.StatusError
+	Header http.Header
+}
+
+// Error returns the message of the status.
+func (e *Error) Error() string { return e.status.Error() }
+
+// Unwrap returns the *apierrors.StatusError.
+func (e *Error) Unwrap() error { return &e.status }
