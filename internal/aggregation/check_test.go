@@ -229,4 +229,3 @@ func TestEndpointRouting(t *testing.T) {
 		[]object{{"addresses": []string{"127.0.0.9"}, "conditions": object{"ready": false}}, {"addresses": []string{host}}}, []object{{"name": "https", "port": number}}})
 	w.wantCondition(name, "True Passed all checks passed")
 }
-

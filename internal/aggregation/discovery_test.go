@@ -38,7 +38,6 @@ func own(extra ...resource.Group) *discovery.Documents {
 	return discovery.New(resource.NewCatalog(append(groups, extra...)), nil)
 }
 
-
 // groupsOf returns the groups and versions of GET /apis, as "GROUP/V,V ...".
 func groupsOf(t testing.TB, m *aggregation.Merged) string {
 	t.Helper()

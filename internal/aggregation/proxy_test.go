@@ -137,7 +137,9 @@ func TestForwardedRedirects(t *testing.T) {
 	e := startExtension(t, "api")
 	w := newWorld(t, aggregation.Config{ForwardRedirects: true})
 	w.available(e)
-	e.handle(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://elsewhere/", http.StatusFound) })
+	e.handle(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://elsewhere/", http.StatusFound)
+	})
 	r, err := http.DefaultTransport.RoundTrip(httptest.NewRequest(http.MethodGet, w.front("g.example.com", "v1").URL+"/apis/g.example.com/v1/moved", nil))
 	if err != nil || r.StatusCode != http.StatusFound || r.Header.Get("Location") != "https://elsewhere/" {
 		t.Errorf("%v, %v", r, err)
