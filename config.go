@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/tidemark-dev/tidemark/internal/admission"
@@ -18,7 +19,7 @@ import (
 // configuration.
 func (s *Server) config() (world.Config, error) {
 	c := world.Config{
-		Storage: s.Storage, At: s.At, History: world.History(s.History), Memory: world.Memory(s.Memory), Encryption: world.Encryption(s.Encryption),
+		Storage: s.Storage, At: s.At, AtTime: s.AtTime, Play: s.Play, History: world.History(s.History), Memory: world.Memory(s.Memory), Encryption: world.Encryption(s.Encryption),
 		Forks:     s.Forks.config(),
 		InProcess: s.InProcess, Listen: s.Listen.config(), TLS: s.TLS.config(),
 		PolicyFile: s.Authorization.PolicyFile, Audit: s.Audit.config(), Fairness: world.Fairness(s.Fairness),
@@ -44,6 +45,9 @@ func (s *Server) config() (world.Config, error) {
 	return c, s.read(&c)
 }
 
+// past reports whether the server begins with a historical state.
+func (s *Server) past() bool { return s.At != 0 || !s.AtTime.IsZero() || s.Play > 0 }
+
 // check validates everything that needs no file and no connection.
 func (s *Server) check() error {
 	if err := errors.Join(s.checkInProcess(), controller.Check(s.Controllers)); err != nil {
@@ -55,7 +59,13 @@ func (s *Server) check() error {
 	if err := errors.Join(s.Listen.Check(), s.TLS.Check()); err != nil {
 		return err
 	}
-	if s.At != 0 && s.Storage == nil {
+	if s.At != 0 && !s.AtTime.IsZero() {
+		return errors.New("a state to begin with has a resource version or a time, not both")
+	}
+	if s.Play < 0 || math.IsNaN(s.Play) || math.IsInf(s.Play, 0) {
+		return fmt.Errorf("changes cannot be played %v times as fast", s.Play)
+	}
+	if s.past() && s.Storage == nil {
 		return errors.New("a resource version to begin with needs a Storage that has its state")
 	}
 	if err := s.checkBackups(); err != nil {
@@ -97,7 +107,7 @@ func (s *Server) checkBackups() error {
 	switch {
 	case s.Backups.Schedule == "" || err != nil:
 		return err
-	case s.At != 0:
+	case s.past():
 		return errors.New("backups on a schedule need the newest state: the server begins with an older one, and keeps changes in memory")
 	case s.Storage == nil:
 		return errors.New("backups on a schedule are those of a data directory: the objects are in memory only")

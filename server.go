@@ -24,6 +24,12 @@ type Server struct {
 	// that every server has are not created, and Controllers that are nil are none but those that cannot be switched
 	// off. Zero: the newest state of Storage, which the server changes.
 	At uint64
+	// AtTime is At as a time: the server begins with the newest state that is not after it. Zero: At counts.
+	AtTime time.Time
+	// Play plays the changes that followed At, as if they happened now, so many times as fast as they were made. It begins
+	// when the server serves requests; without At and AtTime, with the oldest state that Storage has. Clients cannot write.
+	// Zero: nothing is played.
+	Play float64
 	// History limits the history that stays readable. Zero: an hour.
 	History History
 	// Memory limits the memory of objects and of their history. Zero: limits that follow from the memory of the process.

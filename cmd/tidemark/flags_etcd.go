@@ -76,7 +76,7 @@ func (e *etcdFlags) check(f *serveFlags, changed func(string) bool) error {
 	switch {
 	case f.inMemory:
 		return errors.New("--etcd-servers and --in-memory exclude each other")
-	case f.server.At != 0:
+	case f.past() && !f.isDump:
 		return errors.New("--at is for a data directory: --etcd-servers has no states of then")
 	case f.maxDisk != defaultMaxDisk:
 		return errors.New("--history-max-disk-bytes is for a data directory: with --etcd-servers, etcd keeps the history until its compaction (--etcd-compaction-interval)")

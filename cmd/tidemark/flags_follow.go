@@ -40,7 +40,7 @@ func (o *followFlags) check(f *serveFlags, changed func(string) bool) error {
 		return errors.New("--follow and --etcd-servers exclude each other")
 	case f.inMemory:
 		return errors.New("--follow and --in-memory exclude each other: the copy is in the data directory")
-	case f.server.At != 0:
+	case f.past() && !f.isDump:
 		return errors.New("--follow and --at exclude each other")
 	case f.acceptLoss:
 		return errors.New("--accept-data-loss is not for --follow: remove a damaged copy, and it is made again")

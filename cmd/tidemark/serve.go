@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/admission"
+	"github.com/tidemark-dev/tidemark/internal/changes"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/dump"
 	"github.com/tidemark-dev/tidemark/internal/features"
@@ -39,6 +41,8 @@ type serveFlags struct {
 	webhookTTLs     webhookTTLs
 	warnUnenforced  bool
 	changes         bool
+	at, from        string
+	play            playSpeed
 	rejectRedirects bool
 	maxMemory       byteSize // of history
 	maxDisk         byteSize // of history
@@ -223,7 +227,9 @@ func (f *serveFlags) registerPlace(flags *pflag.FlagSet) {
 	inGroup(flags, "Data", func() {
 		flags.StringVar(&f.dataDir, "data-dir", "", "directory for objects, certificates and the kubeconfig; created if it does not exist (default $XDG_DATA_HOME/tidemark, or ~/.local/share/tidemark)")
 		flags.StringVar(&f.permissions, "data-dir-permissions", "owner", "who may have access to the data directory: owner, or group for a directory of another owner that is shared with its group, such as a volume with an fsGroup")
-		flags.Uint64Var(&s.At, "at", 0, "resource version of the state to begin with; changes are kept in memory, and the data directory stays as it is (default: the newest state)")
+		flags.StringVar(&f.at, "at", "", "state to begin with: a resource version, a time (RFC 3339, 10:42, yesterday 10:42) or how long ago (-10m); changes are kept in memory, and the data directory stays as it is (default: the newest state)")
+		flags.Var(&f.play, "play", "play the changes of the directory as if they happened now, so many times as fast as they were made (10x); clients cannot write")
+		flags.StringVar(&f.from, "from", "", "state to begin with --play, as for --at (default: the oldest)")
 		flags.BoolVar(&f.inMemory, "in-memory", false, "keep objects in memory only: they are lost when the server stops")
 		flags.BoolVar(&f.acceptLoss, "accept-data-loss", false, "start even if the log has lost acknowledged writes: keep the longest consistent prefix and log what is dropped")
 	})
@@ -276,8 +282,8 @@ func (f *serveFlags) checkAll(flags *pflag.FlagSet) error {
 // check reports invalid combinations of flags, and copies values to the server.
 func (f *serveFlags) check(changed func(string) bool) error {
 	s := &f.server
-	if changed("at") && s.At == 0 {
-		return errors.New("--at=0: want a resource version above zero")
+	if err := f.checkPast(changed); err != nil {
+		return err
 	}
 	if err := f.checkControllers(); err != nil {
 		return err
@@ -378,7 +384,7 @@ func (f *serveFlags) checkData(changed func(string) bool) error {
 	switch {
 	case f.inMemory && changed("data-dir") && f.dataDir != "":
 		return errors.New("--in-memory and --data-dir exclude each other")
-	case f.inMemory && s.At != 0:
+	case f.inMemory && f.past():
 		return errors.New("--in-memory has no states of then: --at is for a directory")
 	case f.past() && f.acceptLoss:
 		return errors.New("--at and --accept-data-loss exclude each other: nothing is written to the directory")
@@ -483,7 +489,58 @@ func (f *serveFlags) takeDir(args []string, flags *pflag.FlagSet) error {
 }
 
 // past reports whether the server starts with a historical state, and keeps changes in memory.
-func (f *serveFlags) past() bool { return f.server.At != 0 || f.isDump }
+func (f *serveFlags) past() bool {
+	return f.server.At != 0 || !f.server.AtTime.IsZero() || f.server.Play > 0 || f.isDump
+}
+
+// checkPast reads --at, --play and --from.
+func (f *serveFlags) checkPast(changed func(string) bool) error {
+	s, name, text := &f.server, "at", f.at
+	s.Play = float64(f.play)
+	switch {
+	case changed("at") && s.Play > 0:
+		return errors.New("--at and --play exclude each other: --from is where --play begins")
+	case changed("from") && s.Play == 0:
+		return errors.New("--from is where --play begins: give --play, too")
+	case changed("from"):
+		name, text = "from", f.from
+	case !changed("at"):
+		return nil
+	}
+	i, err := changes.ParseInstant(text, time.Now())
+	switch {
+	case err != nil:
+		return fmt.Errorf("--%s=%s: %w", name, text, err)
+	case i.Revision == 0 && i.Time.IsZero():
+		return fmt.Errorf("--%s=%s: want an older state", name, text)
+	}
+	s.At, s.AtTime = i.Revision, i.Time
+	return nil
+}
+
+// playSpeed is the value of --play: 10x.
+type playSpeed float64
+
+// String implements pflag.Value.
+func (p *playSpeed) String() string {
+	if *p == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*p), 'g', -1, 64) + "x"
+}
+
+// Type implements pflag.Value.
+func (p *playSpeed) Type() string { return "speed" }
+
+// Set implements pflag.Value.
+func (p *playSpeed) Set(text string) error {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(text, "x"), 64)
+	if err != nil || !(n > 0) || n > 1e9 {
+		return fmt.Errorf("%q is no speed such as 1x, 10x or 0.5x", text)
+	}
+	*p = playSpeed(n)
+	return nil
+}
 
 // storage returns where the objects are; nil: in memory alone.
 func (f *serveFlags) storage(ctx context.Context) (tidemark.Storage, error) {
@@ -504,7 +561,7 @@ func (f *serveFlags) storage(ctx context.Context) (tidemark.Storage, error) {
 		s.At = d.Revision()
 		return d, nil
 	}
-	return &datadir.Dir{Path: path, GroupAccess: f.permissions == "group", AcceptDataLoss: f.acceptLoss, ReadOnly: s.At != 0, Logger: s.Logger}, nil
+	return &datadir.Dir{Path: path, GroupAccess: f.permissions == "group", AcceptDataLoss: f.acceptLoss, ReadOnly: f.past(), Logger: s.Logger}, nil
 }
 
 // wait returns when the context ends, idle is closed, or the server cannot go on.
@@ -598,7 +655,7 @@ func (f *serveFlags) announce(w io.Writer, kubeconfig string, api *controlServer
 	case f.follow.on():
 		data += ", a copy of " + f.follow.url
 	case f.past():
-		data += fmt.Sprintf(" at resource version %d; changes are gone when the server stops", f.server.At)
+		data += fmt.Sprintf(" at resource version %d; changes are gone when the server stops", f.server.Root().Revision())
 	}
 	use := "    export KUBECONFIG=" + shellQuote(kubeconfig)
 	if kubeconfig == "" {

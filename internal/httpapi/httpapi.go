@@ -43,6 +43,8 @@ type Config struct {
 	Aggregation *aggregation.Aggregator
 	// OpenAPI serves /openapi/v2 and /openapi/v3...; nil: 404.
 	OpenAPI http.Handler
+	// ReadOnly: requests that write are 405, reviews too.
+	ReadOnly bool
 	// Past returns the types that the state of a revision served, with the errors of store.Exact.
 	Past func(context.Context, store.Revision) (*resource.Catalog, error)
 	// PastOpenAPI returns a handler as OpenAPI for the types of an old state; nil: 404.

@@ -60,7 +60,7 @@ func (h *Handler) ServeAt(w http.ResponseWriter, r *http.Request, text, prefix s
 
 // readOnly refuses writes to the past.
 func (q *request) readOnly() error {
-	if q.instant == nil || q.r.Method == http.MethodGet || q.r.Method == http.MethodHead {
+	if q.instant == nil && !q.h.c.ReadOnly || q.r.Method == http.MethodGet || q.r.Method == http.MethodHead {
 		return nil
 	}
 	return errPast(q.info.Verb)

@@ -40,6 +40,7 @@
 //	inference_test.go              what responses reveal about objects that the user may not read
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
 //	mutating_policies_test.go      MutatingAdmissionPolicies, also compared with kube-apiserver
+//	play_test.go                   changes of a directory that are played again
 //	profiling_test.go              profiles of the process, and who gets them
 //	numbers_test.go                the texts of numbers in custom resources, through every verb
 //	tables_test.go                 tables of lists whose rows depend on each other

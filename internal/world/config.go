@@ -29,6 +29,8 @@ import (
 type Config struct {
 	Storage Storage // nil: the objects are in memory
 	At      uint64
+	AtTime  time.Time
+	Play    float64
 	History History
 	Memory  Memory
 	// Encryption reads the configuration of encryption at rest.

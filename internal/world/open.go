@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
@@ -48,7 +49,7 @@ func (p *process) openStore(ctx context.Context) (*store.Store, error) {
 		encrypted := p.encryptedLog()
 		o.Log, o.Encryption, o.MaxDisk, unread = encrypted, encrypted, p.History.MaxDiskBytes, encrypted.Unread
 	}
-	if p.At != 0 { // nothing is compacted
+	if p.past() { // nothing is compacted
 		o.Retention, o.MaxDisk = math.MaxInt64, math.MaxInt64
 	}
 	objects, err := store.Open(ctx, o)
@@ -58,7 +59,7 @@ func (p *process) openStore(ctx context.Context) (*store.Store, error) {
 	if unread != nil && unread() != nil {
 		p.note(true, "requests for some objects fail", "err", unread())
 	}
-	if p.At != 0 {
+	if p.past() {
 		p.storage = storage.Opened{}
 		return p.stateAt(ctx, objects)
 	}
@@ -101,7 +102,7 @@ func (p *process) openStorage(ctx context.Context) error {
 // checkStorage checks that a storage supports the configuration.
 func (p *process) checkStorage(o *storage.Opened) error {
 	switch {
-	case p.At != 0 && o.Shared != nil:
+	case p.past() && o.Shared != nil:
 		return errors.New("a resource version to begin with needs a Storage that has its state: a data directory")
 	case p.Backups.Schedule == nil || o.Backups != nil || o.Followed != nil:
 		return nil
@@ -111,9 +112,31 @@ func (p *process) checkStorage(o *storage.Opened) error {
 	return errors.New("backups on a schedule are those of a data directory, and the storage is none")
 }
 
+// past reports whether the server begins with a historical state.
+func (p *process) past() bool { return p.At != 0 || !p.AtTime.IsZero() || p.Play > 0 }
+
+// findState sets At.
+func (p *process) findState(ctx context.Context, stored *store.Store) error {
+	floor, head := stored.Bounds()
+	switch {
+	case !p.AtTime.IsZero():
+		r, err := stored.RevisionAt(ctx, p.AtTime)
+		if err != nil {
+			return fmt.Errorf("the state of %s is not stored; the history begins with resource version %d: %w", p.AtTime.Format(time.RFC3339), floor, err)
+		}
+		p.At = uint64(r)
+	case p.At == 0:
+		p.At = uint64(min(max(floor, 1), head))
+	}
+	return nil
+}
+
 // stateAt returns a store in memory that begins with the state of another one at the resource version At. It
-// closes the other one.
+// closes the other one, unless its changes are played.
 func (p *process) stateAt(ctx context.Context, stored *store.Store) (*store.Store, error) {
+	if err := p.findState(ctx, stored); err != nil {
+		return nil, errors.Join(err, stored.Close())
+	}
 	floor, head := stored.Bounds()
 	state, err := stored.StateAt(ctx, store.Revision(p.At), nil)
 	if err != nil {
@@ -124,5 +147,13 @@ func (p *process) stateAt(ctx context.Context, stored *store.Store) (*store.Stor
 		Log: memlog.From(state), Retention: p.History.Retention, MaxMemory: p.Memory.MaxHistoryBytes, Packed: packed, Now: p.Now,
 		Note: p.note, OnFatal: p.Failure.Fail,
 	})
+	if err == nil && p.Play > 0 {
+		begin := p.AtTime
+		if begin.IsZero() {
+			begin = state.Time()
+		}
+		p.player = &player{from: stored, to: then, speed: p.Play, begin: begin, log: p.logOf(logStore)}
+		return then, nil
+	}
 	return then, errors.Join(err, stored.Close())
 }

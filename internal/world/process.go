@@ -38,6 +38,7 @@ type process struct {
 	identity     string             // among the servers on storage.Shared; empty: there are no others
 	encrypted    *encryption.Active // of the root world
 	forkBudget   *store.Budget
+	player       *player // nil: nothing is played
 
 	authority      *pki.Authority
 	keys           *satoken.Authority // of service account tokens; worlds use it with their objects
@@ -87,12 +88,12 @@ func (p *process) pkiDir() string {
 func (p *process) follows() bool { return p.storage.Followed != nil }
 
 // makesFirst reports whether the server makes the objects that every server has. Otherwise the state stays as it was.
-func (p *process) makesFirst() bool { return p.At == 0 && !p.follows() }
+func (p *process) makesFirst() bool { return !p.past() && !p.follows() }
 
 // controllers selects the controllers of worlds that do not select any themselves.
 func (p *process) controllers() []string {
 	switch {
-	case p.Controllers == nil && p.At != 0, p.follows():
+	case p.Controllers == nil && p.past(), p.follows():
 		return []string{"-*"}
 	case p.storage.Shared == nil:
 		return p.Controllers

@@ -71,6 +71,9 @@ func StartServer(ctx context.Context, c Config) (_ *Server, err error) {
 			return nil, err
 		}
 	}
+	if p.player != nil {
+		s.background.Go(func() { p.player.run(p.ending) })
+	}
 	return s, nil
 }
 
@@ -137,6 +140,7 @@ func (s *Server) Stop() error {
 	}
 	s.stopBackground()
 	s.background.Wait()
+	err = errors.Join(err, s.process.player.close())
 	if s.root != nil {
 		err = errors.Join(err, s.root.stop())
 	}

@@ -319,6 +319,7 @@ func (w *World) api() httpapi.Config {
 		ShardedLists: p.Kubernetes.Enabled(features.ShardedLists),
 		Aggregation:  w.aggregator,
 		OpenAPI:      w.withExtensions(w.openAPI),
+		ReadOnly:     p.Play > 0,
 		Past:         w.custom.Past,
 		PastOpenAPI: func(c *resource.Catalog) http.Handler {
 			return w.openAPI.Fork(func() *resource.Catalog { return c })
