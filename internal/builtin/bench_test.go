@@ -74,7 +74,7 @@ func BenchmarkPod(b *testing.B) {
 	if err := yaml.UnmarshalStrict([]byte(usualPod), &sent); err != nil {
 		b.Fatal(err)
 	}
-	types := coreGroup().Versions[0].Types
+	types := coreGroup(features.Default()).Versions[0].Types
 	t := types[slices.IndexFunc(types, func(t *resource.Type) bool { return t.Resource == "pods" })]
 	ctx := context.Background()
 	whole := func() runtime.Object {

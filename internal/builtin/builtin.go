@@ -44,7 +44,7 @@ func For(p *features.Profile) *resource.Catalog {
 var catalogs sync.Map
 
 func build(p *features.Profile) *resource.Catalog {
-	core := coreGroup()
+	core := coreGroup(p)
 	types := core.Versions[0].Types
 	event := types[slices.IndexFunc(types, func(t *resource.Type) bool { return t.Resource == "events" })]
 	groups := []resource.Group{

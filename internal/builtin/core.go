@@ -7,11 +7,16 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 	"github.com/tidemark-dev/tidemark/internal/builtin/storage"
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // coreGroup is the core group, whose name is empty.
-func coreGroup() resource.Group {
+func coreGroup(p *features.Profile) resource.Group {
+	serviceName := validation.NameIsDNSLabel
+	if !p.Enabled(features.RelaxedServiceNames) {
+		serviceName = validation.NameIsDNS1035Label
+	}
 	return group("", version{"v1", []resource.Type{
 		{
 			Names: resource.Names{Resource: "bindings", Kind: "Binding"},
@@ -223,7 +228,7 @@ func coreGroup() resource.Group {
 			Display:      resource.Display{Fields: serviceFields, FieldError: notSupported},
 			Strategy: resource.Strategy{
 				AllowCreateOnUpdate: true, AllowUnconditionalUpdate: true,
-				Metadata:       resource.MetadataRules{ValidateName: validation.NameIsDNSLabel, Recheck: resource.RecheckUpdate},
+				Metadata:       resource.MetadataRules{ValidateName: serviceName, Recheck: resource.RecheckUpdate},
 				Deletion:       returnsObject,
 				Default:        defaults(core.DefaultService),
 				PrepareUpdate:  prepares(core.PrepareServiceUpdate),

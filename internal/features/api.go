@@ -59,6 +59,17 @@ func (p *Profile) Disabled(version, typ, field string) (gate string) {
 	return p.missing(f)
 }
 
+// Dropped returns the disabled gates of fields, sorted.
+func (p *Profile) Dropped() (names []string) {
+	for i := range fields {
+		if gate := p.missing(&fields[i]); gate != "" {
+			names = append(names, gate)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 func (p *Profile) missing(a *API) string {
 	for _, g := range a.gates() {
 		if !p.Enabled(g) {

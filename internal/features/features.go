@@ -37,6 +37,8 @@ const (
 	ScaleToZero = "HPAScaleToZero"
 	// MaxUnavailable gives the rolling update of a StatefulSet the field maxUnavailable, with a default.
 	MaxUnavailable = "MaxUnavailableStatefulSet"
+	// RelaxedServiceNames lets the name of a Service begin with a digit.
+	RelaxedServiceNames = "RelaxedServiceNameValidation"
 	// VolumeLimits gives CSIDrivers the field preventPodSchedulingIfMissing, with a default.
 	VolumeLimits = "VolumeLimitScaling"
 
@@ -45,7 +47,7 @@ const (
 )
 
 // behaviour are the gates that the constants name.
-var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, ShardedLists, StaticManifests, StreamCompression, AutoscalerGeneration, ScaleToZero}
+var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, ShardedLists, StaticManifests, StreamCompression, AutoscalerGeneration, ScaleToZero, RelaxedServiceNames}
 
 // Stage is the maturity of a feature.
 type Stage uint8

@@ -24,7 +24,6 @@ func DefaultCronJob(c *batchv1.CronJob) {
 	check.SetIfNil(&c.Spec.FailedJobsHistoryLimit, 1)
 	defaultFailurePolicy(&c.Spec.JobTemplate.Spec)
 	podspec.DefaultTemplate(&c.Spec.JobTemplate.Spec.Template)
-	c.Spec.JobTemplate.Spec.Scheduling = nil // alpha
 }
 
 var concurrencyPolicies = []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}

@@ -45,7 +45,6 @@ func DefaultJob(j *batchv1.Job) {
 	check.SetIfNil(&s.ManualSelector, false)
 	defaultFailurePolicy(s)
 	podspec.DefaultTemplate(&s.Template)
-	s.Scheduling = nil // alpha
 }
 
 // LabelLikePods gives a Job without labels those of its Pods. Both share one map, so that the Job

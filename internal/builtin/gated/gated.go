@@ -5,9 +5,11 @@ package gated
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/features"
@@ -32,7 +34,12 @@ func New(p *features.Profile) *Fields { return &Fields{profile: p, bits: map[str
 type node struct {
 	disabled []disabled
 	inner    []inner
+	// absent: a pointer to the struct is removed with the last of its fields.
+	absent bool
 }
+
+// absent are the types of which kube-apiserver stores no empty value.
+var absent = []reflect.Type{reflect.TypeFor[corev1.Lifecycle]()}
 
 // disabled is a field of a disabled feature, by its index.
 type disabled struct {
@@ -75,7 +82,9 @@ func (n *node) walk(v reflect.Value, clear gates) (used gates) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			used = n.walk(v.Elem(), clear)
+			if used = n.walk(v.Elem(), clear); n.absent && used&clear != 0 && v.Elem().IsZero() {
+				v.SetZero()
+			}
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
@@ -136,7 +145,7 @@ func (f *Fields) make(t reflect.Type) *node {
 	if n, known := f.nodes.Load(t); known {
 		return n.(*node)
 	}
-	n := &node{}
+	n := &node{absent: slices.Contains(absent, t)}
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

@@ -41,6 +41,14 @@ func template(s corev1.PodSpec) *appsv1.Deployment {
 	return &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: s}}}
 }
 
+func signalled(s *corev1.Signal) *corev1.Pod {
+	c := corev1.Container{Name: "c"}
+	if s != nil {
+		c.Lifecycle = &corev1.Lifecycle{StopSignal: s}
+	}
+	return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{c}}}
+}
+
 func driver(prevent *bool) *storagev1.CSIDriver {
 	return &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: prevent}}
 }
@@ -68,6 +76,7 @@ func TestClear(t *testing.T) {
 		"in the values of a map":     {o: slice(true), want: slice(false)},
 		"of the newest version":      {o: driver(ptr(true)), want: driver(ptr(true))},
 		"of a version without it":    {version: "1.36", o: driver(ptr(true)), want: driver(nil)},
+		"that leave nothing":         {o: signalled(ptr(corev1.SIGTERM)), want: signalled(nil)},
 		"of a kind that has none":    {o: &corev1.ConfigMap{Data: map[string]string{"a": "b"}}, want: &corev1.ConfigMap{Data: map[string]string{"a": "b"}}},
 		"of an object without them":  {o: &corev1.Pod{Spec: volumes(nil, false)}, want: &corev1.Pod{Spec: volumes(nil, false)}},
 		"of a version of all fields": {version: "1.33", o: &corev1.Pod{Spec: corev1.PodSpec{HostnameOverride: ptr("a")}}, want: &corev1.Pod{}},

@@ -43,12 +43,6 @@ func defaultContainer(c *corev1.Container) {
 		if l.PreStop != nil {
 			defaultHTTPGet(l.PreStop.HTTPGet)
 		}
-		if l.StopSignal != nil { // alpha
-			l.StopSignal = nil
-			if *l == (corev1.Lifecycle{}) {
-				c.Lifecycle = nil
-			}
-		}
 	}
 }
 

@@ -51,6 +51,5 @@ func TestProbeDefaults(t *testing.T) {
 		{"grpc", "startupProbe: {grpc: {port: 80}}", "startupProbe.failureThreshold: 3\nstartupProbe.grpc.service: \"\"\nstartupProbe.periodSeconds: 10\nstartupProbe.successThreshold: 1\nstartupProbe.timeoutSeconds: 1"},
 		{"what is set stays", "livenessProbe: {httpGet: {port: 80, path: /x, scheme: HTTPS}, timeoutSeconds: 2, periodSeconds: 3, successThreshold: 1, failureThreshold: 5}", ""},
 		{"httpGet of a hook", "lifecycle: {postStart: {httpGet: {port: 80}}, preStop: {httpGet: {port: 81}}}", "lifecycle.postStart.httpGet.path: /\nlifecycle.postStart.httpGet.scheme: HTTP\nlifecycle.preStop.httpGet.path: /\nlifecycle.preStop.httpGet.scheme: HTTP"},
-		{"stopSignal is alpha", "lifecycle: {stopSignal: SIGTERM}", "lifecycle.stopSignal: removed"},
 	}), defaultsBelow("spec.containers[0]."))
 }

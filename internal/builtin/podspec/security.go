@@ -18,7 +18,7 @@ var (
 	appArmorTypes        = []corev1.AppArmorProfileType{corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined}
 	fsGroupChanges       = []corev1.PodFSGroupChangePolicy{corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch}
 	supplementalPolicies = []corev1.SupplementalGroupsPolicy{corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict}
-	seLinuxChanges       = []corev1.PodSELinuxChangePolicy{corev1.SELinuxChangePolicyRecursive} // without MountOption, whose feature is off by default
+	seLinuxChanges       = []corev1.PodSELinuxChangePolicy{corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive}
 )
 
 // securityContext checks the security context of a container. Privileged ones are allowed: clusters

@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/tidemark-dev/tidemark/internal/features"
 )
 
 // versions are the API versions that are served by default, as folders of k8s.io/api.
@@ -31,12 +33,6 @@ var readOnly = []string{
 	"k8s.io/apimachinery/pkg/types", "k8s.io/apimachinery/pkg/util/intstr", "time", "k8s.io/api/scheduling/v1alpha3",
 }
 
-// disabled are the feature gates that are disabled by default and have rules for their fields.
-var disabled = []string{
-	"CSIVolumeHealth", "DRADerivedAttributes", "DRADeviceCompatibilityGroups", "DRANodeAllocatableResources", "DRAOptionalNodeOperations",
-	"DRAPartitionableDevicesType", "EvictionRequestAPI", "InPlacePodVerticalScalingSchedulerPreemption", "WorkloadWithJob",
-}
-
 // module is the path of the generated packages, which import each other.
 const module = "github.com/tidemark-dev/tidemark/internal/builtin/declared"
 
@@ -47,7 +43,7 @@ var (
 	custom   = regexp.MustCompile(`(?m)^\s*// \+k8s:customValidation\n`) // of fields of disabled gates; the functions are not published
 	rule     = regexp.MustCompile(`(?m)^\s*// \+k8s:.*\n`)
 	comments = regexp.MustCompile(`(?m)(?:^\t// ?.*\n)+\t\w+ (\[\])?`)
-	ofGate   = regexp.MustCompile(`(?m)^\t// \+featureGate=(` + strings.Join(disabled, "|") + `)$`)
+	ofGate   = regexp.MustCompile(`(?m)^\t// \+featureGate=(` + strings.Join(features.Default().Dropped(), "|") + `)$`)
 	types    = regexp.MustCompile(`(?m)^type ([A-Z]\w*) `)
 	root     = regexp.MustCompile(`(?m)^\t// type (\w+)$`)
 )

@@ -21,15 +21,15 @@ import (
 
 // corrected are the gates of fields whose tags in k8s.io/api are missing or name another gate than kube-apiserver reads.
 var corrected = map[string]string{
-	"apps/v1 DeploymentStatus.terminatingReplicas":                       "DeploymentReplicaSetTerminatingReplicas",
-	"apps/v1 ReplicaSetStatus.terminatingReplicas":                       "DeploymentReplicaSetTerminatingReplicas",
-	"autoscaling/v2 HorizontalPodAutoscalerCondition.observedGeneration": "HPAGeneration",
-	"core/v1 Lifecycle.stopSignal":                                       "ContainerStopSignals",
-	"core/v1 NodeSystemInfo.runningInUserNamespace":                      "", // it stays when a Node is created
-	"core/v1 TypedObjectReference.namespace":                             "", // the claim's own code drops the whole reference
-	"core/v1 VolumeProjection.podCertificate":                            "PodCertificateRequest",
-	"core/v1 VolumeSource.image":                                         "ImageVolume",
-	"storage/v1 CSIDriverSpec.storageCapacity":                           "", // the gate is gone
+	"apps/v1 DeploymentStatus.terminatingReplicas":  "DeploymentReplicaSetTerminatingReplicas",
+	"apps/v1 ReplicaSetStatus.terminatingReplicas":  "DeploymentReplicaSetTerminatingReplicas",
+	"core/v1 ContainerStatus.stopSignal":            "", // not dropped
+	"core/v1 Lifecycle.stopSignal":                  "ContainerStopSignals",
+	"core/v1 NodeSystemInfo.runningInUserNamespace": "", // it stays when a Node is created
+	"core/v1 TypedObjectReference.namespace":        "", // the claim's own code drops the whole reference
+	"core/v1 VolumeProjection.podCertificate":       "PodCertificateRequest",
+	"core/v1 VolumeSource.image":                    "ImageVolume",
+	"storage/v1 CSIDriverSpec.storageCapacity":      "", // the gate is gone
 }
 
 // kindGates are the gates of kinds, whose types have no tags.

@@ -1,0 +1,13 @@
+// +k8s:validation-gen=TypesWithField=TypeMeta
+// +k8s:validation-gen-input=k8s.io/api/rbac/v1
+
+// Package rbacv1 has the validation rules that the types of rbac/v1 declare.
+package rbacv1
+
+import (
+	_ "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// localSchemeBuilder is for the generated code, which registers with it.
+var localSchemeBuilder runtime.SchemeBuilder
