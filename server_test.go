@@ -56,7 +56,7 @@ func TestZeroValue(t *testing.T) {
 // TestFeatureGates checks that unknown gates are refused and known ones take effect.
 func TestFeatureGates(t *testing.T) {
 	s := &tidemark.Server{FeatureGates: map[string]bool{"Nope": true}}
-	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `"Nope" in Kubernetes 1.37; gates with an effect: AllowUnsafeMalformedObjectDeletion, CBORServingAndStorage, ExcludeAdmissionWebhookVirtualResources, ManifestBasedAdmissionControlConfig, ShardedListAndWatch, WatchListCompression`) {
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `"Nope" in Kubernetes 1.37; gates with an effect: AllAlpha, AllBeta, AllowUnsafeMalformedObjectDeletion, CBORServingAndStorage`) {
 		t.Errorf("an unknown gate: %v", err)
 	}
 	for _, on := range []bool{true, false} {

@@ -115,6 +115,10 @@ type ForkOptions struct {
 	// it. The fork then has a copy of all objects, which counts in Forks.MaxBytes, so that it takes time in
 	// proportion to them. Since and Seed must be zero. A server has MaxKeptForks of them at most.
 	Keep bool
+	// KubernetesVersion is the minor version of Kubernetes whose kinds, fields, roles and defaults of feature gates the
+	// fork has, as Server.KubernetesVersion, with the gates that Server.FeatureGates sets. Empty: that of the world that is
+	// forked.
+	KubernetesVersion string
 }
 
 // Errors of World.Fork.

@@ -66,6 +66,7 @@ type createRequest struct {
 	Controllers []string `json:"controllers,omitempty"`
 	Lease       string   `json:"lease,omitempty"`
 	Seed        uint64   `json:"seed,omitempty"`
+	Kubernetes  string   `json:"kubernetesVersion,omitempty"`
 }
 
 // applied is an object in the response of apply.

@@ -49,6 +49,10 @@ type World struct {
 	// so that they are the same in each run, if the requests are. With it, the controllers of the server do one
 	// thing at a time. A test that fails prints it. Zero: UIDs and names are random.
 	Seed uint64
+	// KubernetesVersion is the minor version of Kubernetes that the cluster has, such as "1.36": its kinds, fields, roles
+	// and defaults of feature gates. The words of validation are those of the newest version. Worlds of several versions
+	// share one server. Empty: the version of the server.
+	KubernetesVersion string
 	// Host is the server; nil: the process that the tests of `go test ./...` share.
 	Host Host
 
@@ -131,7 +135,7 @@ func (w *World) Open(ctx context.Context) (*Env, error) {
 		}
 	}
 	env := &Env{session: w.host, controllers: w.Controllers, seed: w.Seed}
-	body := createRequest{Parent: w.prepared.Name, Controllers: w.Controllers, Lease: w.host.lease, Seed: w.Seed}
+	body := createRequest{Parent: w.prepared.Name, Controllers: w.Controllers, Lease: w.host.lease, Seed: w.Seed, Kubernetes: w.KubernetesVersion}
 	if err := w.host.control.call(ctx, "POST", "worlds", body, &env.world); err != nil {
 		var status *StatusError
 		if w.Host != nil && !errors.As(err, &status) && ctx.Err() == nil {
@@ -160,7 +164,7 @@ func (w *World) currentFields() []worldField {
 	}
 	return []worldField{
 		text("CRDDirectoryPaths", w.CRDDirectoryPaths), text("ErrorIfCRDPathMissing", w.ErrorIfCRDPathMissing), {name: "Fixtures", value: w.Fixtures},
-		text("Users", w.Users), text("Webhooks", w.Webhooks), text("Controllers", w.Controllers), text("Seed", w.Seed), {name: "Host", value: w.Host},
+		text("Users", w.Users), text("Webhooks", w.Webhooks), text("Controllers", w.Controllers), text("Seed", w.Seed), text("KubernetesVersion", w.KubernetesVersion), {name: "Host", value: w.Host},
 	}
 }
 
@@ -248,12 +252,15 @@ func (w *World) prepare(ctx context.Context) error {
 	}
 	w.bare = w.Fixtures != nil && len(fixtures) == 0
 	w.prepared.Name = "root"
-	if err := w.settle(ctx); err != nil || len(definitions)+len(fixtures) == 0 {
+	if err := w.settle(ctx); err != nil || len(definitions)+len(fixtures) == 0 && w.KubernetesVersion == "" {
 		return err
 	}
-	body := createRequest{Controllers: w.Controllers, Lease: w.host.lease, Seed: w.Seed}
+	body := createRequest{Controllers: w.Controllers, Lease: w.host.lease, Seed: w.Seed, Kubernetes: w.KubernetesVersion}
 	if err := w.host.control.call(ctx, "POST", "worlds", body, &w.prepared); err != nil {
 		return err
+	}
+	if len(definitions)+len(fixtures) == 0 {
+		return w.settle(ctx)
 	}
 	all := applyRequest{Manifests: append(definitions, fixtures...)}
 	switch err := w.host.control.call(ctx, "POST", worldPath(w.prepared.Name, "apply"), all, nil); {

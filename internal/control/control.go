@@ -59,6 +59,9 @@ type Options struct {
 	Controllers []string
 	// Seed selects UIDs and generated names, as tidemark.ForkOptions.Seed does. Zero: that of the parent.
 	Seed uint64
+	// KubernetesVersion is the minor version of Kubernetes of the world, such as "1.36". Empty: that of the parent. The
+	// error for an unknown one wraps ErrInvalid.
+	KubernetesVersion string
 }
 
 // World is one world: a state with an API. All methods are safe for concurrent use.

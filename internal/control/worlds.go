@@ -54,6 +54,7 @@ type createRequest struct {
 	Controllers []string `json:"controllers"`
 	Lease       string   `json:"lease"`
 	Seed        uint64   `json:"seed"`
+	Kubernetes  string   `json:"kubernetesVersion"`
 }
 
 func (h *handler) create(w http.ResponseWriter, r *http.Request) error {
@@ -73,7 +74,7 @@ func (h *handler) create(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("the lease %q: %w", body.Lease, ErrNotFound)
 	}
 	world, err := h.Worlds.Create(r.Context(), Options{
-		Name: body.Name, Parent: cmp.Or(body.Parent, Root), Revision: body.Revision, Since: body.Since, Controllers: body.Controllers, Seed: body.Seed,
+		Name: body.Name, Parent: cmp.Or(body.Parent, Root), Revision: body.Revision, Since: body.Since, Controllers: body.Controllers, Seed: body.Seed, KubernetesVersion: body.Kubernetes,
 	})
 	if err != nil {
 		return err

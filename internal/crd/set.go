@@ -87,13 +87,14 @@ func NewSet(s *store.Store, builtin *resource.Catalog, log *slog.Logger) *Set {
 
 // Fork returns a set for a fork of the store. It shares the catalog and the compiled schemas, and reads
 // the definitions that differ in the fork. It may outlive the set. If a definition has a conversion
-// webhook, the fork reads all definitions itself, because the webhook depends on Services of the store.
-func (s *Set) Fork(fork *store.Store) *Set {
-	f := NewSet(fork, s.builtin, s.log)
+// webhook, the fork reads all definitions itself, because the webhook depends on Services of the store. So does a fork with
+// other built-in kinds.
+func (s *Set) Fork(fork *store.Store, builtin *resource.Catalog) *Set {
+	f := NewSet(fork, builtin, s.log)
 	f.schemas = s.schemas
 	s.forked.Store(true)
 	f.forked.Store(true)
-	if now := s.now(); !now.converts() {
+	if now := s.now(); builtin == s.builtin && !now.converts() {
 		f.served.Share(s.served)
 	}
 	return f

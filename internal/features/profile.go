@@ -75,6 +75,30 @@ func Resolve(c Choice) (*Profile, error) {
 	return p, nil
 }
 
+// At returns another version with the gates that were set in this one. Gates that the version does not have are left out.
+func (p *Profile) At(minor string) (*Profile, error) {
+	c := Choice{Emulated: minor}
+	v, err := c.versions()
+	if err != nil {
+		return nil, err
+	}
+	if v.Emulated == p.Emulated {
+		return p, nil
+	}
+	for name, on := range p.set {
+		if i, ok := index(name); ok {
+			if g := gates[i].at(v); g.Stage == Unknown || g.Locked {
+				continue
+			}
+			if c.Gates == nil {
+				c.Gates = map[string]bool{}
+			}
+			c.Gates[name] = on
+		}
+	}
+	return Resolve(c)
+}
+
 // Newest returns the newest minor version: "1.37".
 func Newest() string { return fmt.Sprintf("1.%d", newest) }
 

@@ -23,6 +23,8 @@ type Request struct {
 	Controllers []string `json:"controllers,omitempty"`
 	// Keep keeps the fork in the data directory of the server.
 	Keep bool `json:"keep,omitempty"`
+	// KubernetesVersion is the minor version of Kubernetes of the fork, such as "1.36"; empty: that of the state.
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 }
 
 // Fork describes a fork.

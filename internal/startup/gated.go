@@ -1,11 +1,17 @@
 package startup
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
 // gatedRole is a role, and the binding of its name, that exists only if a feature is enabled.
@@ -64,27 +70,55 @@ func (c *Config) adapt(w *desired) (ok bool) {
 	return true
 }
 
+// Adapt gives a copy of a server's objects those of another version of Kubernetes: it deletes roles, rules and APIServices
+// that the version does not have, and creates and updates the others as Ensure does.
+func Adapt(ctx context.Context, c Config) error {
+	ctx = registry.WithLoop(ctx, "startup")
+	var obsolete []desired
+	err := each(c.Catalog, func(w desired) {
+		if c.stored(w.target) != nil {
+			obsolete = append(obsolete, w)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, w := range obsolete {
+		before := w.own
+		switch kept := c.adapt(&w); {
+		case !kept:
+			if _, err := c.Registry.Delete(ctx, w.target, nil, nil); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		case !bytes.Equal(before, w.own):
+			if err := c.edit(ctx, w.target, manager, c.withoutRules); err != nil {
+				return err
+			}
+		}
+	}
+	rest, err := c.embedded(ctx)
+	if err != nil {
+		return err
+	}
+	return c.inParallel(rest)
+}
+
+// withoutRules removes the rules of disabled features from a stored role.
+func (c *Config) withoutRules(o metav1.Object) error {
+	role, ok := o.(*rbacv1.ClusterRole)
+	if !ok || !c.removeRules(role) {
+		return errUnchanged
+	}
+	return nil
+}
+
 // adaptRules removes the rules and paths of disabled features.
 func (c *Config) adaptRules(w *desired) {
 	role := rbacv1.ClusterRole{}
 	if json.Unmarshal(append(append([]byte{'{'}, w.own...), '}'), &role) != nil { // of no ClusterRole
 		return
 	}
-	before := len(role.Rules)
-	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
-		return slices.ContainsFunc(gatedRules, func(g gatedRule) bool { return g.has(w.target.Name, &r) && !c.Enabled(g.gate) })
-	})
-	changed := len(role.Rules) != before
-	for i := range role.Rules {
-		r := &role.Rules[i]
-		r.NonResourceURLs = slices.DeleteFunc(r.NonResourceURLs, func(path string) bool {
-			gate := gatedPaths[path]
-			gone := gate != "" && w.target.Name == "system:monitoring" && !c.Enabled(gate)
-			changed = changed || gone
-			return gone
-		})
-	}
-	if !changed {
+	if role.Name = w.target.Name; !c.removeRules(&role) {
 		return
 	}
 	text, err := json.Marshal(struct {
@@ -94,6 +128,25 @@ func (c *Config) adaptRules(w *desired) {
 	if err == nil {
 		w.own = text[1 : len(text)-1]
 	}
+}
+
+// removeRules removes the rules and paths of disabled features from a role, and reports whether it had any.
+func (c *Config) removeRules(role *rbacv1.ClusterRole) (changed bool) {
+	before := len(role.Rules)
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+		return slices.ContainsFunc(gatedRules, func(g gatedRule) bool { return g.has(role.Name, &r) && !c.Enabled(g.gate) })
+	})
+	changed = len(role.Rules) != before
+	for i := range role.Rules {
+		r := &role.Rules[i]
+		r.NonResourceURLs = slices.DeleteFunc(r.NonResourceURLs, func(path string) bool {
+			gate := gatedPaths[path]
+			gone := gate != "" && role.Name == "system:monitoring" && !c.Enabled(gate)
+			changed = changed || gone
+			return gone
+		})
+	}
+	return changed
 }
 
 func (g *gatedRule) has(role string, r *rbacv1.PolicyRule) bool {

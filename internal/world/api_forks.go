@@ -78,7 +78,7 @@ func (f *forks) createFork(rw http.ResponseWriter, q *http.Request) {
 		fail(rw, http.StatusBadRequest, "the request for a fork cannot be read: "+err.Error())
 		return
 	}
-	o := ForkOptions{Name: asked.Name, Controllers: asked.Controllers, Keep: asked.Keep}
+	o := ForkOptions{Name: asked.Name, Controllers: asked.Controllers, Keep: asked.Keep, KubernetesVersion: asked.KubernetesVersion}
 	if asked.ResourceVersion != "" {
 		if o.At, err = strconv.ParseUint(asked.ResourceVersion, 10, 64); err != nil || o.At == 0 {
 			fail(rw, http.StatusBadRequest, "the resourceVersion of a fork is not a number above zero")

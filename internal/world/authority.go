@@ -22,7 +22,7 @@ func (s *Server) followAuthority() {
 		root.loops.RootCAChanged()
 		clients, err := p.clientsData()
 		if err == nil {
-			err = startup.PublishClients(context.Background(), startup.Config{Registry: root.verbs, Catalog: builtin.For(p.Kubernetes), Clients: clients, Shared: p.storage.Shared != nil, Now: p.Now})
+			err = startup.PublishClients(context.Background(), startup.Config{Registry: root.verbs, Catalog: builtin.For(root.kubernetes), Clients: clients, Shared: p.storage.Shared != nil, Now: p.Now})
 		}
 		if err != nil {
 			p.logOf(logCertificates).Warn("the authorities of client certificates are not published", "err", err)

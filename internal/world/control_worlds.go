@@ -57,7 +57,10 @@ func (w worlds) Create(ctx context.Context, o control.Options) (control.World, e
 	if err := controller.Check(o.Controllers); err != nil {
 		return nil, fmt.Errorf("%w: %w", control.ErrInvalid, err)
 	}
-	f, err := w.forks.Fork(ctx, parent, ForkOptions{Name: o.Name, At: o.Revision, Since: o.Since, Controllers: o.Controllers, Seed: o.Seed})
+	if _, err := parent.version(o.KubernetesVersion); err != nil {
+		return nil, fmt.Errorf("%w: %w", control.ErrInvalid, err)
+	}
+	f, err := w.forks.Fork(ctx, parent, ForkOptions{Name: o.Name, At: o.Revision, Since: o.Since, Controllers: o.Controllers, Seed: o.Seed, KubernetesVersion: o.KubernetesVersion})
 	switch {
 	case err == nil:
 		return &controlled{f, w.forks}, nil

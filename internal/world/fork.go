@@ -14,7 +14,10 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/forkapi"
+	"github.com/tidemark-dev/tidemark/internal/startup"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
@@ -28,6 +31,8 @@ type ForkOptions struct {
 	Controllers []string
 	Seed        uint64
 	Keep        bool
+	// KubernetesVersion is that of tidemark.ForkOptions.
+	KubernetesVersion string
 }
 
 // closeWait is how long Close waits for requests.
@@ -37,6 +42,10 @@ const closeWait = time.Second
 func (w *World) newFork(ctx context.Context, o ForkOptions, open func() (*store.Account, error)) (_ *World, err error) {
 	if o.Controllers == nil {
 		o.Controllers = w.process.controllers()
+	}
+	kubernetes, err := w.version(o.KubernetesVersion)
+	if err != nil {
+		return nil, err
 	}
 	bytes := w.process.Forks.MaxBytes
 	account, err := open()
@@ -52,9 +61,9 @@ func (w *World) newFork(ctx context.Context, o ForkOptions, open func() (*store.
 	if err != nil {
 		return nil, forkError(err)
 	}
-	f := &World{process: w.process, root: w.root, fork: &fork{
+	f := &World{process: w.process, root: w.root, kubernetes: kubernetes, fork: &fork{
 		name: o.Name, parent: w.Name(), ancestor: weak.Make(w), controllers: o.Controllers, base: state.Revision(), baseTime: state.Time(), created: w.process.clock(),
-		past: w.forksPast(&o, state),
+		past: w.forksPast(&o, state), adapts: kubernetes != w.kubernetes,
 	}}
 	f.seed, f.restrict = w.seed.fork(o.Seed, o.Name), f.restricted
 	if f.clock = w.process.Config.Clock; f.clock == nil {
@@ -74,7 +83,7 @@ func (w *World) newFork(ctx context.Context, o ForkOptions, open func() (*store.
 		return nil, err
 	}
 	f.store.SetQuota(bytes - bytes/2)
-	f.custom, f.tokens, f.rbac = w.custom.Fork(f.store), accounts(f.store, w.tokens.Fork(), f.now), w.rbac.Fork(f.store)
+	f.custom, f.tokens, f.rbac = w.custom.Fork(f.store, builtin.For(kubernetes)), accounts(f.store, w.tokens.Fork(), f.now), w.rbac.Fork(f.store)
 	return f, nil
 }
 
@@ -150,7 +159,29 @@ func (w *World) openFork() error {
 	})
 	c.RepresentationBytes = w.process.Forks.MaxBytes / 4
 	w.handler = root.handler.Fork(c)
+	if w.fork.adapts {
+		return w.adapt()
+	}
 	return nil
+}
+
+// adapt gives the fork the objects of its version that every server has, in place of those of another version.
+func (w *World) adapt() error {
+	return startup.Adapt(context.Background(), startup.Config{
+		Registry: w.verbs, Catalog: builtin.For(w.kubernetes), Enabled: w.kubernetes.Enabled, Now: w.now,
+	})
+}
+
+// version returns the version of a fork: a minor version with the feature gates of the server; empty: that of the world.
+func (w *World) version(minor string) (*features.Profile, error) {
+	if minor == "" {
+		return w.kubernetes, nil
+	}
+	p, err := w.process.Kubernetes.At(minor)
+	if err != nil {
+		return nil, fmt.Errorf("the version of Kubernetes: %w", err)
+	}
+	return p, nil
 }
 
 // diverged starts the controllers of a fork, after its first write, or when Settle waits for them.

@@ -215,10 +215,14 @@ func (f *forks) makeKept(ctx context.Context, w *World, o ForkOptions) (*World, 
 	if err != nil {
 		return nil, forkError(err)
 	}
+	kubernetes, err := w.version(o.KubernetesVersion)
+	if err != nil {
+		return nil, err
+	}
 	past := w.forksPast(&o, state)
 	k := f.newKept(o.Name, keptFacts{
 		Parent: w.Name(), Base: uint64(state.Revision()), BaseTime: state.Time(), Created: w.process.clock(), Controllers: o.Controllers,
-		Tokens: w.tokens.Fork().Forks(), Past: &past,
+		Tokens: w.tokens.Fork().Forks(), Past: &past, Kubernetes: chosen(kubernetes, w.process.Kubernetes), Adapts: kubernetes != w.kubernetes,
 	}, w.issued)
 	k.mu.lock()
 	defer k.mu.unlock()

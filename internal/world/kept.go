@@ -168,8 +168,12 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 	if controllers == nil {
 		controllers = p.controllers()
 	}
-	w := &World{process: p, root: f.root, fork: &fork{
-		name: k.name, parent: k.facts.Parent, controllers: controllers, base: store.Revision(k.facts.Base), baseTime: k.facts.BaseTime, created: k.facts.Created, kept: &k.facts, past: k.facts.past(), lastUse: time.Now(),
+	kubernetes, err := f.root.version(k.facts.Kubernetes)
+	if err != nil {
+		return nil, err
+	}
+	w := &World{process: p, root: f.root, kubernetes: kubernetes, fork: &fork{
+		name: k.name, parent: k.facts.Parent, controllers: controllers, base: store.Revision(k.facts.Base), baseTime: k.facts.BaseTime, created: k.facts.Created, kept: &k.facts, past: k.facts.past(), adapts: k.facts.Adapts, lastUse: time.Now(),
 	}}
 	w.fork.broken = func(err error) { k.broken(w, err) }
 	w.issued, w.clock, w.now, w.restrict = k.issued, p.Config.Clock, p.Now, w.restricted
@@ -191,7 +195,7 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 		return nil, err
 	}
 	w.store.SetQuota(bytes - bytes/2)
-	w.custom = crd.NewSet(w.store, p.kinds(), p.logOf(logCustomResources))
+	w.custom = crd.NewSet(w.store, p.kinds(kubernetes), p.logOf(logCustomResources))
 	w.tokens, w.rbac = accounts(w.store, p.keys.ForkAs(k.facts.Tokens), w.now), rbac.New(w.store)
 	if err := w.use(); err != nil {
 		return nil, errors.Join(err, w.end())

@@ -3,7 +3,10 @@ package world
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/features"
 )
 
 // keptFacts are the contents of fork.json: docs/formats/data-directory.md.
@@ -21,6 +24,18 @@ type keptFacts struct {
 	Past *bool `json:"past"`
 	// Tokens are the identities of the forks whose tokens are valid, satoken.Authority.Forks.
 	Tokens []string `json:"tokens"`
+	// Kubernetes is the version that was chosen, such as "1.36"; empty: that of the server.
+	Kubernetes string `json:"kubernetes,omitempty"`
+	// Adapts: the fork began with a state of another version.
+	Adapts bool `json:"adapts,omitempty"`
+}
+
+// chosen returns the minor version of a profile that is not that of the server, empty if it is.
+func chosen(p, server *features.Profile) string {
+	if p == server {
+		return ""
+	}
+	return fmt.Sprintf("1.%d", p.Emulated)
 }
 
 // read reads a fork.json. After an error the facts are zero.

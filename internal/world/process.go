@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/changes"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/pki"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
@@ -105,9 +106,9 @@ func (p *process) controllers() []string {
 	return append(all, "-event-ttl")
 }
 
-// kinds returns the built-in kinds that are served.
-func (p *process) kinds() *resource.Catalog {
-	c := builtin.For(p.Kubernetes)
+// kinds returns the built-in kinds that are served, in a version of Kubernetes.
+func (p *process) kinds(of *features.Profile) *resource.Catalog {
+	c := builtin.For(of)
 	if p.NoChanges {
 		return c.With([]resource.Group{{Name: changes.Group}})
 	}

@@ -24,7 +24,7 @@ import (
 // openRoot opens the parts of the root world on its store. If it fails, the caller stops it.
 func (s *Server) openRoot(ctx context.Context) (err error) {
 	p, w := s.process, s.root
-	w.custom = crd.NewSet(w.store, p.kinds(), p.logOf(logCustomResources))
+	w.custom = crd.NewSet(w.store, p.kinds(w.kubernetes), p.logOf(logCustomResources))
 	w.tokens = accounts(w.store, p.keys, w.now)
 	w.rbac = rbac.New(w.store)
 	w.metrics = admission.NewMetrics()
@@ -110,7 +110,7 @@ func (s *Server) compare(ctx context.Context) error {
 		What:   "another configuration of encryption at rest",
 		Remedy: "what one of them encrypts, the other may not be able to read, and it writes other values; when a change of the configuration is complete, give all servers the same --encryption-provider-config"})
 	w.peers = peers.New(peers.Config{
-		Startup:  startup.Config{Registry: w.verbs, Catalog: builtin.For(p.Kubernetes), Address: p.reachedAt(), Shared: true, Now: w.now},
+		Startup:  startup.Config{Registry: w.verbs, Catalog: builtin.For(w.kubernetes), Address: p.reachedAt(), Shared: true, Now: w.now},
 		Identity: p.identity, Facts: facts, Fail: p.Failure.Fail, Now: w.now, Log: p.logOf(logStore),
 	})
 	return w.peers.Check(ctx)
@@ -123,7 +123,7 @@ func (s *Server) createFirst(ctx context.Context) error {
 		return err
 	}
 	return startup.Ensure(ctx, startup.Config{
-		Registry: s.root.verbs, Catalog: builtin.For(s.process.Kubernetes), Enabled: s.process.Kubernetes.Enabled, Clients: clients,
+		Registry: s.root.verbs, Catalog: builtin.For(s.root.kubernetes), Enabled: s.root.kubernetes.Enabled, Clients: clients,
 		Ranges: s.root.addresses.Ranges(), First: s.root.addresses.First(), Address: s.process.reachedAt(), Now: s.root.now, Shared: s.process.storage.Shared != nil,
 	})
 }

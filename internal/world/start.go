@@ -44,7 +44,7 @@ func StartServer(ctx context.Context, c Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{process: p, store: objects}
+	w := &World{process: p, store: objects, kubernetes: p.Kubernetes}
 	w.root, w.use, w.missing = w, func() error { return nil }, s.forks.missing
 	w.seed, w.issued, w.clock, w.now = seed{number: p.Seed}, []*authn.Issued{{}}, p.Config.Clock, p.Now
 	s.root, s.forks.root = w, w

@@ -57,7 +57,9 @@ type World struct {
 	// use opens the parts below, once.
 	use func() error
 
-	store *store.Store
+	// kubernetes is the version of Kubernetes: that of the server, or the one that was chosen for the fork or for its parent.
+	kubernetes *features.Profile
+	store      *store.Store
 	chance
 	rights
 	plugins
@@ -122,6 +124,8 @@ type fork struct {
 	broken      func(error) // is called when the log of the fork has failed; nil: nothing is
 	// past: the fork, or one that it was forked from, began with an older state than the newest.
 	past bool
+	// adapts: the state is that of another version of Kubernetes.
+	adapts bool
 	// credentials are set when the fork is opened.
 	credentials serverTokens
 
@@ -200,7 +204,7 @@ func (w *World) Clock() *clock.Clock { return w.clock }
 // open opens the parts that all worlds open alike.
 func (w *World) open() (err error) {
 	p := w.process
-	catalog := builtin.For(p.Kubernetes)
+	catalog := builtin.For(w.kubernetes)
 	w.naming = crd.NewNaming(w.custom, w.now, definitionsQuota(debug.SetMemoryLimit(-1), os.ReadFile))
 	if w.authorizer, err = p.authorization(w.store, w.rbac); err != nil {
 		return err
@@ -246,7 +250,7 @@ func (w *World) newVerbs() *registry.Registry {
 		w.durations = admission.NewDurations(chain)
 	}
 	verbs := &registry.Registry{
-		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: w.now, Random: w.source, Sequential: w.source != nil, UnsafeDeletion: p.Kubernetes.Enabled(features.UnsafeDeletion),
+		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: w.now, Random: w.source, Sequential: w.source != nil, UnsafeDeletion: w.kubernetes.Enabled(features.UnsafeDeletion),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: w.custom.Catalog, Review: w.credentials.Review, Authz: w.access, Rules: w.authorizer, Tokens: w.tokens, Now: w.now,
 		}),
@@ -263,7 +267,7 @@ func (w *World) newWebhooks(conditions *match.Metrics) *webhook.Webhooks {
 	all := webhook.Config{
 		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: w.access, Conditions: conditions,
 		MutatingFiles: c.Manifests[manifest.MutatingWebhooks], ValidatingFiles: c.Manifests[manifest.ValidatingWebhooks],
-		Reviews: !p.Kubernetes.Enabled(features.ExcludedReviews), Audited: p.audit != nil, Log: p.logOf(logWebhooks),
+		Reviews: !w.kubernetes.Enabled(features.ExcludedReviews), Audited: p.audit != nil, Log: p.logOf(logWebhooks),
 	}
 	if all.Validating = all.Mutating; c.MutatingUsers != c.ValidatingUsers {
 		all.Validating = remote.NewConnections(services, c.ValidatingUsers)
@@ -279,7 +283,7 @@ func (w *World) startLoops() (*controller.Loops, error) {
 		// A certificate would be valid in the server too, whose users have not approved it. No other server has the fork.
 		enabled, sign, identity = w.fork.controllers, nil, ""
 	}
-	flows, err := startup.NewFlows(startup.Config{Registry: w.verbs, Catalog: builtin.For(p.Kubernetes), Now: w.now})
+	flows, err := startup.NewFlows(startup.Config{Registry: w.verbs, Catalog: builtin.For(w.kubernetes), Now: w.now})
 	if err != nil {
 		return nil, err
 	}
@@ -301,10 +305,10 @@ func (w *World) storedToken(namespace, secret, account, uid string) (string, err
 func (w *World) api() httpapi.Config {
 	p := w.process
 	if w.openAPI == nil {
-		if w.root != w && w.root.openAPI != nil {
+		if w.root != w && w.root.openAPI != nil && w.root.kubernetes == w.kubernetes {
 			w.openAPI = w.root.openAPI.Fork(w.custom.Catalog)
 		} else {
-			w.openAPI = openapi.New(w.custom.Catalog, p.Version.Git, p.Kubernetes.Enabled(features.CBOR))
+			w.openAPI = openapi.New(w.custom.Catalog, p.Version.Git, w.kubernetes.Enabled(features.CBOR))
 		}
 	}
 	c := httpapi.Config{
@@ -314,9 +318,9 @@ func (w *World) api() httpapi.Config {
 		Authn:        w.credentials,
 		Authz:        w.access,
 		Audit:        p.audit,
-		Media:        wire.Served{CBOR: p.Kubernetes.Enabled(features.CBOR)},
-		PlainStreams: !p.Kubernetes.Enabled(features.StreamCompression),
-		ShardedLists: p.Kubernetes.Enabled(features.ShardedLists),
+		Media:        wire.Served{CBOR: w.kubernetes.Enabled(features.CBOR)},
+		PlainStreams: !w.kubernetes.Enabled(features.StreamCompression),
+		ShardedLists: w.kubernetes.Enabled(features.ShardedLists),
 		Aggregation:  w.aggregator,
 		OpenAPI:      w.withExtensions(w.openAPI),
 		ReadOnly:     p.Play > 0,
@@ -327,7 +331,7 @@ func (w *World) api() httpapi.Config {
 		Pages:               p.issuerPages(w.tokens, w.URL()),
 		Missing:             w.missingAt,
 		Version:             p.Version.Git,
-		Kubernetes:          p.Kubernetes.Versions,
+		Kubernetes:          w.kubernetes.Versions,
 		Commit:              p.Version.Commit,
 		BuildDate:           p.Version.BuildDate,
 		Checks:              slices.Concat(p.checks(), p.encryptionChecks(), storageChecks(w.store), []httpapi.Check{p.certificateCheck()}),
