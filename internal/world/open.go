@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/upgraded"
 )
 
 // packed are the collections whose large objects the stores hold compressed.
@@ -47,7 +48,7 @@ func (p *process) openStore(ctx context.Context) (*store.Store, error) {
 		}
 	} else {
 		encrypted := p.encryptedLog()
-		o.Log, o.Encryption, o.MaxDisk, unread = encrypted, encrypted, p.History.MaxDiskBytes, encrypted.Unread
+		o.Log, o.Encryption, o.MaxDisk, unread = upgraded.Wrap(encrypted), encrypted, p.History.MaxDiskBytes, encrypted.Unread
 	}
 	if p.past() { // nothing is compacted
 		o.Retention, o.MaxDisk = math.MaxInt64, math.MaxInt64
