@@ -47,7 +47,9 @@ func validates[T any, P pointerTo[T]](f func(*T) field.ErrorList) func(context.C
 
 // updates adapts a function that checks an update of a kind.
 func updates[T any, P pointerTo[T]](f func(o, old *T) field.ErrorList) func(ctx context.Context, o, old runtime.Object) field.ErrorList {
-	return func(_ context.Context, o, old runtime.Object) field.ErrorList { return f(o.(P), old.(P)) }
+	return func(_ context.Context, o, old runtime.Object) field.ErrorList {
+		return tolerateOld(f(o.(P), old.(P)), old)
+	}
 }
 
 // warns adapts a function that returns warnings for a create (old is nil) or an update.

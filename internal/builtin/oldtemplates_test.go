@@ -1,0 +1,72 @@
+package builtin
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestOldImageVolumes: an update of a workload may keep an image volume without a reference, and may not add one.
+func TestOldImageVolumes(t *testing.T) {
+	for group, resources := range map[string][]string{
+		"apps": {"daemonsets", "deployments", "replicasets", "statefulsets"}, "batch": {"jobs", "cronjobs"}, "": {"podtemplates", "replicationcontrollers"},
+	} {
+		for _, resource := range resources {
+			typ := Catalog().Lookup(group, "v1", resource)
+			old, next := typ.New(), typ.New()
+			image := corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{PullPolicy: corev1.PullAlways}}}
+			withTemplate(old, corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{image}}})
+			withTemplate(next, corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{image, {Name: "w", VolumeSource: image.VolumeSource}}}})
+			typ.Strategy.Default(old)
+			typ.Strategy.Default(next)
+			found := func(from any) int {
+				n := 0
+				before := typ.New()
+				if from != nil {
+					before = old
+				} else {
+					withTemplate(before, corev1.PodTemplateSpec{})
+					typ.Strategy.Default(before)
+				}
+				for _, e := range typ.Strategy.ValidateUpdate(context.Background(), next, before) {
+					if strings.HasSuffix(e.Field, "image.reference") {
+						n++
+					}
+				}
+				return n
+			}
+			if n := found(nil); n == 0 {
+				t.Errorf("%s: a new image volume without a reference has no error", resource)
+			}
+			if n := found(old); n != 0 {
+				t.Errorf("%s: stored image volumes without a reference have %d errors", resource, n)
+			}
+		}
+	}
+}
+
+// withTemplate gives a workload a template.
+func withTemplate(o any, t corev1.PodTemplateSpec) {
+	switch o := o.(type) {
+	case *appsv1.DaemonSet:
+		o.Spec.Template = t
+	case *appsv1.Deployment:
+		o.Spec.Template = t
+	case *appsv1.ReplicaSet:
+		o.Spec.Template = t
+	case *appsv1.StatefulSet:
+		o.Spec.Template = t
+	case *batchv1.Job:
+		o.Spec.Template = t
+	case *batchv1.CronJob:
+		o.Spec.JobTemplate.Spec.Template = t
+	case *corev1.PodTemplate:
+		o.Template = t
+	case *corev1.ReplicationController:
+		o.Spec.Template = &t
+	}
+}
