@@ -63,6 +63,7 @@ func limitOptions(bindings map[string]*functions.Overload) []cel.ProgramOption {
 	var costs []interpreter.CostTrackerOption
 	for id, cost := range map[string]interpreter.FunctionTracker{
 		addDynamic:                         costOfAdd,
+		overloads.AddList:                  costOfUnion,
 		overloads.Equals:                   costOfEqual,
 		overloads.NotEquals:                costOfEqual,
 		overloads.InList:                   func(args []ref.Val, _ ref.Val) *uint64 { return costOfSearch(args[1], args[0]) },
@@ -314,12 +315,24 @@ func joinsLittle(args []ref.Val) bool {
 }
 
 // costOfAdd is the cost of the addition of operands of any type.
-func costOfAdd(args []ref.Val, _ ref.Val) *uint64 {
+func costOfAdd(args []ref.Val, result ref.Val) *uint64 {
+	if union := costOfUnion(args, result); union != nil {
+		return union
+	}
 	switch args[0].(type) {
 	case types.String, types.Bytes:
 		return cost(traversal(sizeOfValue(args[0]) + sizeOfValue(args[1])))
 	}
 	return cost(1)
+}
+
+// costOfUnion is the cost of the sum of two lists that a schema calls sets or maps, which reads all of their items;
+// nil, which is the cost of the libraries, for others.
+func costOfUnion(args []ref.Val, result ref.Val) *uint64 {
+	if !isUnion(result) {
+		return nil
+	}
+	return cost(traversal(sizeOfValue(args[0]) + sizeOfValue(args[1])))
 }
 
 // costOfEqual is the cost of a comparison of two values that the expression made; nil, which is the cost of
