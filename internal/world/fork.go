@@ -83,7 +83,7 @@ func (w *World) newFork(ctx context.Context, o ForkOptions, open func() (*store.
 		return nil, err
 	}
 	f.store.SetQuota(bytes - bytes/2)
-	f.custom, f.tokens, f.rbac = w.custom.Fork(f.store, builtin.For(kubernetes)), accounts(f.store, w.tokens.Fork(), f.now), w.rbac.Fork(f.store)
+	f.custom, f.tokens, f.rbac = w.custom.Fork(f.store, w.process.kinds(kubernetes)), accounts(f.store, w.tokens.Fork(), f.now), w.rbac.Fork(f.store)
 	return f, nil
 }
 

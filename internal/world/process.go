@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,7 +40,8 @@ type process struct {
 	identity     string             // among the servers on storage.Shared; empty: there are no others
 	encrypted    *encryption.Active // of the root world
 	forkBudget   *store.Budget
-	player       *player // nil: nothing is played
+	player       *player  // nil: nothing is played
+	hidden       sync.Map // with NoChanges: *resource.Catalog by *features.Profile
 
 	authority      *pki.Authority
 	keys           *satoken.Authority // of service account tokens; worlds use it with their objects
@@ -106,11 +108,12 @@ func (p *process) controllers() []string {
 	return append(all, "-event-ttl")
 }
 
-// kinds returns the built-in kinds that are served, in a version of Kubernetes.
+// kinds returns the built-in kinds that are served, in a version of Kubernetes. It returns the same catalog each time.
 func (p *process) kinds(of *features.Profile) *resource.Catalog {
 	c := builtin.For(of)
-	if p.NoChanges {
-		return c.With([]resource.Group{{Name: changes.Group}})
+	if !p.NoChanges {
+		return c
 	}
-	return c
+	hidden, _ := p.hidden.LoadOrStore(of, c.With([]resource.Group{{Name: changes.Group}}))
+	return hidden.(*resource.Catalog)
 }
