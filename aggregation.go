@@ -10,8 +10,8 @@ import (
 type Aggregation struct {
 	// ProxyClientCertFile and ProxyClientKeyFile hold the client certificate (PEM) with which the server calls extension
 	// servers, and its key. They are read again when they change. Extension servers trust the user that the server names if
-	// the authority of the certificate is that of RequestHeader.ClientCAFile. Empty: the server's own authority issues a
-	// certificate with the name front-proxy-client, if RequestHeader.ClientCAFile is empty, too, and the authority is kept
+	// the authority of the certificate is that of RequestHeader.ClientCAFile. Empty: the server makes a
+	// certificate with the name front-proxy-client, if RequestHeader.ClientCAFile is empty, too, and its own authority is kept
 	// where other servers share the storage; otherwise there is none.
 	ProxyClientCertFile, ProxyClientKeyFile string
 	// EndpointRouting sends requests to the endpoints of a Service. False: to its cluster IP.

@@ -62,8 +62,8 @@ type Server struct {
 	// Fairness limits the requests that execute at once. Zero: the defaults of kube-apiserver.
 	Fairness Fairness
 
-	// Aggregation configures the requests to extension API servers. Zero: the server's own authority issues its client
-	// certificate.
+	// Aggregation configures the requests to extension API servers. Zero: the server makes its client certificate
+	// itself.
 	Aggregation Aggregation
 	// Admission chooses the admission plugins. Zero: those that docs/admission.md lists as default.
 	Admission Admission

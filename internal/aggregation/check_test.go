@@ -229,3 +229,31 @@ func TestEndpointRouting(t *testing.T) {
 		[]object{{"addresses": []string{"127.0.0.9"}, "conditions": object{"ready": false}}, {"addresses": []string{host}}}, []object{{"name": "https", "port": number}}})
 	w.wantCondition(name, "True Passed all checks passed")
 }
+
+// TestManyChecks: extension servers that cannot be reached do not use up the server with their checks.
+func TestManyChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const checks, more = 32, 8
+		var dials atomic.Int64
+		release := make(chan struct{})
+		w := newWorld(t, aggregation.Config{Own: func(netip.AddrPort) bool { // a dial that takes long
+			dials.Add(1)
+			<-release
+			return true
+		}})
+		to := w.toService("api", "127.0.0.1:443")
+		synctest.Wait()
+		for i := range checks + more {
+			w.register(fmt.Sprintf("v1.g%d.example.com", i), to)
+		}
+		synctest.Wait()
+		if n := dials.Load(); n != 5*checks {
+			t.Errorf("%d dials at a time, want 5 for each of %d checks", n, checks)
+		}
+		close(release)
+		synctest.Wait()
+		if n := dials.Load(); n < 5*(checks+more) {
+			t.Errorf("%d dials, want 5 for each of %d APIServices", n, checks+more)
+		}
+	})
+}

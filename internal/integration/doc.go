@@ -5,6 +5,7 @@
 //	file                           what it tests
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
 //	admission_plugins_test.go      admission plugins with configurations: pod security, quotas, tolerations, images, namespaces
+//	aggregation_test.go            extension servers: rights, users, discovery, namespaces; APIServices of custom resources
 //	responses_test.go              the messages of errors, rows of bookmarks
 //	bypass_test.go                 paths, verbs and upgrades that other servers authorized as something else
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
@@ -16,9 +18,16 @@ var storedOnly = []struct{ path, name, body, word string }{
 }
 
 // TestUnenforced checks that every write of an object without effect gets a warning,
-// and that other writes and failed writes do not.
+// and that other writes and failed writes do not. In a fork, APIServices have no effect.
 func TestUnenforced(t *testing.T) {
-	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	fork := func(s *tidemark.Server) *rest.Config {
+		f, err := servertest.Start(t, s).Root().Fork(t.Context(), tidemark.ForkOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.RESTConfig()
+	}
+	c := fork(&tidemark.Server{})
 	send := func(method, path, body string, code int, word string) {
 		t.Helper()
 		got, header, b := exchange(t, c, method, path, body)
@@ -51,7 +60,7 @@ func TestUnenforced(t *testing.T) {
 	send("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{}`, http.StatusUnprocessableEntity, "")
 	send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"m"}}`, http.StatusCreated, "")
 
-	c = servertest.Start(t, &tidemark.Server{Admission: tidemark.Admission{NoUnenforcedWarnings: true}}).RESTConfig()
+	c = fork(&tidemark.Server{Admission: tidemark.Admission{NoUnenforcedWarnings: true}})
 	o := storedOnly[0]
 	send("POST", o.path, `{"metadata":{"name":"`+o.name+`"},`+o.body[1:], http.StatusCreated, "")
 }

@@ -84,6 +84,7 @@ type Authority struct {
 	token string
 
 	current atomic.Pointer[state]
+	proxy   frontProxy
 
 	mu        sync.Mutex // held while certificates are renewed
 	followers []func()   // guarded by mu

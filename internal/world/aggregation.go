@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,10 +75,7 @@ func (w *World) editAPIService(ctx context.Context, name string, edit func(*apir
 	return err
 }
 
-// frontProxyName is the name in the certificate that the server issues for itself.
-const frontProxyName = "front-proxy-client"
-
-// issuesFrontProxy reports whether the server's own authority issues the certificate with which it calls extension servers.
+// issuesFrontProxy reports whether the server makes the certificate itself with which it calls extension servers.
 func (p *process) issuesFrontProxy() bool {
 	return p.Aggregation.ProxyClientCertFile == "" && p.Authentication.ProxyCAFile == "" && p.keepsAuthority()
 }
@@ -99,40 +94,13 @@ func (p *process) frontProxyCertificate() (func() *tls.Certificate, error) {
 	if !p.issuesFrontProxy() {
 		return nil, nil
 	}
-	issued := &issuedProxy{of: p}
-	return issued.get, nil
-}
-
-// issuedProxy is a certificate that the server issues for itself when it is used.
-type issuedProxy struct {
-	of *process
-
-	mu    sync.Mutex
-	until time.Time // when it is issued again; guarded by mu
-	made  *tls.Certificate
-}
-
-// proxyLife is how long a certificate is used. It is valid for a year, and its authority for longer than that.
-const proxyLife = 30 * 24 * time.Hour
-
-func (i *issuedProxy) get() *tls.Certificate {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	now := i.of.clock()
-	if i.made != nil && now.Before(i.until) && i.until.Sub(now) <= proxyLife {
-		return i.made
-	}
-	certificate, key, err := i.of.authority.IssueClient(frontProxyName, nil)
-	if err == nil {
-		var pair tls.Certificate
-		if pair, err = tls.X509KeyPair(certificate, key); err == nil {
-			i.made, i.until = &pair, now.Add(proxyLife)
+	return func() *tls.Certificate {
+		c, _, err := p.authority.FrontProxy()
+		if err != nil {
+			p.logOf(logCertificates).Error("there is no certificate for extension servers", "err", err)
 		}
-	}
-	if err != nil {
-		i.of.logOf(logCertificates).Error("the certificate for extension servers cannot be issued", "err", err)
-	}
-	return i.made
+		return c
+	}, nil
 }
 
 // listensAt reports whether the server listens at an address.

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
 	"github.com/tidemark-dev/tidemark/internal/authn/webhook"
+	"github.com/tidemark-dev/tidemark/internal/pki"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 )
 
@@ -218,10 +219,14 @@ func (p *process) clientsData() (map[string]string, error) {
 			return nil, fmt.Errorf("the authorities of front proxies: %w", err)
 		}
 		data["requestheader-client-ca-file"] = string(proxies)
-	case p.issuesFrontProxy(): // one name alone, since the authority also issues the certificates of clients
-		data["requestheader-client-ca-file"] = string(p.authority.CertificatePEM())
+	case p.issuesFrontProxy():
+		_, own, err := p.authority.FrontProxy()
+		if err != nil {
+			return nil, err
+		}
+		data["requestheader-client-ca-file"] = string(own)
 		h = &authn.Proxy{
-			Names: []string{frontProxyName}, UsernameHeaders: []string{"X-Remote-User"}, UIDHeaders: []string{"X-Remote-Uid"},
+			Names: []string{pki.FrontProxyName}, UsernameHeaders: []string{"X-Remote-User"}, UIDHeaders: []string{"X-Remote-Uid"},
 			GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"},
 		}
 	default:
