@@ -19,7 +19,7 @@ import (
 // configuration.
 func (s *Server) config() (world.Config, error) {
 	c := world.Config{
-		Storage: s.Storage, At: s.At, AtTime: s.AtTime, Play: s.Play, History: world.History(s.History), Memory: world.Memory(s.Memory), Encryption: world.Encryption(s.Encryption),
+		Storage: s.Storage, At: s.At, AtTime: s.AtTime, ReadOnly: s.ReadOnly, Play: s.Play, History: world.History(s.History), Memory: world.Memory(s.Memory), Encryption: world.Encryption(s.Encryption),
 		Forks:     s.Forks.config(),
 		InProcess: s.InProcess, Listen: s.Listen.config(), TLS: s.TLS.config(),
 		PolicyFile: s.Authorization.PolicyFile, Audit: s.Audit.config(), Fairness: world.Fairness(s.Fairness),
@@ -58,6 +58,9 @@ func (s *Server) check() error {
 	}
 	if err := errors.Join(s.Listen.Check(), s.TLS.Check()); err != nil {
 		return err
+	}
+	if s.ReadOnly && (s.Storage == nil || s.past() || s.Backups.Schedule != "" || s.Controllers != nil) {
+		return errors.New("a server that only reads needs a Storage, and has no historical state, no schedule of backups and no controllers")
 	}
 	if s.At != 0 && !s.AtTime.IsZero() {
 		return errors.New("a state to begin with has a resource version or a time, not both")

@@ -30,6 +30,10 @@ type Server struct {
 	// when the server serves requests; without At and AtTime, with the oldest state that Storage has. Clients cannot write.
 	// Zero: nothing is played.
 	Play float64
+	// ReadOnly serves Storage, a *datadir.Dir that is opened read-only, with its whole history, and changes nothing: objects
+	// that every server has are not created, no controllers run, and requests that are no reads are refused. False: the
+	// server changes its Storage.
+	ReadOnly bool
 	// History limits the history that stays readable. Zero: an hour.
 	History History
 	// Memory limits the memory of objects and of their history. Zero: limits that follow from the memory of the process.

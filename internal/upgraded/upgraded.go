@@ -9,6 +9,7 @@ package upgraded
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"slices"
 	"strconv"
@@ -161,6 +162,26 @@ func (l *Log) isOld(e *store.Entry) bool {
 func (l *Log) Changes(ctx context.Context, collection string, after, upTo store.Revision) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		for e, err := range l.Log.Changes(ctx, collection, after, upTo) {
+			e.Object, _ = read(e.Collection, e.Object)
+			e.Before, _ = read(e.Collection, e.Before)
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// ChangesOf yields the changes of one object, as Changes does, if the other log has the method.
+func (l *Log) ChangesOf(ctx context.Context, collection, key string, after, upTo store.Revision, backward bool) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		of, ok := l.Log.(interface {
+			ChangesOf(ctx context.Context, collection, key string, after, upTo store.Revision, backward bool) iter.Seq2[store.Entry, error]
+		})
+		if !ok {
+			yield(store.Entry{}, errors.ErrUnsupported)
+			return
+		}
+		for e, err := range of.ChangesOf(ctx, collection, key, after, upTo, backward) {
 			e.Object, _ = read(e.Collection, e.Object)
 			e.Before, _ = read(e.Collection, e.Before)
 			if !yield(e, err) {

@@ -31,8 +31,10 @@ type Config struct {
 	At      uint64
 	AtTime  time.Time
 	Play    float64
-	History History
-	Memory  Memory
+	// ReadOnly: the storage is only read.
+	ReadOnly bool
+	History  History
+	Memory   Memory
 	// Encryption reads the configuration of encryption at rest.
 	Encryption Encryption
 	Backups    Backups

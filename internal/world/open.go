@@ -50,7 +50,7 @@ func (p *process) openStore(ctx context.Context) (*store.Store, error) {
 		encrypted := p.encryptedLog()
 		o.Log, o.Encryption, o.MaxDisk, unread = upgraded.Wrap(encrypted), encrypted, p.History.MaxDiskBytes, encrypted.Unread
 	}
-	if p.past() { // nothing is compacted
+	if p.past() || p.ReadOnly { // nothing is compacted
 		o.Retention, o.MaxDisk = math.MaxInt64, math.MaxInt64
 	}
 	objects, err := store.Open(ctx, o)
@@ -63,6 +63,9 @@ func (p *process) openStore(ctx context.Context) (*store.Store, error) {
 	if p.past() {
 		p.storage = storage.Opened{}
 		return p.stateAt(ctx, objects)
+	}
+	if p.ReadOnly {
+		p.storage = storage.Opened{}
 	}
 	if p.Encryption.AutomaticReload {
 		p.encrypted.Follow(p.encryptionConfig())
@@ -103,6 +106,8 @@ func (p *process) openStorage(ctx context.Context) error {
 // checkStorage checks that a storage supports the configuration.
 func (p *process) checkStorage(o *storage.Opened) error {
 	switch {
+	case p.ReadOnly && o.Shared != nil:
+		return errors.New("a server that only reads needs a data directory")
 	case p.past() && o.Shared != nil:
 		return errors.New("a resource version to begin with needs a Storage that has its state: a data directory")
 	case p.Backups.Schedule == nil || o.Backups != nil || o.Followed != nil:

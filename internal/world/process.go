@@ -91,12 +91,12 @@ func (p *process) pkiDir() string {
 func (p *process) follows() bool { return p.storage.Followed != nil }
 
 // makesFirst reports whether the server makes the objects that every server has. Otherwise the state stays as it was.
-func (p *process) makesFirst() bool { return !p.past() && !p.follows() }
+func (p *process) makesFirst() bool { return !p.past() && !p.ReadOnly && !p.follows() }
 
 // controllers selects the controllers of worlds that do not select any themselves.
 func (p *process) controllers() []string {
 	switch {
-	case p.Controllers == nil && p.past(), p.follows():
+	case p.Controllers == nil && p.past(), p.follows(), p.ReadOnly:
 		return []string{"-*"}
 	case p.storage.Shared == nil:
 		return p.Controllers

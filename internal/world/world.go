@@ -287,13 +287,17 @@ func (w *World) startLoops() (*controller.Loops, error) {
 	if err != nil {
 		return nil, err
 	}
-	return controller.Start(controller.Config{
+	c := controller.Config{
 		Sign:     sign,
 		Registry: w.verbs, Flows: flows, Catalog: w.custom.Catalog, Definitions: w.custom, Naming: w.naming, Enabled: enabled, EventTTL: p.EventTTL,
 		RootCA: p.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Aggregated: &p.aggregated, Extensions: w.aggregator, Log: p.logOf(logControllers),
 		Now: w.now, Clock: w.clock, Identity: identity,
 		Addresses: &addresses.Repair{Registry: w.verbs, Type: w.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
-	})
+	}
+	if p.ReadOnly || p.Play > 0 { // not even the loops that cannot be switched off
+		c.Definitions, c.Flows = nil, nil
+	}
+	return controller.Start(c)
 }
 
 // storedToken makes a token for a Secret.
@@ -323,7 +327,7 @@ func (w *World) api() httpapi.Config {
 		ShardedLists: w.kubernetes.Enabled(features.ShardedLists),
 		Aggregation:  w.aggregator,
 		OpenAPI:      w.withExtensions(w.openAPI),
-		ReadOnly:     p.Play > 0,
+		ReadOnly:     p.ReadOnly || p.Play > 0,
 		Past:         w.custom.Past,
 		PastOpenAPI: func(c *resource.Catalog) http.Handler {
 			return w.openAPI.Fork(func() *resource.Catalog { return c })
