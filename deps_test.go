@@ -174,6 +174,7 @@ var importRules = []importRule{
 	{"internal/control", "internal/fault internal/uuid", "the control API knows the worlds of a server by an interface"},
 	{"cmd/tidemark/internal/progress", "", "printing progress depends on no other package"},
 	{"cmd/tidemark/internal/bench", "cmd/tidemark/internal/clientconfig cmd/tidemark/internal/progress", "a server is measured through its API alone"},
+	{"cmd/tidemark/internal/timeline", "cmd/tidemark/internal/progress internal/apply internal/changes internal/serverclient", "the past is read through the API of a server, and compared with the schemas of the kinds"},
 	{"cmd/tidemark/internal/assets", "internal/atomicfile", "archives are files with an index"},
 	{"cmd/tidemark/internal/etcdstub", "", "a stand-in for etcd depends on no other package"},
 	{"cmd/tidemark/internal/conformance", "cmd/tidemark/internal/progress resourceversion", "a server is checked through its API alone"},

@@ -61,12 +61,12 @@ func TestBackup(t *testing.T) {
 	}
 	want(exitFailed, []string{"check", file("data")}, "in use by process")
 	want(exitFailed, []string{"check", file("none")}, "no such file")
-	want(exitOK, []string{"restore", file("b.tar"), file("restored")}, "complete and consistent", "tidemark serve --data-dir="+file("restored"))
-	want(exitFailed, []string{"restore", file("b.tar"), file("restored")}, "it is not empty")
-	want(exitFailed, []string{"restore", file("kubeconfig"), file("other")}, "it is not a backup of Tidemark")
+	want(exitOK, []string{"backup", "restore", file("b.tar"), file("restored")}, "complete and consistent", "tidemark serve --data-dir="+file("restored"))
+	want(exitFailed, []string{"backup", "restore", file("b.tar"), file("restored")}, "it is not empty")
+	want(exitFailed, []string{"backup", "restore", file("kubeconfig"), file("other")}, "it is not a backup of Tidemark")
 	want(exitOK, []string{"check", file("restored")}, "is consistent", "objects at resource version")
 	want(exitUsage, []string{"check", "--data-dir-permissions=all", file("restored")}, "owner or group")
-	want(exitUsage, []string{"restore", file("b.tar")}, "DIR is missing")
+	want(exitUsage, []string{"backup", "restore", file("b.tar")}, "DIR is missing")
 
 	wals, err := filepath.Glob(file("restored/log/pebble/*.log"))
 	if err != nil || len(wals) == 0 {

@@ -23,7 +23,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/timeline"
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
+	"github.com/tidemark-dev/tidemark/internal/changes"
 	"github.com/tidemark-dev/tidemark/internal/forkapi"
 	"github.com/tidemark-dev/tidemark/internal/serverclient"
 )
@@ -63,8 +65,8 @@ changes them.`,
   kubectl --kubeconfig=try.kubeconfig delete namespace shop
   tidemark fork --delete=try
 
-  # A fork of the state at a resource version
-  tidemark fork --name=yesterday --at=1790123456789012
+  # A fork of an earlier state: of a resource version, or of a time
+  tidemark fork --name=before --at=-10m
 
   # A fork that survives restarts of the server
   tidemark fork --name=staging --keep
@@ -84,7 +86,7 @@ changes them.`,
 	flags.StringVar(&f.context, "context", "", "context in the kubeconfig (default: the current one)")
 	flags.StringVar(&f.request.Name, "name", "", "name of the fork, a DNS label (default: a generated one)")
 	flags.StringVar(&f.request.From, "from", "", "fork to fork (default: the server's own state)")
-	flags.StringVar(&f.request.ResourceVersion, "at", "", "resource version of the state that the fork begins with (default: the newest)")
+	flags.StringVar(&f.request.ResourceVersion, "at", "", "instant of the state that the fork begins with: a resource version, a time, or -10m (default: the newest state)")
 	flags.StringSliceVar(&f.request.Controllers, "controllers", nil, "controllers of the fork, as in tidemark serve --controllers (default: those of the server)")
 	flags.BoolVar(&f.request.Keep, "keep", false, "keep the fork in the data directory of the server, so that it survives restarts; all objects are copied")
 	flags.StringVarP(&f.out, "output-kubeconfig", "o", "", "file to write the kubeconfig of the fork to; a file that exists is replaced only if it is that of a fork with the same address (default NAME.kubeconfig in the current directory)")
@@ -100,8 +102,8 @@ func (f *forkFlags) check() error {
 		return errors.New("--list, --delete and the flags of a new fork exclude each other")
 	}
 	if at := f.request.ResourceVersion; at != "" {
-		if v, err := strconv.ParseUint(at, 10, 64); err != nil || v == 0 {
-			return fmt.Errorf("--at=%s: want a resource version, a number above zero such as the metadata.resourceVersion of a list", at)
+		if _, err := changes.ParseInstant(at, time.Now()); err != nil {
+			return fmt.Errorf("--at: %w", err)
 		}
 	}
 	return nil
@@ -141,6 +143,9 @@ func (f *forkFlags) create(ctx context.Context, config *rest.Config, raw *client
 			return err
 		}
 	}
+	if err := f.pin(ctx, config); err != nil {
+		return err
+	}
 	var made forkapi.Fork
 	if err := callForks(ctx, config, http.MethodPost, "", &f.request, &made); err != nil {
 		return err
@@ -154,6 +159,35 @@ func (f *forkFlags) create(ctx context.Context, config *rest.Config, raw *client
 		of = ", of " + made.BaseTime.UTC().Format(time.RFC3339)
 	}
 	fmt.Fprintf(out, "The fork %s begins with resource version %s%s. Its kubeconfig is %s:\n\n  kubectl --kubeconfig=%s get namespaces\n", made.Name, made.Base, of, path, path)
+	return nil
+}
+
+// pin replaces the instant of --at by the resource version of its state.
+func (f *forkFlags) pin(ctx context.Context, config *rest.Config) error {
+	if f.request.ResourceVersion == "" {
+		return nil
+	}
+	instant, err := changes.ParseInstant(f.request.ResourceVersion, time.Now())
+	if err != nil {
+		return err
+	}
+	f.request.ResourceVersion = ""
+	if instant.Now {
+		return nil
+	}
+	if f.request.From != "" {
+		config = rest.CopyConfig(config)
+		config.Host = addressBelow(config.Host, "/fork/"+url.PathEscape(f.request.From))
+	}
+	client, err := serverclient.New(config)
+	if err != nil {
+		return err
+	}
+	revision, err := (&timeline.Env{Server: client}).Pin(ctx, instant)
+	if err != nil {
+		return err
+	}
+	f.request.ResourceVersion = strconv.FormatUint(revision, 10)
 	return nil
 }
 

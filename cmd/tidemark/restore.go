@@ -35,7 +35,10 @@ The command backup restore makes a data directory of a backup.`,
 			if len(args) == 0 {
 				return usageError{errors.New("RESOURCE/NAME is missing, such as deploy/web")}
 			}
-			if o.At != "" || len(args) != 2 {
+			if o.At == "" && len(args) != 2 {
+				return usageError{errors.New("--at is missing: name the instant of the state, such as --at=-10m")}
+			}
+			if o.At != "" {
 				return f.run(c, func(ctx context.Context, e *timeline.Env) error { return e.Restore(ctx, args, o) })
 			}
 			if _, err := os.Stat(args[0]); errors.Is(err, fs.ErrNotExist) && args[0] != "-" && !backup.KeepHistory {

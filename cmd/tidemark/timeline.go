@@ -28,7 +28,7 @@ local zone. A time means the newest change not after it.`
 type timelineFlags struct {
 	kubeconfig, context, namespace string
 	dataDir                        string
-	permissions                    string // of dataDir
+	permissions, encryption        string // of dataDir
 }
 
 func (f *timelineFlags) add(c *cobra.Command) {
@@ -44,17 +44,18 @@ func (f *timelineFlags) add(c *cobra.Command) {
 func (f *timelineFlags) addDir(c *cobra.Command) {
 	c.Flags().StringVar(&f.dataDir, "data-dir", "", "data directory that no server uses, instead of a server")
 	addPermissions(c, &f.permissions)
+	c.Flags().StringVar(&f.encryption, "encryption-provider-config", "", "as in tidemark serve, for --data-dir")
 	c.MarkFlagsMutuallyExclusive("data-dir", "kubeconfig")
 	c.MarkFlagsMutuallyExclusive("data-dir", "context")
 }
 
 // env returns what a command needs. The caller calls end.
 func (f *timelineFlags) env(ctx context.Context, c *cobra.Command) (e *timeline.Env, end func(), err error) {
-	e = &timeline.Env{Now: time.Now(), Out: c.OutOrStdout(), Color: isTerminal(c.OutOrStdout()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+	e = &timeline.Env{UserAgent: "tidemark/" + ownVersion(), Now: time.Now(), Out: c.OutOrStdout(), Color: isTerminal(c.OutOrStdout()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 		Progress: progress.Progress{W: c.ErrOrStderr(), Terminal: isTerminal(c.ErrOrStderr())}}
 	end = func() {}
 	if f.dataDir != "" {
-		config, stop, err := f.openDir(ctx, c)
+		config, stop, err := f.openDir(ctx)
 		if err != nil {
 			return nil, nil, err
 		}

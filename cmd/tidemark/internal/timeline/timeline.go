@@ -25,7 +25,8 @@ import (
 
 // Env is what the commands have from outside.
 type Env struct {
-	Server *serverclient.Client
+	Server    *serverclient.Client
+	UserAgent string
 	// Namespace is that of the kubeconfig's context or of the flag.
 	Namespace string
 	// Now is the present in the zone of the user.
@@ -62,6 +63,9 @@ func (e *Env) send(ctx context.Context, method, path, accept string, body []byte
 		accept = "application/json"
 	}
 	r.Header.Set("Accept", accept)
+	if e.UserAgent != "" {
+		r.Header.Set("User-Agent", e.UserAgent)
+	}
 	return e.Server.Send(r)
 }
 

@@ -309,10 +309,17 @@ func ownersOf(c *changes.Change) (uids []string) {
 			}
 			continue
 		}
-		if strings.HasSuffix(rest, "].uid") {
-			var uid string
-			if json.Unmarshal(f.From, &uid) == nil {
-				uids = append(uids, uid)
+		var one struct {
+			UID string `json:"uid"`
+		}
+		switch {
+		case strings.HasSuffix(rest, "].uid"):
+			if json.Unmarshal(f.From, &one.UID) == nil {
+				uids = append(uids, one.UID)
+			}
+		case strings.HasSuffix(rest, "]"): // a reference is one field
+			if json.Unmarshal(f.From, &one) == nil {
+				uids = append(uids, one.UID)
 			}
 		}
 	}
