@@ -30,7 +30,7 @@ var (
 	testNamed  = regexp.MustCompile(`^Test\w+`)
 	testName   = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	longFlag   = regexp.MustCompile(` (--[a-z][a-z0-9-]+)`)
-	subcommand = regexp.MustCompile(`^tidemark ([a-z-]+(?: plot)?)`)
+	subcommand = regexp.MustCompile(`^tidemark (backup restore|[a-z-]+(?: plot)?)`)
 )
 
 // commandsOf returns the commands of a document: the lines of its shell blocks, and those of its other blocks without

@@ -8,5 +8,6 @@ kubectl apply -f examples/object.yaml
 kubectl get deployments | grep '0/2'
 tidemark fork --name=try
 tidemark backup tidemark.tar
+tidemark history -A
 tidemark help
 kill "$watch"

@@ -5,6 +5,6 @@ tidemark backup tidemark.tar
 stop
 tidemark check data
 mv data data.damaged
-tidemark restore tidemark.tar data
+tidemark backup restore tidemark.tar data
 tidemark serve --data-dir=data
 kubectl get configmap a

@@ -6,6 +6,6 @@ kubectl create clusterrolebinding backup --clusterrole=backup --user=backup
 kubectl auth can-i get /backup --as=backup
 stop
 tidemark check ~/.local/share/tidemark
-tidemark restore tidemark.tar ./data
+tidemark backup restore tidemark.tar ./data
 tidemark serve --data-dir=./data
 kubectl get configmap a
