@@ -53,7 +53,7 @@ type past struct {
 }
 
 // ServeAt serves the reads of the API as of an instant: a revision, or an RFC 3339 time. All other requests are 405. The
-// prefix was cut off the path, as by Replica. The rights are those of now.
+// prefix was cut off the path, as by Replica. The rights are those of the present.
 func (h *Handler) ServeAt(w http.ResponseWriter, r *http.Request, text, prefix string) {
 	h.handle(w, r, place{prefix: prefix, instant: &instant{text: text}})
 }
@@ -181,7 +181,7 @@ func (h *Handler) past(c *resource.Catalog) *past {
 	return p
 }
 
-// types returns the types that the request reads: those of now, or of its instant. It is called after enterInstant.
+// types returns the types that the request reads: those of the present, or of its instant. It is called after enterInstant.
 func (q *request) types() *resource.Catalog {
 	if q.instant != nil {
 		return q.instant.past.catalog

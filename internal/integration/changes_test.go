@@ -179,7 +179,7 @@ func TestChangesRefused(t *testing.T) {
 	}
 }
 
-// TestChangesRights: one needs the right on the objects, as of now.
+// TestChangesRights: one needs the present right on the objects.
 func TestChangesRights(t *testing.T) {
 	w := newInstantWorld(t, &tidemark.Server{})
 	w.write(t, http.MethodPost, "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"},"stringData":{"password":"hidden"}}`)

@@ -117,7 +117,7 @@ func (l *Log) Append(ctx context.Context, group []store.Entry, mark *store.Mark)
 		return err
 	}
 	if err := l.Log.Append(ctx, stored, mark); err != nil {
-		return err // the same group may come again
+		return err // the store may append the same group once more
 	}
 	l.forget(group)
 	return nil
