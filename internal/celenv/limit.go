@@ -332,7 +332,7 @@ func costOfUnion(args []ref.Val, result ref.Val) *uint64 {
 	if !isUnion(result) {
 		return nil
 	}
-	return cost(traversal(sizeOfValue(args[0]) + sizeOfValue(args[1])))
+	return cost(sizeOfValue(args[0]) + sizeOfValue(args[1]))
 }
 
 // costOfEqual is the cost of a comparison of two values that the expression made; nil, which is the cost of

@@ -26,9 +26,9 @@ func TestSumsInRules(t *testing.T) {
 			ruled[k] = v
 		}
 		s := newCustoms(t, ruled)
-		for n, refused := range map[int]bool{300: false, 5000: true} {
+		for n, refused := range map[int]bool{300: false, 2000: true} {
 			_, err := s.Create(t.Context(), registry.Target{Type: s.typ, Namespace: "default"}, registry.Body{Media: wire.JSON, Bytes: custom(t, c.value(n))}, registry.WriteOptions{DryRun: []string{"All"}})
-			if refused && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "cost")) || !refused && err != nil {
+			if refused && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "cost limit")) || !refused && err != nil {
 				t.Errorf("a %s of %d items: %.500v", name, n, err)
 			}
 		}

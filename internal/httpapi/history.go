@@ -27,7 +27,7 @@ import (
 )
 
 // This file serves the resource changes of the group tidemark.dev: the history of all objects. Its rights are those on the
-// objects themselves, of the present: get for one object, list for many, watch to follow them.
+// objects themselves, at present: get for one object, list for many, watch to follow them.
 
 const (
 	defaultChanges = 500  // of a page without a limit
