@@ -139,7 +139,7 @@ func TestAuthorizationWebhook(t *testing.T) {
 	as := func(user string) rbacClient { return rbacClient{t, rbacAs(admin.c, user)} }
 	const pods = "/api/v1/namespaces/az/pods"
 	as("ann").want(200, "PodList", "GET", pods, "")
-	as("bob").want(403, `cannot list resource \"pods\" in API group \"\" in the namespace \"az\": not yet"`, "GET", pods, "")
+	as("bob").want(403, `cannot list resource \"pods\" in API group \"\" in the namespace \"az\": strict: not yet"`, "GET", pods, "")
 	as("eve").want(403, `in the namespace \"az\": eve \u003cnever\u003e"`, "GET", pods, "")
 	as("bob").want(200, "", "GET", "/healthz", "") // by RBAC
 	as("eve").want(403, "", "GET", "/healthz", "")
@@ -184,7 +184,7 @@ func testWebhookReviews(t *testing.T, admin rbacClient, o *oracle) {
 	}{
 		{`{"user":"ann","resourceAttributes":{"verb":"get","resource":"x"}}`, authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "ann may"}},
 		{`{"user":"eve","resourceAttributes":{"verb":"get","resource":"x"}}`, authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "eve <never>"}},
-		{`{"user":"bob","resourceAttributes":{"verb":"get","resource":"x"}}`, authorizationv1.SubjectAccessReviewStatus{Reason: "not yet"}},
+		{`{"user":"bob","resourceAttributes":{"verb":"get","resource":"x"}}`, authorizationv1.SubjectAccessReviewStatus{Reason: "strict: not yet"}},
 		{`{"user":"both","nonResourceAttributes":{"verb":"get","path":"/x"}}`, authorizationv1.SubjectAccessReviewStatus{Denied: true, EvaluationError: "webhook subject access review returned both allow and deny response"}},
 		{`{"user":"ann","resourceAttributes":{"verb":"list","resource":"x","labelSelector":{"rawSelector":"a=!"},"fieldSelector":{"requirements":[{"key":"a","operator":"In","values":["b"]},{"key":"a","operator":"Exists"}]}}}`,
 			authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "ann may", EvaluationError: "spec.resourceAttributes.fieldSelector partially ignored due to parse error; spec.resourceAttributes.labelSelector ignored due to parse error"}},

@@ -67,7 +67,7 @@ func TestRBACAtOnce(t *testing.T) {
 	for range 20 {
 		user.want(http.StatusForbidden, refused+`"`, "GET", configMaps, "")
 		admin.want(http.StatusCreated, "", "POST", rbacPath+inShop+"/rolebindings", bindingBody("b", "Role", "r", rbacBob))
-		user.want(http.StatusForbidden, refused+`: RBAC: role.rbac.authorization.k8s.io \"r\" not found"`, "GET", configMaps, "")
+		user.want(http.StatusForbidden, refused+`: rbac: RBAC: role.rbac.authorization.k8s.io \"r\" not found"`, "GET", configMaps, "")
 		admin.want(http.StatusCreated, "", "POST", rbacPath+inShop+"/roles", roleBody("r", reader))
 		user.want(http.StatusOK, "", "GET", configMaps, "")
 		user.want(http.StatusForbidden, "at the cluster scope", "GET", "/api/v1/configmaps", "")

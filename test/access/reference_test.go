@@ -63,7 +63,7 @@ func missingRoles(reason string) []string {
 	if reason == "" {
 		return nil
 	}
-	all := strings.Split(strings.Trim(strings.TrimPrefix(reason, "RBAC: "), "[]"), ", ")
+	all := strings.Split(strings.Trim(strings.TrimPrefix(reason, "rbac: RBAC: "), "[]"), ", ")
 	slices.Sort(all)
 	return all
 }

@@ -121,6 +121,7 @@ func buildWebhook(a *apiserver.AuthorizerConfiguration, p *Parts, m *metrics) (*
 // counted is an authorizer whose decisions are counted.
 type counted struct {
 	authz.Authorizer
+	name            string
 	allowed, denied prometheus.Counter
 }
 
@@ -132,6 +133,10 @@ func (c *counted) Authorize(ctx context.Context, a *authz.Attributes) (authz.Dec
 		c.allowed.Inc()
 	case authz.Deny:
 		c.denied.Inc()
+	case authz.NoOpinion:
+		if reason != "" { // those of several authorizers are shown together
+			reason = c.name + ": " + reason
+		}
 	}
 	return d, reason, err
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -171,5 +172,23 @@ func BenchmarkChain(b *testing.B) {
 		if d, _, _ := a.Authorize(b.Context(), what); d != authz.Allow {
 			b.Fatal(d)
 		}
+	}
+}
+
+// undecided has no opinion, and says why.
+type undecided struct{}
+
+// Authorize implements authz.Authorizer.
+func (undecided) Authorize(context.Context, *authz.Attributes) (authz.Decision, string, error) {
+	return authz.NoOpinion, "because", nil
+}
+
+// TestReasons: the reasons of authorizers without an opinion begin with their names, as in kube-apiserver 1.37.
+func TestReasons(t *testing.T) {
+	m := newMetrics()
+	u := authz.Union{m.counted(ModeNode, "node", undecided{}), m.counted(ModeRBAC, "mine", undecided{})}
+	d, reason, err := u.Authorize(t.Context(), &authz.Attributes{User: &authn.User{Name: "u"}})
+	if want := "node: because\nmine: because"; d != authz.NoOpinion || reason != want || err != nil {
+		t.Errorf("got %v %q %v, want %q", d, reason, err, want)
 	}
 }

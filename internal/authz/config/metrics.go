@@ -47,7 +47,7 @@ func (m *metrics) collectors() []prometheus.Collector {
 
 // counted counts the decisions of an authorizer.
 func (m *metrics) counted(mode, name string, a authz.Authorizer) authz.Authorizer {
-	return &counted{a, m.decisions.WithLabelValues(mode, name, "allowed"), m.decisions.WithLabelValues(mode, name, "denied")}
+	return &counted{a, name, m.decisions.WithLabelValues(mode, name, "allowed"), m.decisions.WithLabelValues(mode, name, "denied")}
 }
 
 // reloaded counts a reload.

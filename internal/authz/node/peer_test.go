@@ -312,5 +312,5 @@ func review(t *testing.T, k *kubernetes.Clientset, a *authz.Attributes) string {
 		t.Error(err)
 		return ""
 	}
-	return shown(made.Status.Allowed, made.Status.Reason)
+	return shown(made.Status.Allowed, strings.TrimPrefix(made.Status.Reason, "node: "))
 }
