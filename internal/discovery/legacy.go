@@ -105,14 +105,27 @@ func resourceList(group string, v *resource.Version) Document {
 
 // storageVersionHash lets clients that migrate stored objects see whether the stored version
 // has changed. It is the first eight bytes of the SHA-256 of group, version and kind; empty for
-// a virtual resource.
+// a virtual resource. Built-in kinds have the version that kube-apiserver stores, as with etcd.
 func storageVersionHash(t *resource.Type) string {
 	if t.Collection == "" {
 		return ""
 	}
 	stored := t.StoredVersion()
-	sum := sha256.Sum256([]byte(stored.Group + "/" + stored.Version + "/" + stored.Kind))
+	version := stored.Version
+	if older := storedOlder[t.Collection]; older != "" {
+		version = older
+	}
+	sum := sha256.Sum256([]byte(stored.Group + "/" + version + "/" + stored.Kind))
 	return base64.StdEncoding.EncodeToString(sum[:8])
+}
+
+// storedOlder are the versions that kube-apiserver v1.37 stores of kinds whose version here is another one.
+var storedOlder = map[string]string{
+	"clustertrustbundles.certificates.k8s.io":          "v1beta1",
+	"customresourcedefinitions.apiextensions.k8s.io":   "v1beta1",
+	"devicetaintrules.resource.k8s.io":                 "v1beta2",
+	"podcertificaterequests.certificates.k8s.io":       "v1beta1",
+	"storageversionmigrations.storagemigration.k8s.io": "v1beta1",
 }
 
 func groupVersion(group, version string) string {
