@@ -3,6 +3,7 @@ package etcdvalue
 import (
 	"iter"
 	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -11,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,6 +84,7 @@ var olderVersions = map[schema.GroupVersionKind]older{
 	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta1", Kind: "PriorityLevelConfiguration"}: olderPriorityLevel,
 	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta2", Kind: "PriorityLevelConfiguration"}: olderPriorityLevel,
 	{Group: "networking.k8s.io", Version: "v1beta1", Kind: "Ingress"}:                               olderIngress,
+	{Group: "policy", Version: "v1beta1", Kind: "PodDisruptionBudget"}:                              {inText: true, complete: selectNone},
 	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "ClusterRole"}:                  {changed: []changed{at(newRule, 2)}},                            // rules
 	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "ClusterRoleBinding"}:           {changed: []changed{at(newSubject, 2)}},                         // subjects
 	{Group: "rbac.authorization.k8s.io", Version: "v1alpha1", Kind: "Role"}:                         {changed: []changed{at(newRule, 2)}},                            // rules
@@ -89,6 +92,24 @@ var olderVersions = map[schema.GroupVersionKind]older{
 	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaim"}:                           {changed: []changed{at(newDeviceRequest, 2, 1, 1)}},             // spec.devices.requests
 	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceClaimTemplate"}:                   {changed: []changed{at(newDeviceRequest, 2, 2, 1, 1)}},          // spec.spec.devices.requests
 	{Group: "resource.k8s.io", Version: "v1beta1", Kind: "ResourceSlice"}:                           {changed: []changed{at(newDevice, 2, 6)}, complete: unsetNodes}, // spec.devices
+}
+
+// emptySelectorLabel is the label by which a selector of policy/v1 selects the same as an empty one of v1beta1, which selects no
+// Pods.
+const emptySelectorLabel = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
+
+// selectNone gives a PodDisruptionBudget of v1beta1 the selector of v1 that selects the same Pods.
+func selectNone(o runtime.Object) {
+	s := o.(*policyv1.PodDisruptionBudget).Spec.Selector
+	if s == nil {
+		return
+	}
+	none := len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
+	delete(s.MatchLabels, emptySelectorLabel)
+	s.MatchExpressions = slices.DeleteFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == emptySelectorLabel })
+	if none {
+		s.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: emptySelectorLabel, Operator: metav1.LabelSelectorOpExists}}
+	}
 }
 
 // olderIngress is an Ingress whose backends have the name and the port of a service side by side.
