@@ -318,5 +318,5 @@ const metricsText = "`/metrics` has these metrics, and those of the Go runtime a
 	"Clients choose no values of labels but names of objects. A metric has series for the FlowSchemas and priority levels that exist, and at most 1,000 series for admission policies, bindings and webhooks, those that were used last.\n" +
 	"Requests are counted for at most 10,000 combinations of resource, verb, scope and dry run. Above that, those of resources that are not served any more are dropped; if that is not enough, further ones are counted together with empty labels.\n" +
 	"\n" +
-	"The metrics `apiserver_audit_*` are there if requests are audited. Counters and histograms of requests are there once something was counted.\n" +
+	"The metrics `apiserver_audit_*` are there if requests are audited, and `apiserver_manifest_admission_config_controller_*` if [webhooks or policies are in files](admission.md#webhooks-and-policies-in-files). Counters and histograms of requests are there once something was counted.\n" +
 	"\n"
