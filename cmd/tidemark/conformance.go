@@ -30,7 +30,7 @@ func newConformance() *cobra.Command {
 		Use:   "conformance [CHECK...]",
 		Short: "Check any Kubernetes API server for conformance",
 		Long: `Conformance checks any Kubernetes API server against the documents of the API: API
-Concepts, KEP-2523 and KEP-5504. It runs all checks unless some are named; "tidemark
+Concepts, KEP-2523, KEP-5504 and KEP-5866. It runs all checks unless some are named; "tidemark
 conformance list" shows them, with the section of the document behind each.
 
 A check passes or fails. It is absent if the server does not have the feature, and

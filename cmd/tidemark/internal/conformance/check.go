@@ -63,6 +63,7 @@ func areas() []area {
 		{"get", "resourceVersion of a get", getChecks},
 		{"list", "resourceVersion x resourceVersionMatch x limit x continue of a list, cell by cell (KEP-2523)", listChecks()},
 		{"chunking", "lists in chunks", chunkChecks},
+		{"sharding", "shards of lists and watches (KEP-5866)", shardingChecks},
 		{"watch", "watch events: start, selection and order", watchChecks},
 		{"bookmarks", "BOOKMARK events", bookmarkChecks},
 		{"streaming", "streaming lists", streamingChecks},

@@ -243,6 +243,7 @@ const (
 	asJSON     = "application/json"
 	asYAML     = "application/yaml"
 	asProtobuf = "application/vnd.kubernetes.protobuf"
+	asCBOR     = "application/cbor"
 )
 
 func (r request) acceptOrJSON() string {

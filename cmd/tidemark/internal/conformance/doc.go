@@ -1,5 +1,5 @@
 // Package conformance checks API servers against the documents of the Kubernetes API:
-// API Concepts, KEP-2523 and KEP-5504. It uses only the API, so it can check any server:
+// API Concepts, KEP-2523, KEP-5504 and KEP-5866. It uses only the API, so it can check any server:
 // kube-apiserver, a vendor's server, or an aggregated one.
 //
 // A check is a row of data (Check) with a function that sends requests and returns at

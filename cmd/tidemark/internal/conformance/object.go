@@ -88,6 +88,7 @@ type list struct {
 	remaining        *int64
 	items            []object
 	hasItems         bool
+	shard            *string // the selector in shardInfo; nil: there is none
 }
 
 func parseList(b []byte) (list, error) {
@@ -98,6 +99,9 @@ func parseList(b []byte) (list, error) {
 			ResourceVersion    string `json:"resourceVersion"`
 			Continue           string `json:"continue"`
 			RemainingItemCount *int64 `json:"remainingItemCount"`
+			ShardInfo          *struct {
+				Selector string `json:"selector"`
+			} `json:"shardInfo"`
 		} `json:"metadata"`
 		Items *[]object `json:"items"`
 	}
@@ -110,6 +114,9 @@ func parseList(b []byte) (list, error) {
 	}
 	if raw.Items != nil {
 		l.items = *raw.Items
+	}
+	if raw.Metadata.ShardInfo != nil {
+		l.shard = &raw.Metadata.ShardInfo.Selector
 	}
 	return l, nil
 }

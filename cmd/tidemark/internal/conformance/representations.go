@@ -30,6 +30,8 @@ var representationChecks = []Check{
 		About: "A create can send protobuf and get JSON.", run: representationsProtobufBody},
 	{ID: "representations.yaml", Level: May, Source: representationSource,
 		About: "YAML is read and written.", run: representationsYAML},
+	{ID: "representations.cbor", Level: May, Source: representationSource,
+		About: "CBOR begins with the three bytes that mark it.", run: representationsCBOR},
 	{ID: "representations.status", Level: Must, Source: representationSource,
 		About: "An error is a Status with the response's code.", run: representationsStatus},
 }
@@ -106,6 +108,29 @@ func representationsProtobuf(p *probe) {
 		}
 		if !bytes.Contains(protobufField(message, 2), []byte(o.name())) {
 			p.failf("the object in the envelope lacks the name %s", o.name())
+		}
+	}
+}
+
+// cborMark is the tag 55799, which begins every document in CBOR.
+var cborMark = []byte("\xd9\xd9\xf7")
+
+func representationsCBOR(p *probe) {
+	o := p.create("a", "1")
+	for _, path := range []string{p.path(o.name()), p.all()} {
+		a := p.send(request{method: http.MethodGet, path: path, accept: asCBOR})
+		if a.code == http.StatusNotAcceptable {
+			p.absentf("%s", a.describe())
+		}
+		p.want(a, http.StatusOK)
+		if !isKind(a.header, asCBOR) {
+			p.failf("the Content-Type is %q, want %s", a.header.Get("Content-Type"), asCBOR)
+		}
+		if !bytes.HasPrefix(a.body, cborMark) {
+			p.failf("the body begins with %x, want %x", a.body[:min(len(a.body), 3)], cborMark)
+		}
+		if !bytes.Contains(a.body, []byte(o.name())) {
+			p.failf("the body lacks the name %s", o.name())
 		}
 	}
 }
