@@ -215,8 +215,11 @@ func (a *Aggregator) update() {
 	a.table.Store(next)
 }
 
-// Recheck has all extension servers checked at once.
+// Recheck has all extension servers checked at once. It is for a nil Aggregator, too.
 func (a *Aggregator) Recheck() {
+	if a == nil {
+		return
+	}
 	for _, b := range a.table.Load().remote {
 		b.kick()
 	}

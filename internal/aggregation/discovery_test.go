@@ -216,6 +216,18 @@ func TestLegacy(t *testing.T) {
 	}
 }
 
+// TestManyValues: a short document may take much more memory than its length.
+func TestManyValues(t *testing.T) {
+	e := startExtension(t, "api")
+	w := newWorld(t, aggregation.Config{})
+	e.on("/apis", reply{contentType: aggregatedType, body: `{"items":[{"metadata":{"name":"g.example.com"},"versions":[{"version":"v1","resources":[` + strings.Repeat("{},", 100_000) + `{}]}]}]}`})
+	w.available(e)
+	await.True(t, "the document is fetched again", func() bool { return len(e.seen("/apis")) >= 2 })
+	if got := aggregatedOf(t, w.Merge(own())); !strings.Contains(got, "g.example.com/v1!()") {
+		t.Errorf("the group is not stale: %s", got)
+	}
+}
+
 // TestLargeDocuments: of documents without an end, a bounded part is read, and the group is stale.
 func TestLargeDocuments(t *testing.T) {
 	e := startExtension(t, "api")

@@ -1,6 +1,7 @@
 package aggregation
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -33,6 +34,9 @@ const (
 	maxDiscoveryBytes = 4 << 20
 	maxIndexBytes     = 1 << 20
 	maxOpenAPIBytes   = 8 << 20
+	// maxValues limits the values of a document, each of which takes memory of its own when it is decoded.
+	maxDiscoveryValues = 50_000
+	maxValues          = 200_000
 	// maxFetching limits the documents that are being fetched, all together.
 	maxFetching = 64 << 20
 )
@@ -193,7 +197,7 @@ func (s *source) readDiscovery() (map[groupVersion]*apidiscovery.APIVersionDisco
 	if etag != "" {
 		header["If-None-Match"] = []string{etag}
 	}
-	d, err := b.fetch(s.ctx, fetched{path: "/apis", header: header, user: aggregatorUser, groups: []string{masters}, limit: maxDiscoveryBytes, timeout: fetchTimeout})
+	d, err := b.fetch(s.ctx, fetched{path: "/apis", header: header, user: aggregatorUser, groups: []string{masters}, limit: maxDiscoveryBytes, values: maxDiscoveryValues, timeout: fetchTimeout})
 	switch {
 	case err != nil:
 		return nil, "", err
@@ -259,7 +263,7 @@ func (s *source) readLegacy(wanted map[groupVersion]*Backend) (map[groupVersion]
 	var failed error
 	for gv, b := range wanted {
 		d, err := b.fetch(s.ctx, fetched{
-			path: "/apis/" + gv.String(), header: http.Header{"Accept": {"application/json"}}, user: aggregatorUser, limit: maxDiscoveryBytes, timeout: fetchTimeout,
+			path: "/apis/" + gv.String(), header: http.Header{"Accept": {"application/json"}}, user: aggregatorUser, limit: maxDiscoveryBytes, values: maxDiscoveryValues, timeout: fetchTimeout,
 		})
 		if err == nil && d.code != http.StatusOK {
 			err = fmt.Errorf("the service responded with %d", d.code)
@@ -333,6 +337,7 @@ type fetched struct {
 	user    string
 	groups  []string
 	limit   int64
+	values  int // zero: maxValues
 	timeout time.Duration
 
 	code int
@@ -364,6 +369,9 @@ func (b *Backend) fetch(ctx context.Context, f fetched) (*fetched, error) {
 	defer response.Body.Close()
 	if f.body, err = readAll(response.Body, f.limit); err != nil {
 		return nil, fmt.Errorf("the document %s: %w", f.path, err)
+	}
+	if n := bytes.Count(f.body, []byte{','}); n > cmp.Or(f.values, maxValues) {
+		return nil, fmt.Errorf("the document %s has more than %d values", f.path, cmp.Or(f.values, maxValues))
 	}
 	f.code, f.header = response.StatusCode, response.Header
 	return &f, nil

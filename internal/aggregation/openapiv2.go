@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
@@ -275,8 +276,13 @@ func membersOf(all map[string]json.RawMessage, last bool) ([]byte, error) {
 	return text, nil
 }
 
+// converting is held to convert a document, which takes many times its memory.
+var converting sync.Mutex
+
 // protobuf returns the members as a part of a message.
 func (f *foreign) protobuf() (made []byte, err error) {
+	converting.Lock()
+	defer converting.Unlock()
 	defer func() {
 		if v := recover(); v != nil { // the library was made for documents of friends
 			err = fmt.Errorf("a document of an extension server cannot be converted: %v", v)

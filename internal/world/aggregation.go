@@ -27,10 +27,13 @@ type Aggregation struct {
 	ForwardRedirects                        bool
 }
 
-// newAggregator returns the aggregator of the root world. Forks have none: the objects of extension servers are not part of
+// newAggregator returns the aggregator of the root world; nil: it has none. Forks have none: the objects of extension servers are not part of
 // them, and a user with more rights in the fork would have these there, too.
 func (w *World) newAggregator() (*aggregation.Aggregator, error) {
 	p := w.process
+	if p.At != 0 { // as in a fork, the objects of extension servers are those of now
+		return nil, nil
+	}
 	certificate, err := p.frontProxyCertificate()
 	if err != nil {
 		return nil, err
@@ -47,7 +50,7 @@ func (w *World) newAggregator() (*aggregation.Aggregator, error) {
 // writesConditions reports whether this server writes the conditions of APIServices. Of servers with one log, it is the one
 // whose controllers work.
 func (w *World) writesConditions() bool {
-	if w.process.follows() || w.process.At != 0 {
+	if w.process.follows() {
 		return false
 	}
 	l := w.started.Load()

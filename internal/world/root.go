@@ -85,7 +85,10 @@ func (s *Server) rootAPI() httpapi.Config {
 		{Path: statusapi.Path, Handler: http.HandlerFunc(s.serveStatus)},
 	}
 	c.Mounts = append(c.Mounts, w.replication()...)
-	c.Exposed = []exposition.Source{exposition.Func(s.expose), w.store, w.Exposed(), w.aggregator}
+	c.Exposed = []exposition.Source{exposition.Func(s.expose), w.store, w.Exposed()}
+	if w.aggregator != nil {
+		c.Exposed = append(c.Exposed, w.aggregator)
+	}
 	c.Collectors = slices.Concat(p.collectors, w.metrics.Collectors(), w.webhooks.Collectors(), []prometheus.Collector{w.durations}, w.authorizer.Collectors())
 	return c
 }
