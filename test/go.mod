@@ -65,6 +65,8 @@ require (
 	github.com/go-openapi/swag/stringutils v0.27.1 // indirect
 	github.com/go-openapi/swag/typeutils v0.27.1 // indirect
 	github.com/go-openapi/swag/yamlutils v0.27.1 // indirect
+	github.com/kylelemons/godebug v1.1.0 // indirect
+	k8s.io/sample-apiserver v0.37.2 // indirect
 )
 
 require (

@@ -272,6 +272,7 @@ type metric struct{ kind, help, labels string }
 
 // rareMetrics are those that no request of the test makes.
 var rareMetrics = map[string]metric{
+	"aggregator_unavailable_apiservice_total":        {"counter", "How often an APIService became unavailable, by name and reason.", "`name`, `reason`"},
 	"apiserver_flowcontrol_rejected_requests_total":  {"counter", "Requests rejected, by reason.", "`flow_schema`, `priority_level`, `reason`"},
 	"apiserver_request_aborts_total":                 {"counter", "Requests whose response was broken off.", "`group`, `resource`, `scope`, `subresource`, `verb`, `version`"},
 	"apiserver_storage_list_duration_seconds":        {"histogram", "Time of lists that have read the log, until they were sent.", "`group`, `resource`, `streamed`"},

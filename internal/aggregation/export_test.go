@@ -9,6 +9,13 @@ func SetDocumentTimeout(d time.Duration) (restore func()) {
 	return func() { documentTimeout = before }
 }
 
+// SetMaxRunning changes how many requests of an APIService are under way, until the returned function is called.
+func SetMaxRunning(n int64) (restore func()) {
+	before := maxRunning
+	maxRunning = n
+	return func() { maxRunning = before }
+}
+
 // The limits of documents, in bytes.
 const (
 	MaxDiscoveryBytes = maxDiscoveryBytes

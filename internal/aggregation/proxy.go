@@ -19,13 +19,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
-// documentTimeout limits the time of a request for the discovery document of a group and version. Tests change it.
-var documentTimeout = 5 * time.Second
-
-const (
+// Tests change these limits.
+var (
+	// documentTimeout limits the time of a request for the discovery document of a group and version.
+	documentTimeout = 5 * time.Second
 	// maxRunning is how many requests of one APIService are under way at a time, without watches and other long-running ones.
 	// Each has a connection of its client and the memory of its buffers.
-	maxRunning = 1000
+	maxRunning = int64(1000)
 )
 
 // forwardedBy is the header by which a server recognizes its own requests.
