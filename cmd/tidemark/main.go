@@ -30,6 +30,9 @@ func runAs(path string, args []string) int {
 	if plugin, ok := strings.CutPrefix(name, "kubectl-"); ok && slices.Contains(plugins, plugin) {
 		return runPlugin(plugin, args, os.Stdout, os.Stderr)
 	}
+	if plugin, ok := strings.CutPrefix(name, "kubectl_complete-"); ok && slices.Contains(plugins, plugin) {
+		return runPlugin(cobra.ShellCompRequestCmd, append([]string{plugin}, args...), os.Stdout, os.Stderr)
+	}
 	switch name {
 	case asAPIServer:
 		return runAPIServer(args, os.Stdout, os.Stderr)

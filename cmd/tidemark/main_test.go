@@ -287,7 +287,7 @@ func TestFlagSuggestions(t *testing.T) {
 		"serve --admission-control-config=x": "\nDid you mean this?\n  --admission-control-config-file\n",
 		"serve --x":                          "",
 		"serve -x":                           "",
-		"restore --keep-histroy a b":         "\nDid you mean this?\n  --keep-history\n",
+		"backup restore --keep-histroy a b":  "\nDid you mean this?\n  --keep-history\n",
 	} {
 		code, _, stderr := command(strings.Fields(line)...)
 		if code != exitUsage || !strings.Contains(stderr, want) || want == "" && strings.Contains(stderr, "Did you mean") {

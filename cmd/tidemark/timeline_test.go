@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -186,6 +188,11 @@ func TestHistory(t *testing.T) {
 	}
 	if code, out, _ := p.run("history", "deploy/web", "-o", "yaml", "--limit=1"); code != exitOK || !strings.Contains(out, "kind: ChangeList") || !strings.Contains(out, "user: bob") {
 		t.Errorf("%d %s", code, out)
+	}
+	for _, c := range []struct{ text, want string }{{"deployments.apps/w", "deployments.apps/web\n"}, {"deploym", "deployments.apps\n"}, {"cm/", "cm/kube-root-ca.crt\n"}} {
+		if _, out, errs := command("__complete", "history", "--kubeconfig="+p.kubeconfig, c.text); !strings.HasPrefix(out, c.want) {
+			t.Errorf("completion of %s: %s%s", c.text, out, errs)
+		}
 	}
 	for args, wanted := range map[string]string{
 		"history nothing/x":                      `doesn't have a resource type "nothing"`,
