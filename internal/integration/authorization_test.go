@@ -98,12 +98,12 @@ func TestAuthorizationModes(t *testing.T) {
 
 	c := start(tidemark.Authorization{Modes: []string{"AlwaysDeny", "RBAC"}})
 	c.want(200, "NodeList", "GET", nodes, "")
-	ann(c).want(403, `nodes is forbidden: User \"ann\" cannot list resource \"nodes\" in API group \"\" at the cluster scope: Everything is forbidden.`, "GET", nodes, "")
+	ann(c).want(403, `nodes is forbidden: User \"ann\" cannot list resource \"nodes\" in API group \"\" at the cluster scope: alwaysdeny: Everything is forbidden.`, "GET", nodes, "")
 	ann(c).want(200, "", "GET", "/healthz", "") // RBAC is asked next
 
 	c = start(tidemark.Authorization{Modes: []string{"ABAC"}, PolicyFile: file(t, "policy", `{"user":"ann","resource":"nodes","readonly":true}`)})
 	ann(c).want(200, "NodeList", "GET", nodes, "")
-	ann(c).want(403, "at the cluster scope: No policy matched.", "DELETE", nodes+"/x", "")
+	ann(c).want(403, "at the cluster scope: abac: No policy matched.", "DELETE", nodes+"/x", "")
 	for _, row := range []struct {
 		a    tidemark.Authorization
 		want string
