@@ -146,7 +146,8 @@ func TestForwardedRedirects(t *testing.T) {
 	}
 }
 
-// TestHang: a request ends with its time, and so does that of the extension server. That of a discovery document is 5 s.
+// TestHang: a request ends with its time, that of a discovery document after 5 s. The request of the extension server ends with
+// that of the client.
 func TestHang(t *testing.T) {
 	defer aggregation.SetDocumentTimeout(10 * time.Millisecond)()
 	e := startExtension(t, "api")
@@ -155,14 +156,16 @@ func TestHang(t *testing.T) {
 	ended := make(chan error, 10)
 	hang := func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
-		ended <- r.Context().Err()
+		if strings.HasSuffix(r.URL.Path, "/watched") {
+			ended <- r.Context().Err()
+		}
 	}
 	e.handle(hang)
 	front := w.frontOf("g.example.com", "v1", func(r *http.Request, c *aggregation.Caller) *http.Request {
 		if c.Document = strings.HasSuffix(r.URL.Path, "/document"); c.Document {
 			return r
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), 10*time.Millisecond)
+		ctx, cancel := context.WithDeadline(r.Context(), time.Unix(0, 0)) // its time is over
 		context.AfterFunc(r.Context(), cancel)
 		return r.WithContext(ctx)
 	})
@@ -174,7 +177,6 @@ func TestHang(t *testing.T) {
 		if got := text(t, r, err); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
-		await.Value(t, "the end of the request of the extension server", ended)
 	}
 	plain := w.front("g.example.com", "v1")
 	ctx, leave := context.WithCancel(t.Context())
