@@ -22,7 +22,7 @@ func (s *Server) config() (world.Config, error) {
 		Storage: s.Storage, At: s.At, AtTime: s.AtTime, ReadOnly: s.ReadOnly, Play: s.Play, History: world.History(s.History), Memory: world.Memory(s.Memory), Encryption: world.Encryption(s.Encryption),
 		Forks:     s.Forks.config(),
 		InProcess: s.InProcess, Listen: s.Listen.config(), TLS: s.TLS.config(),
-		PolicyFile: s.Authorization.PolicyFile, Audit: s.Audit.config(), Fairness: world.Fairness(s.Fairness),
+		PolicyFile: s.Authorization.PolicyFile, Audit: s.Audit.config(), Fairness: world.Fairness(s.Fairness), Kubelets: world.Kubelets(s.Kubelets),
 		NoUnenforcedWarnings: s.Admission.NoUnenforcedWarnings, Controllers: s.Controllers, EventTTL: s.EventTTL, NoChanges: s.NoChanges,
 		Shutdown: world.Shutdown(s.Shutdown), Logger: s.Logger, SlowRequest: s.Diagnostics.SlowRequest, Tracer: s.Diagnostics.tracer(), Profiling: s.Diagnostics.Profiling,
 		Version: s.version(), Clock: s.Clock.of(), Seed: s.Seed, Now: s.now, BackupTime: s.backupTime, Failure: &s.failure,
@@ -80,7 +80,7 @@ func (s *Server) check() error {
 	if _, err := s.kubernetes(); err != nil {
 		return err
 	}
-	return errors.Join(s.Fairness.Check(), s.Audit.Check(), s.Encryption.Check())
+	return errors.Join(s.Fairness.Check(), s.Kubelets.Check(), s.Audit.Check(), s.Encryption.Check())
 }
 
 // kubernetes returns the version of Kubernetes with its feature gates.

@@ -3,6 +3,7 @@ package tidemark
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -88,6 +89,32 @@ func (f *Fairness) Check() error {
 		return nil
 	}
 	return errors.New("fairness: no seats are left: want a limit above zero for reads or for writes")
+}
+
+// Kubelets configures the connections to kubelets.
+type Kubelets struct {
+	// ClientCertFile and ClientKeyFile are PEM files: the certificate that the server presents to kubelets, and its key. Its
+	// user needs the rights of system:kubelet-api-admin there. They are read again when they change. Both or none.
+	ClientCertFile, ClientKeyFile string
+	// CAFile is a PEM file with the authorities of kubelets' certificates. It is read again when it changes. Empty: the
+	// certificates are not verified.
+	CAFile string
+	// AddressTypes are the types of addresses of a Node, the preferred one first. Nil: Hostname, InternalDNS, InternalIP,
+	// ExternalDNS, ExternalIP.
+	AddressTypes []string
+	// Timeout limits the time to connect to a kubelet. Zero: 5 seconds.
+	Timeout time.Duration
+}
+
+// Check returns an error if fields do not fit together.
+func (k *Kubelets) Check() error {
+	switch {
+	case (k.ClientCertFile == "") != (k.ClientKeyFile == ""):
+		return errors.New("kubelets: the client certificate needs a certificate and a key")
+	case k.Timeout < 0:
+		return fmt.Errorf("kubelets: the time to connect cannot be %v", k.Timeout)
+	}
+	return nil
 }
 
 // tracer returns a tracer that records spans; nil: none is recorded.

@@ -65,6 +65,9 @@ type Server struct {
 	Audit Audit
 	// Fairness limits the requests that execute at once. Zero: the defaults of kube-apiserver.
 	Fairness Fairness
+	// Kubelets configures the connections to nodes: logs, exec, attach, port-forward and the proxy of nodes. Zero: without a
+	// certificate, to kubelets that are not verified.
+	Kubelets Kubelets
 
 	// Aggregation configures the requests to extension API servers. Zero: the server makes its client certificate
 	// itself.

@@ -195,6 +195,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	f.registerObjects(flags)
 	inGroup(flags, "Backups on a schedule", func() { f.backups.register(flags) })
 	inGroup(flags, "Priority and fairness", func() { f.registerFairness(flags) })
+	inGroup(flags, "Kubelets", func() { f.registerKubelets(flags) })
 	inGroup(flags, "Forks", func() { f.registerForks(flags) })
 	inGroup(flags, "Programs that start the server", func() { f.control.register(flags) })
 	inGroup(flags, "Stop", func() {
@@ -295,7 +296,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return err
 	}
 	for _, check := range []func() error{
-		f.checkVersion, s.Authentication.Check, f.checkAggregation, f.checkAudit, f.checkFairness, f.checkForks,
+		f.checkVersion, s.Authentication.Check, f.checkAggregation, f.checkAudit, f.checkFairness, s.Kubelets.Check, f.checkForks,
 		func() error { return f.backups.check(f) },
 		func() error { return f.logging.check(s) }, f.tracing.check, func() error { return f.checkAuthorization(changed) },
 	} {

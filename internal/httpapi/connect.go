@@ -1,22 +1,19 @@
 package httpapi
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/conversion/queryparams"
-	"k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // connect responds to a request for a connection to a pod, a node or a service (exec, proxy, log).
-// It refuses the same requests as kube-apiserver; the connection itself is not implemented.
 func (q *request) connect(s *resource.Subresource) error {
 	if err := q.checkNames(); err != nil {
 		return err
@@ -28,47 +25,51 @@ func (q *request) connect(s *resource.Subresource) error {
 	if err != nil {
 		return err
 	}
+	if err := q.mayConnect(s.Name); err != nil {
+		return err
+	}
 	target := q.target()
 	target.Subresource = ""
 	if s.Name == "proxy" {
-		_, name, port, ok := net.SplitSchemeNamePort(target.Name)
-		if !ok {
-			return apierrors.NewBadRequest(fmt.Sprintf("invalid %s request %q", q.typ.Singular, target.Name))
-		}
-		target.Name = name
-		if target.Type.Collection == "services" {
-			host, err := q.proxyService(target, port)
-			if err != nil {
-				return err
-			}
-			return registry.NotImplemented("the connection to " + host)
-		}
+		return q.proxy(target, s, values.Get("path"))
 	}
 	o, err := q.h.c.Registry.Read(q.context(), target)
 	if err != nil {
 		return err
 	}
-	host, err := s.Connect(o, values)
+	node, err := s.Connect(o, values)
 	switch {
 	case err != nil:
 		return err
-	case host == "":
+	case node == "":
 		q.writeHeader(http.StatusNoContent)
 		return nil
 	}
-	return registry.NotImplemented("the connection to " + host)
+	return q.connectTo(s.Name, o.(*corev1.Pod), node, values)
+}
+
+// mayConnect returns an error unless the user may create connections that upgrade: a WebSocket begins with a GET, and
+// the right to get them is a right to read.
+func (q *request) mayConnect(subresource string) error {
+	switch subresource {
+	case "exec", "attach", "portforward":
+		if q.info.Verb != verbCreate {
+			return q.alsoAllowed(verbCreate)
+		}
+	}
+	return nil
 }
 
 // admitConnection calls the admission plugins for a connection, before it is known whether its
 // object exists. It returns the parameters as the plugins leave them.
 func (q *request) admitConnection(s *resource.Subresource) (url.Values, error) {
 	values := q.query()
-	if s.Options == nil || !q.h.c.Registry.AdmitsConnections(q.target(), q.info.User) {
-		return values, nil
-	}
 	if s.Name == "proxy" {
 		values = maps.Clone(values)
 		values["path"] = []string{q.proxyPath()}
+	}
+	if s.Options == nil || !q.h.c.Registry.AdmitsConnections(q.target(), q.info.User) {
+		return values, nil
 	}
 	options := s.Options()
 	if err := readParameters(values, options); err != nil {

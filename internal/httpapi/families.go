@@ -97,7 +97,7 @@ func (f *families) begin() {
 		f.lists[i] = counters("apiserver_storage_"+name, help)
 	}
 	f.logLists = histograms("apiserver_storage_list_duration_seconds", "Time of lists that have read the log, until they were sent.", durationBuckets)
-	f.running = gauges("apiserver_longrunning_requests", "Watches under way.")
+	f.running = gauges("apiserver_longrunning_requests", "Watches and connections under way.")
 	f.events = counters("apiserver_watch_events_total", "Events sent to watches.")
 	f.eventSizes = histograms("apiserver_watch_events_sizes", "Bytes of events sent to watches.", eventBuckets)
 	f.initial = counters("apiserver_init_events_total", "Objects sent to watches at their beginning.")

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/connect"
 	"github.com/tidemark-dev/tidemark/internal/exposition"
 	"github.com/tidemark-dev/tidemark/internal/fault"
 	"github.com/tidemark-dev/tidemark/internal/features"
@@ -49,6 +50,11 @@ type Config struct {
 	Past func(context.Context, store.Revision) (*resource.Catalog, error)
 	// PastOpenAPI returns a handler as OpenAPI for the types of an old state; nil: 404.
 	PastOpenAPI func(*resource.Catalog) http.Handler
+	// Connections connect clients to nodes, pods and services; nil: 501.
+	Connections *connect.Connector
+	// UserHeaders are the headers in which front proxies name users, UserHeaderPrefixes the beginnings of others. No backend
+	// of a connection gets them, as it gets none that begin with X-Remote-. Empty: there are no others.
+	UserHeaders, UserHeaderPrefixes []string
 	// Pages are further documents, at paths of their own; empty: none.
 	Pages []Page
 	// Mounts are further handlers, at paths of their own; empty: none.

@@ -329,6 +329,8 @@ func (m *metrics) newRoute(k routeKey) *routeMetrics {
 	case "LIST":
 		r.inMemory, r.logged = k.lists(f, "watchcache"), k.lists(f, "etcd")
 		r.logTime = f.logLists.of(k.series(), exposition.Labels("group", k.group, "resource", k.resource, "streamed", "false"))
+	case "CONNECT":
+		r.running = f.running.of(k.series(), k.withComponent())
 	case "WATCH":
 		if k.one {
 			k.scope = "resource"
@@ -427,7 +429,7 @@ func (m *metrics) code(r *routeMetrics, code int) *atomic.Uint64 {
 	return n
 }
 
-// longRunning counts a watch that begins, and returns the metrics of its route.
+// longRunning counts a watch or a connection that begins, and returns the metrics of its route.
 func (m *metrics) longRunning(q *request) *routeMetrics {
 	r := m.route(q)
 	if r.running == nil { // there are too many routes

@@ -279,8 +279,8 @@ func TestUpgrades(t *testing.T) {
 	}
 }
 
-// TestNoConnectionsInside: whatever a client writes into a Node, a Service or Endpoints, the
-// server opens no connection for it (CVE-2020-8562, CVE-2022-3294), nor for an APIService
+// TestNoConnectionsInside: whatever a client writes into a Node, a Service or Endpoints, a proxy
+// leads to no address of the server's machine (CVE-2020-8562, CVE-2022-3294), nor does an APIService
 // (CVE-2022-3172).
 func TestNoConnectionsInside(t *testing.T) {
 	b := besiege(t)

@@ -12,6 +12,7 @@
 //	audit_test.go                  audit events compared with recorded ones, modes, back ends that fail
 //	changes_test.go                the history of objects: selectors, pages, rights, watches
 //	close_test.go                  how long a server takes to close
+//	connections_test.go            logs, exec, attach, port-forward and proxies of pods, services and nodes
 //	control_test.go                the control API: worlds, manifests, users, histories, leases
 //	control_certificate_test.go    certificates of users by the control API
 //	control_clock_test.go          the clock of a world

@@ -355,7 +355,6 @@ func TestResize(t *testing.T) {
 }
 
 // TestConnections checks the errors of invalid requests to connect to a Pod.
-// Connections are not implemented.
 func TestConnections(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const p, two, placed = pods + "/p/", pods + "/two/", pods + "/placed/"
@@ -385,25 +384,29 @@ func TestConnections(t *testing.T) {
 		{"GET " + pods + "/a:b:c:d/proxy/a", "", 400, `invalid pod request "a:b:c:d"`},
 		{"GET " + pods + "/none/proxy/a", "", 404, `pods "none" not found`},
 		{"PUT " + p + "log", "{}", 405, nil},
-		{"GET " + placed + "exec", "", 501, nil},
-		{"GET " + placed + "log", "", 501, nil},
+		{"GET " + placed + "exec", "", 404, `pods "n" not found`},
+		{"GET " + placed + "log", "", 404, `pods "n" not found`},
+		{"GET /api/v1/nodes/n/proxy/", "", 404, `nodes "n" not found`},
+		{"POST /api/v1/nodes", `{"metadata":{"name":"n"}}`, 201, nil},
+		{"GET " + placed + "exec", "", 500, "no preferred addresses found; known addresses: []"},
+		{"GET /api/v1/nodes/n/proxy/", "", 500, "no preferred addresses found; known addresses: []"},
 	})
 }
 
-// TestServiceProxy checks which endpoints a request to a Service would be forwarded to: those of EndpointSlices that are
-// ready Pods.
+// TestServiceProxy checks which endpoints a request to a Service is forwarded to: those of EndpointSlices that are
+// ready Pods. The Pod has the address of a metadata service, to which the server does not connect.
 func TestServiceProxy(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}}).RESTConfig()
 	const (
 		services, slices = "/api/v1/namespaces/default/services", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 		none             = `no endpoints available for service "s"`
 		slice            = `{"metadata":{"name":"s-%[1]s","labels":{"kubernetes.io/service-name":"s"}},"addressType":"IPv4","ports":[{"name":"http","port":81}],
-			"endpoints":[{"addresses":["10.0.0.9"],"conditions":{"ready":%[2]s},"targetRef":{"kind":"Pod","namespace":"default","name":%[3]q}}]}`
+			"endpoints":[{"addresses":["100.100.100.200"],"conditions":{"ready":%[2]s},"targetRef":{"kind":"Pod","namespace":"default","name":%[3]q}}]}`
 	)
 	run(t, c, []step{
 		{"POST " + services, `{"metadata":{"name":"s"},"spec":{"ports":[{"name":"http","port":80}]}}`, 201, nil},
 		{"POST " + pods, `{"metadata":{"name":"p"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}`, 201, nil},
-		{"PATCH " + pods + "/p/status", `{"status":{"podIP":"10.0.0.9","podIPs":[{"ip":"10.0.0.9"}]}}`, 200, nil},
+		{"PATCH " + pods + "/p/status", `{"status":{"podIP":"100.100.100.200","podIPs":[{"ip":"100.100.100.200"}]}}`, 200, nil},
 		{"POST /api/v1/namespaces/default/endpoints", `{"metadata":{"name":"s"},"subsets":[{"addresses":[{"ip":"10.0.0.9","targetRef":{"kind":"Pod","namespace":"default","name":"p"}}],"ports":[{"name":"http","port":81}]}]}`, 201, nil},
 		{"GET " + services + "/s:http/proxy/", "", 503, none},
 		{"GET " + services + "/none/proxy/", "", 503, `no endpoints available for service "none"`},
@@ -414,8 +417,8 @@ func TestServiceProxy(t *testing.T) {
 		{"GET " + services + "/s:http/proxy/", "", 503, none},
 		{"POST " + slices, fmt.Sprintf(slice, "c", "true", "p"), 201, nil},
 		{"GET " + services + "/s/proxy/", "", 503, none},
-		{"GET " + services + "/s:http/proxy/", "", 501, "the connection to 10.0.0.9:81: not served by this version; nothing was changed"},
-		{"GET " + services + "/https:s:80/proxy/", "", 501, nil},
+		{"GET " + services + "/s:http/proxy/", "", 400, "address not allowed"},
+		{"GET " + services + "/https:s:80/proxy/", "", 400, "address not allowed"},
 	})
 }
 

@@ -35,8 +35,6 @@ type Config struct {
 	CertificateAuthority string
 	// AddressTypes are the types of the addresses of a node, the first one that it has counts. Empty: DefaultAddressTypes.
 	AddressTypes []string
-	// Port is the port of a kubelet whose node does not say it; zero: DefaultPort.
-	Port int
 	// Timeout is the time to connect, with the handshake of TLS; zero: DefaultTimeout.
 	Timeout time.Duration
 	// Own reports whether an address is one that the server listens on. No request is sent to it: the server would
@@ -78,7 +76,7 @@ func New(c Config) (*Client, error) {
 	if len(c.AddressTypes) == 0 {
 		c.AddressTypes = DefaultAddressTypes
 	}
-	c.Port, c.Timeout = cmp.Or(c.Port, DefaultPort), cmp.Or(c.Timeout, DefaultTimeout)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -211,7 +209,7 @@ func (a Address) URL(path string, query url.Values) *url.URL {
 
 // Locate returns the address of the kubelet of a node.
 func (k *Client) Locate(n *corev1.Node) (Address, error) {
-	a := Address{Port: strconv.Itoa(k.c.Port), WebSockets: slices.Contains(n.Status.DeclaredFeatures, "ExtendWebSocketsToKubelet")}
+	a := Address{Port: strconv.Itoa(DefaultPort), WebSockets: slices.Contains(n.Status.DeclaredFeatures, "ExtendWebSocketsToKubelet")}
 	if port := n.Status.DaemonEndpoints.KubeletEndpoint.Port; port > 0 {
 		a.Port = strconv.Itoa(int(port))
 	}

@@ -49,6 +49,7 @@ type Config struct {
 	PolicyFile     string // of the authorizer ABAC
 	Audit          Audit
 	Fairness       Fairness
+	Kubelets       Kubelets
 
 	Aggregation          Aggregation
 	Plugins              admission.Plugins
@@ -163,6 +164,13 @@ type Audit struct {
 type Fairness struct {
 	Disabled                         bool
 	MaxRequests, MaxMutatingRequests int
+}
+
+// Kubelets is tidemark.Kubelets.
+type Kubelets struct {
+	ClientCertFile, ClientKeyFile, CAFile string
+	AddressTypes                          []string
+	Timeout                               time.Duration
 }
 
 // Shutdown is tidemark.Shutdown.

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/changes"
+	"github.com/tidemark-dev/tidemark/internal/connect"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/features"
@@ -49,7 +50,8 @@ type process struct {
 	issuers        *issuers.Issuers // nil: none are configured
 	audit          *audit.Auditor   // nil: requests are not recorded
 	aggregated     controller.Aggregated
-	collectors     []prometheus.Collector // of authentication
+	connections    *connect.Connector     // of clients to nodes
+	collectors     []prometheus.Collector // of authentication and connections
 }
 
 // endpoint is where clients reach a server.

@@ -58,6 +58,9 @@ func StartServer(ctx context.Context, c Config) (_ *Server, err error) {
 	if err := p.openAuthentication(); err != nil {
 		return nil, err
 	}
+	if err := p.openConnections(); err != nil {
+		return nil, err
+	}
 	if err := s.openRoot(ctx); err != nil {
 		return nil, err
 	}
@@ -133,6 +136,7 @@ func (s *Server) Stop() error {
 	s.forks.refuse()
 	s.endRequests()
 	s.process.closeIssuers()
+	s.process.closeConnections()
 	s.publisher.stop()
 	err := errors.Join(s.forks.close(), s.process.closeAudit())
 	if s.root != nil {

@@ -350,7 +350,10 @@ func (w *World) api() httpapi.Config {
 		Profiling:           p.Profiling,
 		SlowRequest:         p.SlowRequest,
 	}
-	if w.fork == nil {
+	if w.fork == nil { // an administrator of a fork has rights that he may not have to the nodes, which are the same
+		c.Connections = p.connections
+		a := &p.Authentication.Proxy
+		c.UserHeaders, c.UserHeaderPrefixes = slices.Concat(a.UsernameHeaders, a.UIDHeaders, a.GroupHeaders), a.ExtraPrefixes
 		c.Behind = p.behind()
 	}
 	return c

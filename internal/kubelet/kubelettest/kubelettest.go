@@ -46,10 +46,17 @@ type Kubelet struct {
 	requests []*http.Request
 }
 
-// Start starts a kubelet that ends with the test.
-func Start(t testing.TB) *Kubelet {
+// Start starts a kubelet on 127.0.0.1 that ends with the test.
+func Start(t testing.TB) *Kubelet { return StartOn(t, "127.0.0.1") }
+
+// StartOn is Start on another address of the machine.
+func StartOn(t testing.TB, ip string) *Kubelet {
 	k := &Kubelet{Follow: make(chan struct{})}
-	k.Server = httptest.NewUnstartedServer(k)
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: k}}
 	k.Config.ErrorLog = log.New(io.Discard, "", 0)
 	k.StartTLS()
 	t.Cleanup(func() {
@@ -59,7 +66,7 @@ func Start(t testing.TB) *Kubelet {
 	return k
 }
 
-// Port returns the port of the kubelet on 127.0.0.1.
+// Port returns the port of the kubelet.
 func (k *Kubelet) Port() int32 { return int32(k.Listener.Addr().(*net.TCPAddr).Port) }
 
 // Requests returns the requests so far.
