@@ -45,6 +45,7 @@ require (
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad
 	k8s.io/kubectl v0.37.2
 	k8s.io/pod-security-admission v0.37.2
+	k8s.io/sample-apiserver v0.37.2
 	sigs.k8s.io/controller-runtime v0.25.2
 	sigs.k8s.io/gateway-api v1.4.0
 	sigs.k8s.io/json v0.0.0-20260909141634-11ed52e25bc5
@@ -66,7 +67,6 @@ require (
 	github.com/go-openapi/swag/typeutils v0.27.1 // indirect
 	github.com/go-openapi/swag/yamlutils v0.27.1 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
-	k8s.io/sample-apiserver v0.37.2 // indirect
 )
 
 require (
