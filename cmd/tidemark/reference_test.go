@@ -152,7 +152,9 @@ func referenceAPIServer(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "| `--%s` | %s | %s |\n", f.Name, value, meaning)
 	})
-	fmt.Fprintf(b, "\nAs in `tidemark serve`, with the same defaults: %s.\n", strings.Join(same, ", "))
+	half := len(same) / 2 // a paragraph for each half: nobody reads longer ones
+	fmt.Fprintf(b, "\nAs in `tidemark serve`, with the same defaults: %s.\n", strings.Join(same[:half], ", "))
+	fmt.Fprintf(b, "\nThe same holds for %s.\n", strings.Join(same[half:], ", "))
 	var names []string
 	for _, i := range a.ignored {
 		names = append(names, "`--"+i.row.name+"`")

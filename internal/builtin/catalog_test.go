@@ -34,7 +34,7 @@ func lines(t *testing.T, file string) []string {
 // v1.36.3 in testdata/resources.txt.
 func TestResources(t *testing.T) {
 	var got []string
-	for x := range builtin.Catalog().Types() {
+	for x := range shared().Types() {
 		scope, verbs := "cluster", strings.Join(x.Verbs, ",")
 		if x.Namespaced {
 			scope = "namespaced"
