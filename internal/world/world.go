@@ -242,7 +242,7 @@ func (w *World) newVerbs() *registry.Registry {
 	p := w.process
 	w.webhooks = w.newWebhooks(w.metrics.Conditions)
 	chain := admission.Chain(admission.Config{
-		Store: w.store, Enabled: p.Plugins, Quotas: w.quotas, Addresses: w.addresses, Names: w.naming, NoWarnings: p.NoUnenforcedWarnings || w.fork == nil && p.At == 0,
+		Store: w.store, Enabled: p.Plugins, Quotas: w.quotas, Addresses: w.addresses, Names: w.naming, NoWarnings: p.NoUnenforcedWarnings || w.fork == nil && !p.past(),
 		Authz: w.access, RBAC: w.rbac, Catalog: w.custom.Catalog, Configuration: p.Admission, Now: w.now,
 		Metrics: w.metrics, Webhooks: w.webhooks,
 	})
