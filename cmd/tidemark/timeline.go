@@ -104,6 +104,9 @@ func paged(c *cobra.Command, e *timeline.Env, do func() error) error {
 		return do()
 	}
 	out, wait := timeline.Page(file, c.ErrOrStderr(), os.Getenv, os.LookupEnv)
+	if out != io.Writer(file) {
+		e.Progress.Terminal = false // the pager has the terminal
+	}
 	e.Out = out
 	err := do()
 	wait()

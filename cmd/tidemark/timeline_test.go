@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,13 +13,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/timeline"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/changes"
+	"github.com/tidemark-dev/tidemark/internal/serverclient"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -216,6 +220,42 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestHistoryWatch goes on with new changes after those that there are.
+func TestHistoryWatch(t *testing.T) {
+	t.Parallel()
+	p := newPastServer(t, &tidemark.Server{})
+	first := p.as("alice", "POST", settings, `{"metadata":{"name":"settings"}}`)
+	client, err := serverclient.New(p.server.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	lines, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		e := &timeline.Env{Server: client, Namespace: "default", Now: time.Now(), Out: out}
+		ended <- e.History(ctx, []string{"cm/settings"}, timeline.HistoryOptions{Watch: true, Output: "json"})
+		out.Close()
+	}()
+	d := json.NewDecoder(lines)
+	next := func(revision string) {
+		t.Helper()
+		var c changes.Change
+		if err := d.Decode(&c); err != nil || c.Revision != revision {
+			t.Fatalf("%+v %v, want revision %s", c, err, revision)
+		}
+	}
+	next(first)
+	next(p.as("bob", "PATCH", settings+"/settings", `{"data":{"a":"1"}}`))
+	next(p.as("bob", "PATCH", settings+"/settings", `{"data":{"a":"2"}}`))
+	stop()
+	go io.Copy(io.Discard, lines)
+	if err := <-ended; err != nil {
+		t.Errorf("the watch ends with %v", err)
+	}
+}
+
 // TestDiff compares two states of objects, of a namespace and of everything.
 func TestDiff(t *testing.T) {
 	p := newPastServer(t, &tidemark.Server{})
@@ -330,6 +370,27 @@ func TestUndelete(t *testing.T) {
 	}
 	if code, _, errs := p.run("undelete", "cm/never"); code != exitFailed || !strings.Contains(errs, "the history has no deletion of configmaps/never in the namespace default") {
 		t.Errorf("%d %s", code, errs)
+	}
+
+	// The finalizers are those from before the deletion began. A Job gets a selector of its new uid.
+	p.as("alice", "POST", settings, `{"metadata":{"name":"held","finalizers":["example.com/held"]},"data":{"a":"1"}}`)
+	p.send(p.server.RESTConfig(), "DELETE", settings+"/held", "")
+	p.send(p.server.RESTConfig(), "PATCH", settings+"/held", `{"metadata":{"finalizers":null},"data":{"a":"2"}}`)
+	if code, out, errs := p.run("undelete", "configmap", "held"); code != exitOK {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if text := p.get(settings + "/held"); !strings.Contains(text, `"finalizers":["example.com/held"]`) || strings.Contains(text, "deletionTimestamp") {
+		t.Error(text)
+	}
+	const jobs = "/apis/batch/v1/namespaces/default/jobs"
+	p.as("alice", "POST", jobs, `{"metadata":{"name":"j"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`)
+	old := uidOf(t, []byte(p.get(jobs+"/j")))
+	p.send(p.server.RESTConfig(), "DELETE", jobs+"/j?propagationPolicy=Background", "")
+	if code, out, errs := p.run("undelete", "job/j"); code != exitOK {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if text := p.get(jobs + "/j"); strings.Contains(text, old) {
+		t.Errorf("the Job has its old uid %s: %s", old, text)
 	}
 
 	const crds, widgets = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/example.com/v1/namespaces/default/widgets"
