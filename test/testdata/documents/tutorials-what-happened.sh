@@ -1,7 +1,7 @@
 tidemark serve
 bash examples/incident/run.sh
 tidemark history -n shop
-tidemark history -n shop deploy/web --field=spec.replicas | grep "balancer via kubectl  *spec.replicas 6 -> 3"
+tidemark history -n shop deploy/web --field=spec.replicas | grep "balancer via .* spec.replicas 6 -> 3"
 tidemark history -n shop deploy/web --field=spec.replicas
 tidemark history -A --by=alice --since=30m
 tidemark blame -n shop deploy/web --field=spec.template.spec.containers.image
@@ -15,9 +15,5 @@ tidemark undelete -n shop configmap/settings
 tidemark restore -n shop deploy/web --at=$V
 tidemark fork --name=before --at=$V
 kubectl --kubeconfig=before.kubeconfig -n shop get configmap settings
-mkdir links
-ln -s "$(command -v tidemark)" links/kubectl-history
-PATH=$PWD/links:$PATH
-kubectl history -n shop deploy/web
 stop
 tidemark history -n shop deploy/web --data-dir=$(dirname $KUBECONFIG)
