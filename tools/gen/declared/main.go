@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-dev/tidemark/internal/features"
@@ -33,6 +34,14 @@ var readOnly = []string{
 	"k8s.io/apimachinery/pkg/types", "k8s.io/apimachinery/pkg/util/intstr", "time", "k8s.io/api/scheduling/v1alpha3",
 }
 
+// inUnion are disabled feature gates whose fields are members of a union: its messages name all members.
+var inUnion = []string{"DRAListTypeAttributes"}
+
+// disabled returns the feature gates whose fields the server drops. Their rules are left out.
+func disabled() []string {
+	return slices.DeleteFunc(features.Default().Dropped(), func(gate string) bool { return slices.Contains(inUnion, gate) })
+}
+
 // module is the path of the generated packages, which import each other.
 const module = "github.com/tidemark-dev/tidemark/internal/builtin/declared"
 
@@ -43,14 +52,14 @@ var (
 	custom   = regexp.MustCompile(`(?m)^\s*// \+k8s:customValidation\n`) // of fields of disabled gates; the functions are not published
 	rule     = regexp.MustCompile(`(?m)^\s*// \+k8s:.*\n`)
 	comments = regexp.MustCompile(`(?m)(?:^\t// ?.*\n)+\t\w+ (\[\])?`)
-	ofGate   = regexp.MustCompile(`(?m)^\t// \+featureGate=(` + strings.Join(features.Default().Dropped(), "|") + `)$`)
+	ofGate   = regexp.MustCompile(`(?m)^\t// \+featureGate=(` + strings.Join(disabled(), "|") + `)$`)
 	types    = regexp.MustCompile(`(?m)^type ([A-Z]\w*) `)
 	root     = regexp.MustCompile(`(?m)^\t// type (\w+)$`)
 )
 
 func main() {
 	log.SetFlags(0)
-	if err := generate("internal/builtin/declared"); err != nil {
+	if err := generate("."); err != nil {
 		log.Fatal(err)
 	}
 }

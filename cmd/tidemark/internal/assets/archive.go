@@ -113,7 +113,7 @@ func pack(w io.Writer, all []entry) error {
 
 func packFile(files *tar.Writer, e entry) error {
 	if e.text != "" {
-		err := files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "controller-tools/envtest/" + e.name, Mode: 0o644, Size: int64(len(e.text))})
+		err := files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "controller-tools/envtest/" + e.name, Mode: programMode, Size: int64(len(e.text))})
 		if err == nil {
 			_, err = io.WriteString(files, e.text)
 		}

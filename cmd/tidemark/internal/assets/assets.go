@@ -70,7 +70,7 @@ func Write(dir string, f Files) error {
 	for _, e := range f.entries() {
 		to := filepath.Join(dir, e.name)
 		if e.text != "" {
-			if err := atomicfile.Write(to, []byte(e.text), 0o644); err != nil {
+			if err := atomicfile.Write(to, []byte(e.text), programMode); err != nil {
 				return err
 			}
 			continue

@@ -166,3 +166,30 @@ func TestForeignIndex(t *testing.T) {
 		t.Errorf("%v %v", all, err)
 	}
 }
+
+// TestEmulated: a directory and an archive have the version that kube-apiserver emulates. The next directory of the newest
+// version has none.
+func TestEmulated(t *testing.T) {
+	dir := t.TempDir()
+	files := assets.Files{Program: program(t, "tidemark", "x"), Emulated: "1.36"}
+	if err := assets.Write(dir, files); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, dir)[assets.VersionFile]; got != "1.36\n" {
+		t.Errorf("the version in the directory is %q", got)
+	}
+	path, err := assets.Archive(t.TempDir(), assets.Release{Files: files, Version: "v1.36.0", OS: "linux", Arch: "amd64", URL: "https://example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := entries(t, path); !slices.Contains(names, assets.VersionFile) {
+		t.Errorf("the archive has %q", names)
+	}
+	files.Emulated = ""
+	if err := assets.Write(dir, files); err != nil {
+		t.Fatal(err)
+	}
+	if got, there := read(t, dir)[assets.VersionFile]; there {
+		t.Errorf("the version stays: %q", got)
+	}
+}
