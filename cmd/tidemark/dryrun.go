@@ -41,7 +41,7 @@ func (f *serveFlags) tryOut(ctx context.Context, stdout, stderr io.Writer) error
 		if err != nil {
 			return err
 		}
-		s.Storage, data = storage, f.dataDir+", an older state"
+		s.Storage, data = storage, f.pastOf()
 	default:
 		path, err := f.dataPath()
 		if err != nil {

@@ -494,6 +494,17 @@ func (f *serveFlags) past() bool {
 	return f.server.At != 0 || !f.server.AtTime.IsZero() || f.server.Play > 0 || f.isDump
 }
 
+// pastOf describes the state before the start.
+func (f *serveFlags) pastOf() string {
+	switch s := &f.server; {
+	case s.At != 0:
+		return fmt.Sprintf("%s at resource version %d", f.dataDir, s.At)
+	case !s.AtTime.IsZero():
+		return f.dataDir + " at " + s.AtTime.Format(time.RFC3339)
+	}
+	return f.dataDir + " from the beginning of its history"
+}
+
 // checkPast reads --at, --play and --from.
 func (f *serveFlags) checkPast(changed func(string) bool) error {
 	s, name, text := &f.server, "at", f.at
@@ -512,8 +523,8 @@ func (f *serveFlags) checkPast(changed func(string) bool) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("--%s=%s: %w", name, text, err)
-	case i.Revision == 0 && i.Time.IsZero():
-		return fmt.Errorf("--%s=%s: want an older state", name, text)
+	case i.Now:
+		return fmt.Errorf("--%s=%s: that is the newest state: leave the flag out", name, text)
 	}
 	s.At, s.AtTime = i.Revision, i.Time
 	return nil

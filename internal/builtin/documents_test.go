@@ -45,7 +45,9 @@ func document(t *testing.T, d *discovery.Documents, path string) discovery.Docum
 }
 
 // shared returns the kinds that kube-apiserver has, too.
-func shared() *resource.Catalog { return builtin.Catalog().With([]resource.Group{{Name: "tidemark.dev"}}) }
+func shared() *resource.Catalog {
+	return builtin.Catalog().With([]resource.Group{{Name: "tidemark.dev"}})
+}
 
 // TestDocuments compares the SHA-256 of each document with that in testdata/documents.txt, which is that of kube-apiserver
 // v1.37.2 but for the address in /api.

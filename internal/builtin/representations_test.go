@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 	"github.com/tidemark-dev/tidemark/internal/tier"
@@ -90,10 +89,10 @@ func everyType() []*resource.Type {
 			all = append(all, t)
 		}
 	}
-	for t := range builtin.Catalog().Types() {
+	for t := range shared().Types() {
 		add(t)
 	}
-	for t := range builtin.Catalog().Types() {
+	for t := range shared().Types() {
 		for i := range t.Subresources {
 			if t.Subresources[i].Exchange != nil {
 				add(t.Subresources[i].Exchange)

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz/impersonation"
 	"github.com/tidemark-dev/tidemark/internal/discovery"
 	"github.com/tidemark-dev/tidemark/internal/fairness"
+	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/flowschema"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -107,6 +108,9 @@ func New(c Config) *Handler {
 	c.Limits = c.Limits.WithDefaults()
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Kubernetes == (features.Versions{}) {
+		c.Kubernetes = features.Default().Versions
 	}
 	h := &Handler{c: c, started: c.Now(), impersonated: newImpersonationMetrics(), turns: newTurns(sendTurns())}
 	h.root = h

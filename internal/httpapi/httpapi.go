@@ -66,7 +66,7 @@ type Config struct {
 	Prefix string
 	// Version is gitVersion of /version: "v1.37.2+tidemark.0.1.0".
 	Version string
-	// Kubernetes are the versions whose kinds the server has.
+	// Kubernetes are the versions whose kinds the server has; zero: the newest.
 	Kubernetes features.Versions
 	// Commit and BuildDate are for /version; empty: unknown.
 	Commit, BuildDate string
