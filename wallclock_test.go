@@ -35,6 +35,7 @@ var clockUses = []clockUse{
 	{"internal/http2/http2_test.go:exchanges", "c.SetWriteDeadline", "the test is about deadlines, which have passed"},
 	{"internal/http2/http2_test.go:exchanges", "http.NewResponseController().SetReadDeadline", "the test is about deadlines, which have passed"},
 	{"internal/integration/scenario_test.go:givePeer", "time.Sleep", "only for a recording of kube-apiserver"},
+	{"internal/aggregation/proxy_test.go:TestHang", "context.WithDeadline", "a deadline that has passed before the request begins"},
 	{"internal/resource/invalid_test.go:TestInvalidCost", "runtime.ReadMemStats", "the bytes of one call; square cost is a thousand times the message, the bound thirty times"},
 	{"test/etcdlog/cluster_test.go:copy", "time.Sleep", "the proxy polls the flag that mutes it"},
 	{"test/etcdlog/failure_test.go:TestUnreachable", "context.WithTimeout", "the test proves that calls end with the deadline; nothing has to happen before it"},

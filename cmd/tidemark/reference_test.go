@@ -152,7 +152,7 @@ func referenceAPIServer(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "| `--%s` | %s | %s |\n", f.Name, value, meaning)
 	})
-	half := len(same) / 2 // a paragraph for each half: nobody reads longer ones
+	half := len(same) / 2 // a paragraph for each half: longer ones are hard to read
 	fmt.Fprintf(b, "\nAs in `tidemark serve`, with the same defaults: %s.\n", strings.Join(same[:half], ", "))
 	fmt.Fprintf(b, "\nThe same holds for %s.\n", strings.Join(same[half:], ", "))
 	var names []string

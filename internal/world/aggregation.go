@@ -31,7 +31,7 @@ type Aggregation struct {
 // them, and a user with more rights in the fork would have these there, too.
 func (w *World) newAggregator() (*aggregation.Aggregator, error) {
 	p := w.process
-	if p.past() || p.ReadOnly { // as in a fork, the objects of extension servers are those of now
+	if p.past() || p.ReadOnly { // as in a fork, the objects of extension servers are those of the present
 		return nil, nil
 	}
 	certificate, err := p.frontProxyCertificate()
