@@ -60,8 +60,7 @@ type Aggregator struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	mu       sync.Mutex // held to make the next table; guards the rest
-	last     store.Snapshot
+	mu       sync.Mutex          // held to make the next table; guards the rest
 	backends map[string]*Backend // by the name of their APIService
 	sources  map[sourceKey]*source
 	closed   bool

@@ -316,16 +316,17 @@ func (t *translation) fromClient() {
 		}
 		channel := []byte{0}
 		if _, err := io.ReadFull(message, channel); err == nil {
+			var failed error
 			switch {
 			case channel[0] == closing:
 				if _, err := io.ReadFull(message, channel); err == nil && channel[0] == stdin && !closed {
 					closed = true
-					err = t.write(stdin, nil, spdy.DataFlagFin)
+					failed = t.write(stdin, nil, spdy.DataFlagFin)
 				}
 			case channel[0] == stdin && !closed, channel[0] == resize:
-				err = t.copyTo(int(channel[0]), message)
+				failed = t.copyTo(int(channel[0]), message)
 			}
-			if err != nil {
+			if failed != nil {
 				return
 			}
 		}

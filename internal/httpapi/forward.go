@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"net/http"
 
@@ -35,7 +36,7 @@ func (q *request) forward(to *aggregation.Backend) error {
 		q.stays = true
 	}
 	c := q.caller()
-	ctx := q.r.Context()
+	var ctx context.Context
 	if c.Long = q.longRunning() || upgrade.IsUpgrade(q.r); c.Long {
 		var cancel func()
 		ctx, cancel = q.watchContext()

@@ -81,12 +81,11 @@ func TestKubeletConnections(t *testing.T) {
 		t.Errorf("the log: %d %v %s", code, header, body)
 	}
 	// exec, with a token in a subprotocol, which the kubelet must not get.
-	token := s.RESTConfig()
 	run(t, c, []step{{"POST /api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"robot"}}`, 201, nil},
 		{"POST /apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"robot"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"ServiceAccount","name":"robot","namespace":"default"}]}`, 201, nil}})
 	_, got := post(t, c, "/api/v1/namespaces/default/serviceaccounts/robot/token", `{}`)
 	secret := pick(t, got, "status.token")
-	token = servertest.Anonymous(s)
+	token := servertest.Anonymous(s)
 	encoded := "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(strings.Trim(secret, `"`)))
 	for _, protocol := range []string{"v5.channel.k8s.io", "v4.channel.k8s.io"} {
 		ws, _, err := openSocket(t, token, pods+"/p/exec?command=echo&command=hi&stdout=true", http.Header{"X-Remote-User": {"x"}, "Cookie": {"a=b"}}, protocol, encoded)
