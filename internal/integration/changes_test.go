@@ -67,7 +67,7 @@ func changeLines(all []changes.Change) (lines []string) {
 
 // TestChanges: the changes of an object, of a namespace and of all, by each selector, in pages of any size.
 func TestChanges(t *testing.T) {
-	w := newInstantWorld(t, &tidemark.Server{})
+	w := newInstantWorld(t, &tidemark.Server{Controllers: []string{"-*"}})
 	c := w.c
 	w.write(t, http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"shop"}}`)
 	before := w.Root().Revision()
@@ -181,7 +181,7 @@ func TestChangesRefused(t *testing.T) {
 
 // TestChangesRights: one needs the present right on the objects.
 func TestChangesRights(t *testing.T) {
-	w := newInstantWorld(t, &tidemark.Server{})
+	w := newInstantWorld(t, &tidemark.Server{Controllers: []string{"-*"}})
 	w.write(t, http.MethodPost, "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"},"stringData":{"password":"hidden"}}`)
 	const roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 	grant := func(user, rules string) *rest.Config {
@@ -224,14 +224,14 @@ func TestChangesRights(t *testing.T) {
 			t.Errorf("%s %s: %d %s", x.user, x.path, code, b)
 		}
 	}
-	if got := listChanges(t, lists, changesIn("default"), 500, nil); len(got) != 4 { // of a and of the certificate
+	if got := listChanges(t, lists, changesIn("default"), 500, nil); len(got) != 4 { // three of a, one of z
 		t.Errorf("one who lists ConfigMaps sees %q", changeLines(got))
 	}
 }
 
 // TestChangesWatched: a dynamic client lists changes and watches those that follow.
 func TestChangesWatched(t *testing.T) {
-	w := newInstantWorld(t, &tidemark.Server{})
+	w := newInstantWorld(t, &tidemark.Server{Controllers: []string{"-*"}})
 	client, err := dynamic.NewForConfig(w.c)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,9 @@ func testRecall(t *testing.T, medium Medium) {
 	chance := testrand.New(t)
 	open := medium(t)
 	now := time.Date(2026, 11, 23, 4, 5, 6, 0, time.UTC)
-	s := Open(t, store.Options{Log: open(t), Now: func() time.Time { return now }, MaxMemory: 32 << 10})
+	var clock atomic.Int64 // now, for the goroutines of the store
+	clock.Store(now.UnixNano())
+	s := Open(t, store.Options{Log: open(t), Now: func() time.Time { return time.Unix(0, clock.Load()).UTC() }, MaxMemory: 32 << 10})
 	start := s.Any().Revision()
 	type change struct {
 		collection, key string
@@ -28,6 +31,7 @@ func testRecall(t *testing.T, medium Medium) {
 	there := map[string]store.Revision{}
 	for range 400 {
 		now = now.Add(time.Duration(chance.IntN(3)) * time.Second)
+		clock.Store(now.UnixNano())
 		collection, key := fmt.Sprint("c", chance.IntN(3)), fmt.Sprintf("ns%d/%d", chance.IntN(2), chance.IntN(6))
 		place := collection + "\x00" + key
 		if r := there[place]; r != 0 && chance.IntN(4) == 0 {
