@@ -113,7 +113,11 @@ func shardingWatch(p *probe) {
 	l := p.sharded(lowHalf, "")
 	s := p.watch(lowHalf.query("resourceVersion=" + l.version))
 	defer s.close()
-	want := lowHalf.of(p.mixed())
+	all := p.mixed()
+	for i := len(all); !lowHalf.has(all[i-1]); i++ { // so that those of the other half come before the last one
+		all = append(all, p.create(fmt.Sprint(i), "1"))
+	}
+	want := lowHalf.of(all)
 	last := want[len(want)-1]
 	got := state{}
 	for _, e := range s.until("the last object of the shard", func(e event) bool { return e.Object.name() == last.name() }) {
