@@ -14,6 +14,7 @@ import (
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/authz"
@@ -242,6 +243,11 @@ func (q *request) followChanges(out wire.Output) error {
 	o := q.changes.options
 	if out.Media != wire.JSON || out.Form != wire.Whole && out.Form != wire.Table {
 		return notShown("changes can be watched as JSON alone")
+	}
+	if o.SendInitialEvents != nil && *o.SendInitialEvents { // a client then lists, and watches from there
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", field.ErrorList{
+			field.Forbidden(field.NewPath("sendInitialEvents"), "a watch of changes begins with those that follow: list the others"),
+		})
 	}
 	after := uint64(0)
 	if o.ResourceVersion != "" {

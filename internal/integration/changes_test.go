@@ -272,6 +272,9 @@ func TestChangesWatched(t *testing.T) {
 			}
 		})
 	}
+	if code, _, b := exchange(t, w.c, http.MethodGet, changesIn("default")+"?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", ""); code != http.StatusUnprocessableEntity {
+		t.Errorf("a streaming list: %d %s", code, b) // informers fall back to a list
+	}
 	if _, _, b := exchange(t, w.c, http.MethodGet, changesIn("default")+"?watch=1&resourceVersion=1", ""); !strings.Contains(string(b), `"code":410`) {
 		t.Errorf("a revision that is gone: %s", b)
 	}
