@@ -208,8 +208,14 @@ func (q *request) listChanges(ctx context.Context, out wire.Output) error {
 		body, err = q.changesTable(page.Items, meta)
 	case wire.Whole:
 		body, err = json.Marshal(changes.ChangeList{Kind: changes.ListKind, APIVersion: changes.APIVersion, Metadata: meta, Items: page.Items})
+	case wire.PartialList:
+		items := make([]map[string]any, len(page.Items))
+		for i := range page.Items {
+			items[i] = map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": page.Items[i].Metadata}
+		}
+		body, err = json.Marshal(map[string]any{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "items": items})
 	default:
-		err = notShown("changes have no metadata of their own")
+		err = notShown("you requested PartialObjectMetadata, but the requested object is a list")
 	}
 	if err != nil {
 		return err
