@@ -141,7 +141,7 @@ func (a *Aggregator) follow(collection string, touched func(*store.Change), chan
 			switch {
 			case errors.Is(err, store.ErrClosed), a.ctx.Err() != nil:
 				return
-			case err != nil: // the history went on without this goroutine, or cannot be read for now
+			case err != nil: // the changes in between cannot be read: begin again with the newest state
 				old := cursor
 				if !begin() {
 					return

@@ -34,7 +34,7 @@ const (
 	maxDiscoveryBytes = 4 << 20
 	maxIndexBytes     = 1 << 20
 	maxOpenAPIBytes   = 8 << 20
-	// maxValues limits the values of a document, each of which takes memory of its own when it is decoded.
+	// maxValues limits the number of values in a document: decoding allocates memory for each value.
 	maxDiscoveryValues = 50_000
 	maxValues          = 200_000
 	// maxFetching limits the documents that are being fetched, all together.

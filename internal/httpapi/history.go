@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -208,14 +209,10 @@ func (q *request) listChanges(ctx context.Context, out wire.Output) error {
 		body, err = q.changesTable(page.Items, meta)
 	case wire.Whole:
 		body, err = json.Marshal(changes.ChangeList{Kind: changes.ListKind, APIVersion: changes.APIVersion, Metadata: meta, Items: page.Items})
-	case wire.PartialList:
-		items := make([]map[string]any, len(page.Items))
-		for i := range page.Items {
-			items[i] = map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": page.Items[i].Metadata}
-		}
-		body, err = json.Marshal(map[string]any{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "items": items})
 	default:
-		err = notShown("you requested PartialObjectMetadata, but the requested object is a list")
+		return q.writeList(&registry.List{
+			Type: q.typ, Revision: page.Head, Continue: meta.Continue, Items: metadataOf(page.Items), Close: func() {},
+		}, out)
 	}
 	if err != nil {
 		return err
@@ -224,6 +221,22 @@ func (q *request) listChanges(ctx context.Context, out wire.Output) error {
 		return err
 	}
 	return q.json(http.StatusOK, body, out)
+}
+
+// metadataOf yields objects with the metadata of changes, as other resources have it.
+func metadataOf(all []changes.Change) iter.Seq2[*store.Object, error] {
+	return func(yield func(*store.Object, error) bool) {
+		for i := range all {
+			if o, err := metadataObject(&all[i]); !yield(o, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func metadataObject(c *changes.Change) (*store.Object, error) {
+	value, err := json.Marshal(changes.Change{Kind: c.Kind, APIVersion: c.APIVersion, Metadata: c.Metadata})
+	return &store.Object{Key: c.Namespace + "/" + c.Revision, Held: value}, err
 }
 
 // changesTable returns a table of changes.
@@ -247,7 +260,14 @@ func (q *request) changesTable(all []changes.Change, meta changes.ListMetadata) 
 // followChanges streams changes as events ADDED, the oldest first.
 func (q *request) followChanges(out wire.Output) error {
 	o := q.changes.options
-	if out.Media != wire.JSON || out.Form != wire.Whole && out.Form != wire.Table {
+	var shape *shape // of metadata alone
+	switch {
+	case out.Form == wire.Partial:
+		var err error
+		if shape, err = q.newShape(q.typ, out); err != nil {
+			return err
+		}
+	case out.Media != wire.JSON || out.Form != wire.Whole && out.Form != wire.Table:
 		return notShown("changes can be watched as JSON alone")
 	}
 	if o.SendInitialEvents != nil && *o.SendInitialEvents { // a client then lists, and watches from there
@@ -275,13 +295,16 @@ func (q *request) followChanges(out wire.Output) error {
 	}
 	q.route = q.h.metrics.longRunning(q)
 	q.header()["Content-Type"] = jsonType
+	if shape != nil && shape.binary != nil {
+		q.header()["Content-Type"] = shape.binary.StreamType
+	}
 	q.lines.open(q)
 	q.writeHeader(http.StatusOK)
 	if flushed := q.lines.flush(); flushed != nil {
 		return nil // the client is gone
 	}
 	if err == nil {
-		err = q.sendChanges(ctx, follower, out)
+		err = q.sendChanges(ctx, follower, out, shape)
 	}
 	if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrClosed) || errors.Is(err, errNoRoom) {
 		return nil
@@ -291,12 +314,38 @@ func (q *request) followChanges(out wire.Output) error {
 		err = apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", after, expired.Floor))
 	}
 	status := encodeStatus(statusOf(registry.ReadStatus(err)))
-	_ = q.sendLines(wire.AppendEvent(nil, string(registry.Error), status[:len(status)-1]))
+	line := wire.AppendEvent(nil, string(registry.Error), status[:len(status)-1])
+	if shape != nil {
+		line, err = shape.statusEvent(nil, string(registry.Error), status)
+		if err != nil {
+			return nil // the stream ends without a reason
+		}
+	}
+	_ = q.sendLines(line)
 	return nil
 }
 
+// changeEvent appends the event of a change. A shape shows its metadata alone; nil: all of it.
+func (q *request) changeEvent(to []byte, c *changes.Change, out wire.Output, of *shape) ([]byte, error) {
+	var object []byte
+	var err error
+	switch {
+	case of != nil:
+		o, err := metadataObject(c)
+		if err != nil {
+			return to, err
+		}
+		return of.event(to, &registry.Event{Type: registry.Added, Object: o})
+	case out.Form == wire.Table:
+		object, err = q.changesTable([]changes.Change{*c}, changes.ListMetadata{ResourceVersion: c.Revision})
+	default:
+		object, err = json.Marshal(c)
+	}
+	return wire.AppendEvent(to, string(registry.Added), object), err
+}
+
 // sendChanges sends changes until the context ends.
-func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire.Output) error {
+func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire.Output, of *shape) error {
 	bookmark := time.Now().Add(followBookmark)
 	for ctx.Err() == nil {
 		all, at, err := f.Next(ctx)
@@ -305,23 +354,23 @@ func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire
 		}
 		var buf []byte
 		for i := range all {
-			var object []byte
-			if out.Form == wire.Table {
-				object, err = q.changesTable(all[i:i+1], changes.ListMetadata{ResourceVersion: all[i].Revision})
-			} else {
-				object, err = json.Marshal(&all[i])
-			}
-			if err != nil {
+			before := len(buf)
+			if buf, err = q.changeEvent(buf, &all[i], out, of); err != nil {
 				return err
 			}
-			before := len(buf)
-			buf = wire.AppendEvent(buf, string(registry.Added), object)
 			q.route.sent(len(buf) - before)
 		}
 		if len(all) == 0 && q.changes.options.AllowWatchBookmarks && !time.Now().Before(bookmark) {
 			bookmark = time.Now().Add(followBookmark)
-			buf = wire.AppendEvent(buf, string(registry.Bookmark), fmt.Appendf(nil,
-				`{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"}}`, changes.Kind, changes.APIVersion, at))
+			if of != nil {
+				buf, err = of.event(buf, &registry.Event{Type: registry.Bookmark, Revision: at})
+				if err != nil {
+					return err
+				}
+			} else {
+				buf = wire.AppendEvent(buf, string(registry.Bookmark), fmt.Appendf(nil,
+					`{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"}}`, changes.Kind, changes.APIVersion, at))
+			}
 		}
 		if len(buf) > 0 {
 			if err := q.sendLines(buf); err != nil {

@@ -87,6 +87,8 @@ func (q *request) unrouted(why routeError) error {
 func (q *request) offer() wire.Offer {
 	target := q.target()
 	switch {
+	case q.changes != nil && q.info.Verb == verbWatch:
+		return wire.TreeStreams
 	case q.changes != nil:
 		return wire.Trees
 	case q.typ.Custom != nil && q.info.Verb == verbWatch:

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
@@ -148,6 +149,14 @@ func TestChanges(t *testing.T) {
 	var l changes.ChangeList
 	if err := json.Unmarshal(b, &l); err != nil || code != http.StatusOK || len(l.Items) != len(labelled) {
 		t.Errorf("by label: %d, %d changes, want %d", code, len(l.Items), len(labelled))
+	}
+	alone, err := metadata.NewForConfig(metadata.ConfigFor(c)) // in protobuf
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := alone.Resource(schema.GroupVersionResource{Group: "tidemark.dev", Version: "v1", Resource: "changes"}).Namespace("shop").List(t.Context(), metav1.ListOptions{FieldSelector: "resource=deployments.apps,name=web"})
+	if err != nil || len(listed.Items) != len(whole) || listed.Items[0].Name != labelled[0].Revision || listed.Items[0].CreationTimestamp.IsZero() {
+		t.Errorf("the metadata of the changes: %+v, %v", listed, err)
 	}
 	code, _, b = exchange(t, c, "TABLE", changesIn("shop")+"?limit=1", "")
 	if code != http.StatusOK || !strings.Contains(string(b), `"cells":["`) {

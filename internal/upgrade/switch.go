@@ -155,7 +155,7 @@ func (l *limitedHead) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// bufferedConn is a connection of which a part was read ahead.
+// bufferedConn is a connection with bytes that were read ahead.
 type bufferedConn struct {
 	net.Conn
 	from *bufio.Reader

@@ -38,7 +38,7 @@ type node struct {
 	absent bool
 }
 
-// absent are the types of which kube-apiserver stores no empty value.
+// absent are the types whose empty values kube-apiserver does not store.
 var absent = []reflect.Type{reflect.TypeFor[corev1.Lifecycle]()}
 
 // disabled is a field of a disabled feature, by its index.

@@ -160,7 +160,7 @@ func (k *Kubelet) streams(w http.ResponseWriter, protocol string, f func(*spdyst
 	return s
 }
 
-// buffered is a connection of which a part was read ahead.
+// buffered is a connection with bytes that were read ahead.
 type buffered struct {
 	net.Conn
 	from *bufio.Reader
