@@ -23,7 +23,7 @@ func (s *Server) config() (world.Config, error) {
 		Forks:     s.Forks.config(),
 		InProcess: s.InProcess, Listen: s.Listen.config(), TLS: s.TLS.config(),
 		PolicyFile: s.Authorization.PolicyFile, Audit: s.Audit.config(), Fairness: world.Fairness(s.Fairness), Kubelets: world.Kubelets(s.Kubelets),
-		NoUnenforcedWarnings: s.Admission.NoUnenforcedWarnings, Controllers: s.Controllers, EventTTL: s.EventTTL, NoChanges: s.NoChanges,
+		NoUnenforcedWarnings: s.Admission.NoUnenforcedWarnings, Controllers: s.Controllers, EventTTL: s.EventTTL, NoChanges: s.NoChanges, DialNodes: s.dialNodes,
 		Shutdown: world.Shutdown(s.Shutdown), Logger: s.Logger, SlowRequest: s.Diagnostics.SlowRequest, Tracer: s.Diagnostics.tracer(), Profiling: s.Diagnostics.Profiling,
 		Version: s.version(), Clock: s.Clock.of(), Seed: s.Seed, Now: s.now, BackupTime: s.backupTime, Failure: &s.failure,
 	}

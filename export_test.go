@@ -2,6 +2,7 @@ package tidemark
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/exposition"
@@ -13,6 +14,11 @@ func (s *Server) SetClock(now func() time.Time) { s.now = now }
 
 // SetBackupTime sets how long a backup may take.
 func (s *Server) SetBackupTime(d time.Duration) { s.backupTime = d }
+
+// SetDialNodes sets how the server connects to nodes and Pods.
+func (s *Server) SetDialNodes(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	s.dialNodes = dial
+}
 
 // Store returns the store of a running server.
 func (s *Server) Store() *store.Store { return StoreOf(s.Root()) }

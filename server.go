@@ -1,7 +1,9 @@
 package tidemark
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -132,6 +134,8 @@ type Server struct {
 	now func() time.Time
 	// backupTime is how long a backup may take; zero: the constant of this name.
 	backupTime time.Duration
+	// dialNodes connects to nodes and Pods; nil: over the network.
+	dialNodes func(ctx context.Context, network, address string) (net.Conn, error)
 
 	failure world.Failure
 

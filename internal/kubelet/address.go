@@ -3,42 +3,21 @@ package kubelet
 import (
 	"net"
 	"net/netip"
+
+	"github.com/tidemark-dev/tidemark/internal/netaddr"
 )
 
 // Allowed reports whether users may reach an address through the server: addresses of its own machine, of its link and of
-// metadata services are not allowed, nor IPv6 addresses that lead to such ones.
+// metadata services are not allowed, nor IPv6 addresses that may lead to such ones.
 func Allowed(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
-	if !a.IsGlobalUnicast() || metadata[a] {
-		return false
-	}
-	for _, t := range translated {
-		if b := a.As16(); a.Is6() && t.prefix.Contains(a) {
-			inner := netip.AddrFrom4([4]byte(b[t.at : t.at+4]))
-			return inner.IsGlobalUnicast() && !metadata[inner]
+	for _, b := range netaddr.Local(a) {
+		if b.IsLoopback() || b.IsLinkLocalUnicast() || netaddr.Metadata(b) {
+			return false
 		}
 	}
-	return true
-}
-
-// metadata has the addresses outside 169.254.0.0/16 at which clouds give credentials to machines.
-var metadata = map[netip.Addr]bool{
-	netip.MustParseAddr("fd00:ec2::254"):   true, // AWS
-	netip.MustParseAddr("fd20:ce::254"):    true, // Google Cloud
-	netip.MustParseAddr("100.100.100.200"): true, // Alibaba Cloud
-	netip.MustParseAddr("168.63.129.16"):   true, // Azure
-	netip.MustParseAddr("192.0.0.192"):     true, // Oracle Cloud
-}
-
-// translated has the IPv6 prefixes that embed an IPv4 address, and its offset.
-var translated = []struct {
-	prefix netip.Prefix
-	at     int
-}{
-	{netip.MustParsePrefix("64:ff9b::/96"), 12},   // NAT64
-	{netip.MustParsePrefix("64:ff9b:1::/96"), 12}, // NAT64 within a network
-	{netip.MustParsePrefix("2002::/16"), 2},       // 6to4
-	{netip.MustParsePrefix("::/96"), 12},          // IPv4-compatible
+	b := netaddr.Embedded(a)
+	return a.IsGlobalUnicast() && b.IsGlobalUnicast() && !netaddr.Metadata(b)
 }
 
 // Listens returns a Config.Own for a server that listens on these addresses. One without an address of its own stands for

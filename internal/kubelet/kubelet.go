@@ -40,6 +40,8 @@ type Config struct {
 	// Own reports whether an address is one that the server listens on. No request is sent to it: the server would
 	// take it for one of its own. It is safe for concurrent use. Nil: the server has none.
 	Own func(netip.AddrPort) bool
+	// Dial connects to an address that may be dialled, for tests of a whole server. Nil: over the network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Log gets the reloads of files; nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -149,7 +151,16 @@ func (k *Client) route(authenticated, verified, restricted bool) *Route {
 	dialer := &net.Dialer{Timeout: k.c.Timeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		return k.check(address, restricted)
 	}}
-	r := &Route{dial: dialer.DialContext, limit: k.c.Timeout, config: &tls.Config{
+	dial := dialer.DialContext
+	if k.c.Dial != nil {
+		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if err := k.check(address, restricted); err != nil {
+				return nil, err
+			}
+			return k.c.Dial(ctx, network, address)
+		}
+	}
+	r := &Route{dial: dial, limit: k.c.Timeout, config: &tls.Config{
 		InsecureSkipVerify: true, // VerifyConnection verifies: the authority may change
 	}}
 	if authenticated && k.certificate != nil {

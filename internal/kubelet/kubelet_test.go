@@ -181,7 +181,7 @@ func TestAddresses(t *testing.T) {
 	for address, want := range map[string]bool{
 		"10.0.0.1": true, "192.168.1.1": true, "8.8.8.8": true, "fd00::1": true, "2001:db8::1": true, "64:ff9b::a00:1": true,
 		"127.0.0.1": false, "::1": false, "169.254.169.254": false, "fe80::1": false, "0.0.0.0": false, "::": false, "224.0.0.1": false, "255.255.255.255": false,
-		"::ffff:127.0.0.1": false, "::ffff:169.254.1.1": false, "64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::a9fe:a9fe": false, "2002:7f00:1::": false,
+		"::ffff:127.0.0.1": false, "::ffff:169.254.1.1": false, "64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::a9fe:a9fe": false, "64:ff9b:1:a9fe:a9:fe00::": false, "64:ff9b:1:a9:fe:a9fe::": false, "64:ff9b:1:7f:0:1::": false, "64:ff9b:1::a00:1": true, "2002:7f00:1::": false,
 		"fd00:ec2::254": false, "100.100.100.200": false, "::127.0.0.1": false, "ff02::1": false,
 	} {
 		if got := kubelet.Allowed(netip.MustParseAddr(address)); got != want {

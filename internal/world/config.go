@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -60,6 +61,8 @@ type Config struct {
 	EventTTL             time.Duration
 	// Kubernetes is the version of Kubernetes with its feature gates; nil: the newest with all defaults.
 	Kubernetes *features.Profile
+	// DialNodes connects to nodes and Pods, for tests; nil: over the network.
+	DialNodes func(ctx context.Context, network, address string) (net.Conn, error)
 	// NoChanges: the group tidemark.dev is not served.
 	NoChanges bool
 

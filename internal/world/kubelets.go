@@ -17,7 +17,7 @@ func (p *process) openConnections() error {
 	}
 	kubelets, err := kubelet.New(kubelet.Config{
 		ClientCertificate: c.ClientCertFile, ClientKey: c.ClientKeyFile, CertificateAuthority: c.CAFile, AddressTypes: c.AddressTypes,
-		Timeout: c.Timeout, Own: kubelet.Listens(on...), Log: p.logOf(logCertificates),
+		Timeout: c.Timeout, Own: kubelet.Listens(on...), Dial: p.DialNodes, Log: p.logOf(logCertificates),
 	})
 	if err != nil {
 		return fmt.Errorf("kubelets: %w", err)

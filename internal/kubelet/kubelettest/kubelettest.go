@@ -47,12 +47,9 @@ type Kubelet struct {
 }
 
 // Start starts a kubelet on 127.0.0.1 that ends with the test.
-func Start(t testing.TB) *Kubelet { return StartOn(t, "127.0.0.1") }
-
-// StartOn is Start on another address of the machine.
-func StartOn(t testing.TB, ip string) *Kubelet {
+func Start(t testing.TB) *Kubelet {
 	k := &Kubelet{Follow: make(chan struct{})}
-	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
