@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -31,11 +32,14 @@ type Response func(w http.ResponseWriter, r *Review)
 // Server is a webhook. Its methods are safe for concurrent use.
 type Server struct {
 	*httptest.Server
+	number int64 // of the process's servers
 
 	mu        sync.Mutex // guards the following
 	responses map[string]Response
 	reviews   []*Review
 }
+
+var started atomic.Int64
 
 // Start starts a webhook that allows everything, and stops it when the test ends.
 func Start(t testing.TB) *Server {
@@ -46,7 +50,7 @@ func Start(t testing.TB) *Server {
 // StartWith is Start with settings of TLS.
 func StartWith(t testing.TB, settings *tls.Config) *Server {
 	t.Helper()
-	s := &Server{responses: map[string]Response{}}
+	s := &Server{number: started.Add(1), responses: map[string]Response{}}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.EnableHTTP2, s.TLS = true, settings
 	s.StartTLS()
@@ -61,7 +65,7 @@ func StartWith(t testing.TB, settings *tls.Config) *Server {
 // benchmarks.
 func StartQuiet(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{}
+	s := &Server{number: started.Add(1)}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		_, rest, _ := strings.Cut(string(body), `"uid":"`)
@@ -94,9 +98,12 @@ func (s *Server) Take() []*Review {
 	return all
 }
 
-// Config returns the clientConfig of a webhook at a path, as JSON.
+// Config returns the clientConfig of a webhook at a path, as JSON. The caBundle of each server begins with a comment of
+// its own: connections are shared by address and caBundle, and a server may get the port of one that has just ended,
+// whose connection does not look closed yet.
 func (s *Server) Config(path string) string {
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	ca := fmt.Appendf(nil, "server %d\n", s.number)
+	ca = append(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})...)
 	return fmt.Sprintf(`{"url":%q,"caBundle":%q}`, s.URL+path, base64.StdEncoding.EncodeToString(ca))
 }
 
