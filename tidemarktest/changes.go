@@ -275,8 +275,13 @@ func (e *Env) checkResource(ctx context.Context, resource string) error {
 	return nil
 }
 
-// Where selects the changes for which a function returns true.
-func (c Changes) Where(selected func(Change) bool) Changes { return c.where(".Where(...)", selected) }
+// Where selects the changes for which a function returns true; nil: all of them.
+func (c Changes) Where(selected func(Change) bool) Changes {
+	if selected == nil {
+		return c
+	}
+	return c.where(".Where(...)", selected)
+}
 
 func (c Changes) where(calls string, selected func(Change) bool) Changes {
 	c.calls += calls

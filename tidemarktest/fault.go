@@ -123,10 +123,13 @@ func (f Fault) Gone() Fault { return f.kind("gone") }
 // Drop breaks connections before the requests are executed, also those of open watches.
 func (f Fault) Drop() Fault { return f.kind("drop") }
 
-// DropAfter breaks the connections of watches after a number of events.
+// DropAfter breaks the connections of watches after a number of events, at least one.
 func (f Fault) DropAfter(events uint64) Fault {
 	if verbs := f.rule.Verbs; len(verbs) > 0 && verbs[0] != "watch" && f.conflict == nil {
 		f.conflict = fmt.Errorf("DropAfter is for watches: want On(\"watch\", ...)")
+	}
+	if events == 0 && f.conflict == nil {
+		f.conflict = errors.New("DropAfter wants at least one event: Drop breaks connections at once")
 	}
 	f.rule.Verbs, f.rule.Events = []string{"watch"}, events
 	return f.kind("drop")

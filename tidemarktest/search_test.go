@@ -366,6 +366,7 @@ func TestFault(t *testing.T) {
 		`"pods" has no subresource "scale"`:       tidemarktest.On("update", "pods/scale").Conflict(),
 		`both conflict and lostResponse`:          tidemarktest.On("update", "pods").Conflict().LostResponse(),
 		`a create of pods has no name`:            tidemarktest.On("create", "pods").Named("a").LostResponse(),
+		`wants at least one event`:                tidemarktest.On("watch", "pods").DropAfter(0),
 		`not negative`:                            tidemarktest.On("update", "pods").Status(429, -time.Second),
 		`the fault "" for update configmaps.apps`: tidemarktest.On("update", "configmaps.apps"),
 	} {
@@ -405,6 +406,9 @@ func TestChanges(t *testing.T) {
 	changes := env.Changes(t).By("steps-controller")
 	if n := len(changes.All()); n != 3 {
 		t.Errorf("%d changes by the controller", n)
+	}
+	if n := len(changes.Where(nil).All()); n != 3 {
+		t.Errorf("%d changes with a nil function", n)
 	}
 	check := func(on tidemarktest.TB) {
 		c := env.Changes(on).By("steps-controller")

@@ -28,7 +28,7 @@ type Webhooks struct {
 	// Configurations are further MutatingWebhookConfigurations and ValidatingWebhookConfigurations, as YAML or JSON.
 	Configurations []string
 	// Conversion redirects the conversion webhooks of World.CRDDirectoryPaths. With Paths or
-	// Configurations it is implied.
+	// Configurations it is implied. Without definitions that have one, it only reserves the address.
 	Conversion bool
 	// LocalServingHost is the IP address on which the webhooks are served, or localhost; empty: 127.0.0.1.
 	LocalServingHost string
