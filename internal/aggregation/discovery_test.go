@@ -173,9 +173,11 @@ func TestDiscovery(t *testing.T) {
 
 	// A change of the condition makes no document anew.
 	before := w.Merge(d).AggregatedAPIs().Body
+	w.mu.Lock()
 	s := w.service("v1.g.example.com")
 	s.Status.Conditions[0].Message += "."
 	w.put(aggregation.Collection, "v1.g.example.com", stored{object{"name": s.Name}, s.Spec, s.Status})
+	w.mu.Unlock()
 	w.wantCondition("v1.g.example.com", "True Passed all checks passed")
 	if after := w.Merge(d).AggregatedAPIs().Body; &after[0] != &before[0] {
 		t.Error("the aggregated document was made anew")

@@ -41,7 +41,7 @@ type world struct {
 	store *store.Store
 	*aggregation.Aggregator
 
-	mu     sync.Mutex
+	mu     sync.Mutex   // held while an APIService is read and written, so that no write is lost
 	writes int          // of conditions
 	now    atomic.Int64 // the seconds of the wall clock
 }
@@ -188,6 +188,8 @@ func (w *world) register(name string, change func(*apiregistrationv1.APIServiceS
 	if change != nil {
 		change(&spec)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	s := stored{object{"name": name}, spec, apiregistrationv1.APIServiceStatus{}}
 	if old := w.service(name); old != nil {
 		s.Status = old.Status
