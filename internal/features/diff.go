@@ -80,7 +80,7 @@ func diffGates(from, to *Profile) (all []Change) {
 		g := &gates[i]
 		was, is := g.state(from), g.state(to)
 		switch {
-		case was == is || g.name == allAlpha || g.name == allBeta:
+		case was == is || g.early || g.name == allAlpha || g.name == allBeta:
 		case was == "":
 			all = append(all, Change{'+', "gate", g.name, is})
 		case is == "":

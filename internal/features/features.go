@@ -27,6 +27,8 @@ const (
 	ExcludedReviews = "ExcludeAdmissionWebhookVirtualResources"
 	// ShardedLists lets clients limit lists and watches to a shard of the objects.
 	ShardedLists = "ShardedListAndWatch"
+	// UnmanagedResponses lets clients leave the managed fields out of responses. It is a gate of Kubernetes 1.38.
+	UnmanagedResponses = "ManagedFieldsOptOut"
 	// StaticManifests reads webhooks and policies from files.
 	StaticManifests = "ManifestBasedAdmissionControlConfig"
 	// StreamCompression compresses watches that begin with the present objects.
@@ -47,7 +49,7 @@ const (
 )
 
 // behaviour are the gates that the constants name.
-var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, ShardedLists, StaticManifests, StreamCompression, AutoscalerGeneration, ScaleToZero, RelaxedServiceNames}
+var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, ShardedLists, UnmanagedResponses, StaticManifests, StreamCompression, AutoscalerGeneration, ScaleToZero, RelaxedServiceNames}
 
 // Stage is the maturity of a feature.
 type Stage uint8
@@ -88,6 +90,8 @@ type gate struct {
 	specs []Spec
 	// until is the last minor version that has the gate; zero: it is not removed.
 	until uint8
+	// early: a later version of Kubernetes than the newest one here has the gate. It counts as one of the newest.
+	early bool
 	// needs are the gates that have to be enabled if this one is.
 	needs []string
 }

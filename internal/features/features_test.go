@@ -34,6 +34,7 @@ func TestResolve(t *testing.T) {
 		{"", "", set{"DRAPrioritizedList": false}, features.Versions{}, "cannot set feature gate DRAPrioritizedList to false, feature is locked to true"},
 		{"", "", set{"SidecarContainers": true}, features.Versions{}, `no feature gate "SidecarContainers"`}, // 1.37 has removed it
 		{"1.36", "", set{"SidecarContainers": true}, features.Versions{}, `no feature gate "SidecarContainers"`},
+		{"1.36", "", set{"ManagedFieldsOptOut": true}, features.Versions{}, "cannot set feature gate ManagedFieldsOptOut to true, feature is PreAlpha at emulated version 1.36, min compatibility version 1.35"},
 		{"1.36", "", set{"EmptyDirVolumeMode": true}, features.Versions{}, "cannot set feature gate EmptyDirVolumeMode to true, feature is PreAlpha at emulated version 1.36, min compatibility version 1.35"},
 		{"", "", set{"AllAlpha": true}, features.Versions{}, "CompositePodGroup is enabled, but depends on features that are disabled: [GenericWorkload]"},
 		{"", "", set{"AllAlpha": true, "GenericWorkload": true}, features.Versions{Emulated: 37, MinCompatible: 36}, ""},
@@ -107,6 +108,7 @@ func TestGates(t *testing.T) {
 		features.UnsafeDeletion:      {Stage: features.Beta, On: true},
 		"ClusterTrustBundle":         {Stage: features.Stable, On: true},
 		"DRAFractionalCapacityRange": {Stage: features.Beta},
+		features.UnmanagedResponses:  {Stage: features.Alpha}, // of 1.38
 		"KubeProxyIPVS":              {Stage: features.Deprecated, On: true},
 	} {
 		if got, ok := features.Default().Of(name); !ok || got != want {
@@ -185,6 +187,9 @@ func TestDiff(t *testing.T) {
 	got := map[features.Change]bool{}
 	for _, c := range features.Diff(resolve(t, "1.36", nil), features.Default()) {
 		got[c] = true
+		if c.Name == features.UnmanagedResponses {
+			t.Errorf("1.37 does not have %+v", c)
+		}
 	}
 	for _, want := range []features.Change{
 		{'+', "kind", "storagemigration.k8s.io/v1 StorageVersionMigration", "StorageVersionMigrator is on"},

@@ -163,6 +163,7 @@ var gates = []gate{
 	{name: "LogarithmicScaleDown", specs: []Spec{{21, Gate{Alpha, false, false}, 0}, {22, Gate{Beta, true, false}, 0}, {31, Gate{Stable, true, true}, 0}}, until: 36},
 	{name: "LoggingAlphaOptions", specs: []Spec{{24, Gate{Alpha, false, false}, 0}}},
 	{name: "LoggingBetaOptions", specs: []Spec{{24, Gate{Beta, true, false}, 0}}},
+	{name: "ManagedFieldsOptOut", specs: []Spec{{37, Gate{Alpha, false, false}, 0}}, early: true},
 	{name: "ManifestBasedAdmissionControlConfig", specs: []Spec{{36, Gate{Alpha, false, false}, 0}, {37, Gate{Beta, true, false}, 0}}},
 	{name: "MatchLabelKeysInPodAffinity", specs: []Spec{{29, Gate{Alpha, false, false}, 0}, {31, Gate{Beta, true, false}, 0}, {33, Gate{Stable, true, true}, 0}}},
 	{name: "MatchLabelKeysInPodTopologySpread", specs: []Spec{{25, Gate{Alpha, false, false}, 0}, {27, Gate{Beta, true, false}, 0}}},

@@ -16,6 +16,7 @@ import (
 type derivation struct {
 	medium    *wire.Binary
 	partial   bool // only the metadata, in the medium
+	unmanaged bool // without managed fields, in the medium
 	converted bool // JSON in the version of the type
 	run       bool
 	look      look // of a run
@@ -92,6 +93,9 @@ func rowOf(t *resource.Type, o runtime.Object) form {
 // appendRaw appends a stored value, or its metadata, in a binary medium.
 func appendRaw(ctx context.Context, to []byte, t *resource.Type, value []byte, what derivation) ([]byte, error) {
 	if !what.partial && t.Custom == nil {
+		if what.unmanaged {
+			value = wire.AppendUnmanaged(nil, value)
+		}
 		return what.medium.AppendValue(to, t, value)
 	}
 	value, err := wire.As(ctx, t, value)
@@ -103,6 +107,9 @@ func appendRaw(ctx context.Context, to []byte, t *resource.Type, value []byte, w
 
 // appendTree appends JSON that has no Go type, or its metadata, in a binary medium.
 func appendTree(to, value []byte, what derivation) ([]byte, error) {
+	if what.unmanaged {
+		value = wire.AppendUnmanaged(nil, value)
+	}
 	if !what.partial {
 		_, raw, err := what.medium.Document(value)
 		return append(to, raw...), err

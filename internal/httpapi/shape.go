@@ -115,6 +115,9 @@ func (s *shape) look() look {
 	case metav1.IncludeNone:
 		l |= 1 << 5
 	}
+	if s.out.Unmanaged {
+		l |= 1 << 7
+	}
 	return l
 }
 
@@ -240,7 +243,15 @@ func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 	if err != nil {
 		return to, err
 	}
-	return wire.AppendItem(to, value, s.itemHead()), nil
+	return s.whole(append(to, '{'), value[s.itemHead():]), nil
+}
+
+// whole appends an object as JSON. Its first bytes may be missing.
+func (s *shape) whole(to, value []byte) []byte {
+	if s.out.Unmanaged {
+		return wire.AppendUnmanaged(to, value)
+	}
+	return append(to, value...)
 }
 
 // value returns an object as JSON in the version of the type. It is valid until the next
@@ -303,7 +314,7 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 // raw returns an object in the binary medium, without its kind. It is valid until the next
 // call.
 func (s *shape) raw(o *store.Object) ([]byte, error) {
-	what := derivation{medium: s.binary, partial: s.out.Form != wire.Whole}
+	what := derivation{medium: s.binary, partial: s.out.Form != wire.Whole, unmanaged: s.out.Unmanaged}
 	if !s.listed || s.typ.ConvertsByWebhook() {
 		f, err := s.made(o, what)
 		return f.raw, err
@@ -334,7 +345,7 @@ func (s *shape) row(to []byte, o *store.Object) ([]byte, error) {
 	case metav1.IncludeObject:
 		var value []byte
 		value, err = s.value(o)
-		to = append(to, value...)
+		to = s.whole(to, value)
 	default:
 		to, err = s.partial(to, o)
 	}
@@ -361,7 +372,7 @@ func (s *shape) object(to []byte, o *store.Object) ([]byte, error) {
 		return s.partial(to, o)
 	}
 	value, err := s.value(o)
-	return append(to, value...), err
+	return s.whole(to, value), err
 }
 
 // event appends a watch event.

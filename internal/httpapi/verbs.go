@@ -352,7 +352,7 @@ func (q *request) respond(o *registry.Object, t registry.Target, out wire.Output
 
 // show responds with one object.
 func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Output) error {
-	if out.Form == wire.Whole && out.Binary() == nil { // nearly always
+	if out.Form == wire.Whole && out.Binary() == nil && !out.Unmanaged { // nearly always
 		if t.Conversion == nil {
 			return q.json(code, o.Bytes(), out)
 		}

@@ -56,7 +56,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 		q.watch.Over = q.watchOver
 	}
 	contentType := jsonType
-	if out.Form != wire.Whole || out.Media != wire.JSON {
+	if out.Form != wire.Whole || out.Media != wire.JSON || out.Unmanaged {
 		if q.shape, err = q.newShape(t.Type, out); err != nil {
 			return err
 		}

@@ -276,6 +276,33 @@ func TestConversionOfLists(t *testing.T) {
 	}
 }
 
+// TestUnmanagedConversions checks that objects that a webhook converts are shown without managed fields, and that these are
+// not missing from other responses afterwards.
+func TestUnmanagedConversions(t *testing.T) {
+	webhook, ca := serveHook(t, &converter{})
+	gates := map[string]bool{"ManagedFieldsOptOut": true, "CBORServingAndStorage": true}
+	c := servertest.Start(t, &tidemark.Server{FeatureGates: gates}).RESTConfig()
+	const n = 60
+	steps := []step{{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil}}
+	for i := range n {
+		steps = append(steps, step{"POST " + things, thing(fmt.Sprintf("t%04d", i), `{"n":1}`), 201, nil})
+	}
+	run(t, c, steps)
+	for _, accept := range []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/yaml", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "application/cbor"} {
+		for _, encoding := range []string{"identity", "gzip"} {
+			for _, row := range []struct {
+				drop string
+				want int
+			}{{";drop=metadata.managedFields", 0}, {"", n}} {
+				code, text := shown(t, c, accept+row.drop, encoding)
+				if got := strings.Count(text, "managedFields"); code != http.StatusOK || got != row.want || strings.Count(text, "t0059") != strings.Count(text, "t0001") {
+					t.Errorf("%s%s, %s: %d, managed fields of %d objects", accept, row.drop, encoding, code, got)
+				}
+			}
+		}
+	}
+}
+
 // countShown lists all things in version 2, and returns how many of them are in that
 // version.
 func countShown(t *testing.T, c *rest.Config, accept, encoding string) int {

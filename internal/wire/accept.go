@@ -17,6 +17,8 @@ type Output struct {
 	Form Form
 	// Beta: the form has the version meta.k8s.io/v1beta1, not v1.
 	Beta bool
+	// Unmanaged: objects have no metadata.managedFields.
+	Unmanaged bool
 }
 
 // Binary returns the encoding of a binary media type; nil for text.
@@ -145,6 +147,8 @@ var media = [...]serialization{
 type Served struct {
 	// CBOR: resources also have CBOR.
 	CBOR bool
+	// Unmanaged: clients can leave out metadata.managedFields.
+	Unmanaged bool
 }
 
 // has reports whether an endpoint has a media type.
@@ -379,6 +383,7 @@ func (c *clause) parameters() func(func(string, string) bool) {
 type asked struct {
 	as, group, version string
 	stream, server     string
+	drop               string
 	pretty             bool
 }
 
@@ -396,6 +401,8 @@ func (c *clause) asks() asked {
 			a.stream = value
 		case "sv":
 			a.server = value
+		case "drop":
+			a.drop = value
 		case "pretty":
 			a.pretty = value == "1"
 		}
@@ -416,6 +423,12 @@ func (c *clause) serve(s Served, offer Offer) (Output, bool) {
 	}
 	if a.server != "" && a.server != can.server {
 		return Output{}, false
+	}
+	if s.Unmanaged && a.drop != "" {
+		if a.drop != "metadata.managedFields" {
+			return Output{}, false
+		}
+		out.Unmanaged = true
 	}
 	m := c.match(s, offer, func(m *serialization) bool {
 		switch {

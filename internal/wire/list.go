@@ -135,12 +135,5 @@ func (m *ListMeta) listMeta() metav1.ListMeta {
 	return meta
 }
 
-// AppendItem appends an object as an item of a list, without kind and apiVersion. headLen
-// is the length of Head at the start of the value.
-func AppendItem(to, value []byte, headLen int) []byte {
-	to = append(to, '{')
-	return append(to, value[headLen:]...)
-}
-
 // ListTail ends a list.
 const ListTail = "]}\n"

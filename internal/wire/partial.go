@@ -17,7 +17,11 @@ func AppendPartial(to, meta []byte, out Output) []byte {
 	to = append(to, `{"kind":"PartialObjectMetadata","apiVersion":"`...)
 	to = append(to, out.metaVersion()...)
 	to = append(to, `","metadata":`...)
-	to = append(to, meta...)
+	if out.Unmanaged {
+		to = appendUnmanaged(to, meta, 0)
+	} else {
+		to = append(to, meta...)
+	}
 	return append(to, '}')
 }
 

@@ -322,7 +322,7 @@ func (w *World) api() httpapi.Config {
 		Authn:        w.credentials,
 		Authz:        w.access,
 		Audit:        p.audit,
-		Media:        wire.Served{CBOR: w.kubernetes.Enabled(features.CBOR)},
+		Media:        wire.Served{CBOR: w.kubernetes.Enabled(features.CBOR), Unmanaged: w.kubernetes.Enabled(features.UnmanagedResponses)},
 		PlainStreams: !w.kubernetes.Enabled(features.StreamCompression),
 		ShardedLists: w.kubernetes.Enabled(features.ShardedLists),
 		Aggregation:  w.aggregator,

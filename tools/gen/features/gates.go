@@ -34,10 +34,16 @@ const oldGateFiles = 2
 // general are the gates that set others. They are part of the mechanism and in no list.
 var general = map[string]*gate{"AllAlpha": {specs: []spec{{stage: "Alpha"}}}, "AllBeta": {specs: []spec{{stage: "Beta"}}}}
 
+// early are gates of a later minor version that the server has already.
+var early = map[string]string{
+	"ManagedFieldsOptOut": "Alpha", // 1.38
+}
+
 // gate is a feature gate.
 type gate struct {
 	specs []spec
 	needs []string
+	early bool
 	until int // the last minor version; 0: the newest
 }
 
@@ -77,6 +83,12 @@ func writeGates(to string) error {
 			}
 		}
 	}
+	for name, stage := range early {
+		if all[name] != nil {
+			return fmt.Errorf("1.%d has the gate %s: it is not early any more", releases[0].minor, name)
+		}
+		all[name] = &gate{specs: []spec{{since: releases[0].minor, stage: stage}}, early: true}
+	}
 	text, err := format.Source(gateTable(all))
 	if err != nil {
 		return err
@@ -100,6 +112,9 @@ func gateTable(all map[string]*gate) []byte {
 		b.WriteString("}")
 		if g.until > 0 {
 			fmt.Fprintf(&b, ", until: %d", g.until)
+		}
+		if g.early {
+			b.WriteString(", early: true")
 		}
 		if len(g.needs) > 0 {
 			fmt.Fprintf(&b, ", needs: []string{%q", g.needs[0])
