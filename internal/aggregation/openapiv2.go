@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"reflect"
 	"strings"
 	"sync"
 
@@ -102,13 +101,15 @@ type insertion struct {
 	definitions, paths int64 // behind the brace
 	// known are the definitions of the document.
 	known map[string]jsontext.Value
+	// forms has the checksums of definitions of the merged document that were needed, by name.
+	forms map[string]string
 	empty [2]bool // there are no definitions, no paths
 }
 
 // find reads a document.
 func (at *insertion) find(doc []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(doc))
-	at.known = map[string]jsontext.Value{}
+	at.known, at.forms = map[string]jsontext.Value{}, map[string]string{}
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
@@ -196,13 +197,22 @@ func (at *insertion) rename(parts []openAPIPart) *foreign {
 func (at *insertion) namesFor(f *foreign, p *openAPIPart) (names map[string]string, ok bool) {
 	names = map[string]string{}
 	for _, name := range sortedKeys(p.definitions) {
-		free := name
+		free, form := name, ""
 		for n := 2; ; n++ {
 			other := []byte(f.definitions[free])
 			if other == nil {
 				other = at.known[free]
 			}
-			if other == nil || sameDefinition(other, p.definitions[name]) {
+			if other == nil {
+				break
+			}
+			if form == "" {
+				form = formOf(p.definitions[name])
+			}
+			if at.forms[free] == "" {
+				at.forms[free] = formOf(other)
+			}
+			if at.forms[free] == form {
 				break
 			}
 			if n > maxRenamed {
@@ -218,30 +228,41 @@ func (at *insertion) namesFor(f *foreign, p *openAPIPart) (names map[string]stri
 // kindsOf is the member of a definition with the kinds that it is the definition of. They differ between servers.
 const kindsOf = "x-kubernetes-group-version-kind"
 
-// sameDefinition reports whether two definitions are equal, whatever kinds they belong to.
-func sameDefinition(a, b []byte) bool {
-	var one, other map[string]any
-	if json.Unmarshal(a, &one) != nil || json.Unmarshal(b, &other) != nil {
-		return false
+// formOf returns a checksum that equal definitions have in common, whatever kinds they belong to. Each definition is decoded
+// once for a merge, however many others have its name.
+func formOf(definition []byte) string {
+	var members map[string]any
+	if json.Unmarshal(definition, &members) == nil {
+		delete(members, kindsOf)
+		definition = marshal(members)
 	}
-	delete(one, kindsOf)
-	delete(other, kindsOf)
-	return reflect.DeepEqual(one, other)
+	sum := sha512.Sum512_256(definition)
+	return string(sum[:])
 }
 
-// renamed returns a value with references to the new names.
+// renamed returns a value with references to the new names. It reads the value once, however many names there are.
 func renamed(value json.RawMessage, names map[string]string) json.RawMessage {
 	var compact bytes.Buffer
 	if json.Compact(&compact, value) != nil {
 		return json.RawMessage("{}")
 	}
 	text := compact.Bytes()
-	for name, next := range names {
-		if name != next {
-			text = bytes.ReplaceAll(text, []byte(reference+name+`"`), []byte(reference+next+`"`))
+	made := make([]byte, 0, len(text))
+	for {
+		before, after, ok := bytes.Cut(text, []byte(reference))
+		made = append(made, before...)
+		if !ok {
+			return made
 		}
+		name, _, ended := bytes.Cut(after, []byte{'"'})
+		made = append(made, reference...)
+		if next, known := names[string(name)]; known && ended {
+			made = append(made, next...)
+		} else {
+			made = append(made, name...)
+		}
+		text = after[len(name):]
 	}
-	return text
 }
 
 // insert returns the document with the members.
