@@ -9,13 +9,13 @@ import (
 
 // Change is a difference of two versions.
 type Change struct {
-	// Sign is '+' for what the later version has in addition, '-' for what it has no more, '~' for another state.
+	// Sign is '+' for an addition of the later version, '-' for a removal, '~' for another state.
 	Sign byte
 	// Of is "kind", "field" or "gate".
 	Of string
 	// Name is the kind with its group and version, the field with its version and type, or the gate.
 	Name string
-	// Detail is what there is to say: the feature gates, a default, the stage.
+	// Detail has the feature gates and the default of a kind or a field, or the stage and the default of a gate.
 	Detail string
 }
 

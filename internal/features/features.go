@@ -1,5 +1,9 @@
-// Package features has what the minor versions of Kubernetes differ in: the feature gates of kube-apiserver with their stages
-// and defaults, and the first and last versions of kinds and fields. A Profile is one version with its gates resolved.
+// Package features has the differences between the minor versions of Kubernetes: the feature gates of kube-apiserver with
+// their stages and defaults, and the first and last versions of kinds and fields. A Profile is one version with its gates
+// resolved.
+//
+// Package builtin applies a Profile: For makes the catalog of its kinds, and its package gated clears the fields of
+// disabled features.
 //
 // The tables are generated from the sources of Kubernetes:
 //
@@ -16,7 +20,8 @@ import (
 	"strings"
 )
 
-// The gates that change how requests are handled. Others decide which kinds and fields there are.
+// The gates that other packages name: they change how requests are handled, or give a field a default. Others decide alone
+// which kinds and fields there are.
 const (
 	// CBOR affects serving alone: objects are always stored as JSON.
 	CBOR = "CBORServingAndStorage"
@@ -48,7 +53,7 @@ const (
 	allBeta  = "AllBeta"
 )
 
-// behaviour are the gates that the constants name.
+// behaviour are the gates that the constants name, but for those of fields, which the table of fields has.
 var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, ShardedLists, UnmanagedResponses, StaticManifests, StreamCompression, AutoscalerGeneration, ScaleToZero, RelaxedServiceNames}
 
 // Stage is the maturity of a feature.

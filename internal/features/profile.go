@@ -18,7 +18,7 @@ var newest = kubeversion.Current.Minor
 type Versions struct {
 	// Emulated is the version whose kinds, fields and defaults of gates a server has.
 	Emulated int
-	// MinCompatible is the oldest version of the other servers of a cluster.
+	// MinCompatible is the oldest version of the other servers of a cluster. The defaults of a few gates depend on it.
 	MinCompatible int
 }
 
@@ -30,7 +30,7 @@ type Profile struct {
 	on  []bool // by the index in gates
 }
 
-// Choice is what a user can set of a Profile.
+// Choice is the part of a Profile that a user sets.
 type Choice struct {
 	// Emulated is a version such as "1.36"; empty: the newest.
 	Emulated string
@@ -192,5 +192,5 @@ func (p *Profile) Enabled(name string) bool {
 	return ok && p.on[i]
 }
 
-// Set reports whether a gate was set to true by name, and is not only on by default.
-func (p *Profile) Set(name string) bool { return p.set[name] }
+// WasSet reports whether a gate was set to true by name, and is not only on by default.
+func (p *Profile) WasSet(name string) bool { return p.set[name] }

@@ -12,7 +12,7 @@ import (
 
 // standIns selects the values that a start on a data directory replaces by stand-ins if they cannot be decrypted.
 func (p *process) standIns() encryption.StandIns {
-	if p.Kubernetes.Set(features.UnsafeDeletion) {
+	if p.Kubernetes.WasSet(features.UnsafeDeletion) {
 		return encryption.AllStandIns
 	}
 	return encryption.SomeStandIns
