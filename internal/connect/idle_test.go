@@ -2,6 +2,7 @@ package connect_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime/pprof"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/moby/spdystream/spdy"
 
 	"github.com/tidemark-dev/tidemark/internal/await"
 )
@@ -68,14 +70,59 @@ func TestIdle(t *testing.T) {
 	await.True(t, "all connections to end", func() bool { return s.kubelet.Open.Load() == 0 && copying() == 0 })
 }
 
+// replies returns frames that accept streams, with headers. They are compressed.
+func replies(t *testing.T, h http.Header, ids ...spdy.StreamId) string {
+	t.Helper()
+	var b bytes.Buffer
+	f, err := spdy.NewFramer(&b, &b)
+	for _, id := range ids {
+		if err == nil {
+			err = f.WriteFrame(&spdy.SynReplyFrame{StreamId: id, Headers: h})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestLargeFrame checks that a client gets the beginning of a frame before its end.
+func TestLargeFrame(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.kubelet.Refuse = func(w http.ResponseWriter, _ *http.Request) bool {
+		idle(w, switched, func(rw io.ReadWriter) {
+			_, _ = io.WriteString(rw, replies(t, nil, 1, 3))
+			_, _ = io.WriteString(rw, "\x00\x00\x00\x03\x00\x10\x00\x00"+strings.Repeat("x", 100_000))
+			_, _ = io.ReadAll(rw)
+		})
+		return true
+	}
+	ws := s.dial(t, "/exec?command=x&stdout=true", "v5.channel.k8s.io")
+	for got := 0; got < 90_000; {
+		_, m, err := ws.Read(t.Context())
+		if err != nil || m[0] != 1 {
+			t.Fatalf("after %d bytes: %v %.20q", got, err, m)
+		}
+		got += len(m) - 1
+	}
+}
+
 // TestHostileKubelet checks kubelets that break the protocol.
 func TestHostileKubelet(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	reply := "\x80\x03\x00\x02\x00\x00\x00\x08\x00\x00\x00\x01garb"
+	fields := http.Header{}
+	for i := range 17 {
+		fields.Set(fmt.Sprint("X-", i), "x")
+	}
 	for name, c := range map[string]struct{ head, then, want string }{
 		"protocol": {strings.Replace(switched, "v4.", "v1.", 1), "", "the kubelet speaks"},
 		"headers":  {switched, reply, "error opening the streams"},
+		"value":    {switched, replies(t, http.Header{"X": {strings.Repeat("x", 5_000)}}, 1), "error opening the streams of the kubelet: invalid control frame"},
+		"fields":   {switched, replies(t, fields, 1), "error opening the streams of the kubelet: invalid control frame"},
+		"no id":    {switched, "\x00\x00\x00\x00\x00\x00\x00\x01x", "data without a stream"},
 		"frame":    {switched, "\x00\x00\x00\x01\x00\xff\xff\xff", "the kubelet sent a frame of 16777215 bytes"},
 		"control":  {switched, "\x80\x03\x00\x63\x00\xff\xff\xff", "the kubelet sent a frame of 16777215 bytes"},
 		"refused":  {switched, "\x80\x03\x00\x03\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00\x03", "the kubelet refused a stream"},

@@ -33,6 +33,10 @@ const (
 	// frameBytes bounds a frame of the kubelet, statusBytes the status at the end of a process.
 	frameBytes  = 1 << 20
 	statusBytes = 64 << 10
+	// headerCount and headerBytes bound the headers of a frame of the kubelet: their number, and a name or a value. They are
+	// compressed, so that the size of the frame is no bound. Kubelets send none.
+	headerCount = 16
+	headerBytes = 4 << 10
 	// replyTimeout is the time of a kubelet to accept the streams, farewell that of a client to take the last message.
 	replyTimeout = 30 * time.Second
 	farewell     = 10 * time.Second
@@ -70,7 +74,6 @@ type translation struct {
 	ended   [channels]bool          // by the kubelet
 	replies int                     // that are missing
 	status  []byte
-	message []byte
 	fed     chan struct{} // closed when no more messages of the client are read; nil before
 }
 
@@ -175,10 +178,9 @@ func refusal(b *upgrade.Backend) error {
 // open opens the streams. The headers of their frames are compressed, and no later ones are: the
 // framers that hold the state of the compression, a mebibyte, are not kept.
 func (t *translation) open(wanted [channels]bool) (err error) {
-	if t.writer, err = spdy.NewFramer(t.out, t.in); err != nil {
+	if err := t.frame(); err != nil {
 		return err
 	}
-	t.reader = t.writer
 	id := spdy.StreamId(1)
 	for _, channel := range order {
 		if t.ended[channel] = !wanted[channel]; !wanted[channel] {
@@ -206,7 +208,12 @@ func (t *translation) open(wanted [channels]bool) (err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.writer, err = spdy.NewFramer(t.out, t.in)
+	return t.frame()
+}
+
+// frame makes new framers.
+func (t *translation) frame() (err error) {
+	t.writer, err = spdy.NewFramerWithOptions(t.out, t.in, spdy.WithMaxHeaderCount(headerCount), spdy.WithMaxHeaderFieldSize(headerBytes))
 	t.reader = t.writer
 	return err
 }
@@ -220,8 +227,12 @@ func (t *translation) next() error {
 	if err != nil {
 		return err
 	}
-	if size := binary.BigEndian.Uint32(head[4:]) & 0xffffff; size > frameBytes {
+	size := int(binary.BigEndian.Uint32(head[4:]) & 0xffffff)
+	if size > frameBytes {
 		return fmt.Errorf("the kubelet sent a frame of %d bytes: %d are allowed", size, frameBytes)
+	}
+	if id, flags := spdy.StreamId(binary.BigEndian.Uint32(head)), spdy.DataFlags(head[4]); id&controlBit == 0 {
+		return t.data(id, flags, size)
 	}
 	frame, err := t.reader.ReadFrame()
 	if err != nil {
@@ -240,15 +251,12 @@ func (t *translation) next() error {
 		t.end(f.StreamId)
 	case *spdy.PingFrame:
 		t.pong(f)
-	case *spdy.DataFrame:
-		err := t.data(f)
-		if f.Flags&spdy.DataFlagFin != 0 {
-			t.end(f.StreamId)
-		}
-		return err
 	}
 	return nil
 }
+
+// controlBit is set in the first four bytes of a frame that is no data.
+const controlBit = 1 << 31
 
 // end notes that the kubelet has ended a stream.
 func (t *translation) end(id spdy.StreamId) {
@@ -271,40 +279,50 @@ func (t *translation) pong(f *spdy.PingFrame) {
 	}
 }
 
-// data takes the bytes of a stream.
-func (t *translation) data(f *spdy.DataFrame) error {
-	switch f.StreamId {
-	case t.ids[status]:
-		if len(t.status)+len(f.Data) > statusBytes {
-			return fmt.Errorf("the kubelet sent a status of more than %d bytes", statusBytes)
-		}
-		t.status = append(t.status, f.Data...)
-	case t.ids[stdout]:
-		return t.send(stdout, f.Data)
-	case t.ids[stderr]:
-		return t.send(stderr, f.Data)
+// data reads a frame of data in pieces: if the client is slow, the rest of the frame stays with the kubelet.
+func (t *translation) data(id spdy.StreamId, flags spdy.DataFlags, size int) error {
+	if id == 0 {
+		return errors.New("the kubelet sent data without a stream")
 	}
-	return nil
-}
-
-// send sends bytes of a channel to the client.
-func (t *translation) send(channel byte, data []byte) error {
-	for len(data) > 0 {
-		n := min(len(data), 2*chunk)
-		t.message = append(append(t.message[:0], channel), data[:n]...)
-		if err := t.ws.Write(context.Background(), websocket.MessageBinary, t.message); err != nil {
+	if _, err := t.in.Discard(8); err != nil {
+		return err
+	}
+	room := rooms.Get().(*[1 + piece]byte)
+	defer rooms.Put(room)
+	for size > 0 {
+		n, err := io.ReadFull(t.in, room[1:1+min(size, piece)])
+		if err != nil {
 			return err
 		}
-		data = data[n:]
+		if err := t.take(id, room[:1+n]); err != nil {
+			return err
+		}
+		size -= n
 	}
-	if cap(t.message) > firstMessage {
-		t.message = nil // most connections are idle
+	if flags&spdy.DataFlagFin != 0 {
+		t.end(id)
 	}
 	return nil
 }
 
-// firstMessage is the size in bytes up to which the buffer for a message is kept.
-const firstMessage = 1 << 10
+// take takes bytes of a stream. The first byte of the message is for the number of the channel.
+func (t *translation) take(id spdy.StreamId, message []byte) error {
+	switch id {
+	case t.ids[status]:
+		if len(t.status)+len(message)-1 > statusBytes {
+			return fmt.Errorf("the kubelet sent a status of more than %d bytes", statusBytes)
+		}
+		t.status = append(t.status, message[1:]...)
+		return nil
+	case t.ids[stdout]:
+		message[0] = stdout
+	case t.ids[stderr]:
+		message[0] = stderr
+	default:
+		return nil
+	}
+	return t.ws.Write(context.Background(), websocket.MessageBinary, message)
+}
 
 // fromClient reads messages, until the client or the kubelet ends.
 func (t *translation) fromClient() {
@@ -338,10 +356,10 @@ func (t *translation) fromClient() {
 
 // copyTo sends the rest of a message to a stream of the kubelet.
 func (t *translation) copyTo(channel int, message io.Reader) error {
-	room := rooms.Get().(*[chunk]byte)
+	room := rooms.Get().(*[1 + piece]byte)
 	defer rooms.Put(room)
 	for {
-		n, err := message.Read(room[:])
+		n, err := message.Read(room[:chunk])
 		if n > 0 {
 			if err := t.write(channel, room[:n], 0); err != nil {
 				return err
@@ -356,7 +374,10 @@ func (t *translation) copyTo(channel int, message io.Reader) error {
 	}
 }
 
-var rooms = sync.Pool{New: func() any { return new([chunk]byte) }}
+// piece is how many bytes of a frame of the kubelet become a message.
+const piece = 2 * chunk
+
+var rooms = sync.Pool{New: func() any { return new([1 + piece]byte) }}
 
 // write sends a frame to the kubelet; to a channel without a stream it is a no-op.
 func (t *translation) write(channel int, data []byte, flags spdy.DataFlags) error {
