@@ -103,4 +103,15 @@ func TestProxies(t *testing.T) {
 	if r, body := exchanged(t, c, "GET", inside+"/pods/p/log", ""); r.StatusCode != 400 || !strings.Contains(body, "address not allowed") {
 		t.Errorf("a kubelet that is the server: %s %s", r.Status, body)
 	}
+	// It is not one by an address that leads to it through the translation of addresses either.
+	exchanged(t, c, "PATCH", nodes+"/n/status", status(port))
+	if r, body := exchanged(t, c, "GET", nodes+"/n/proxy/version", ""); r.StatusCode != http.StatusLoopDetected {
+		t.Errorf("a proxy to the server: %s %s", r.Status, body)
+	}
+	if r, body := exchanged(t, c, "GET", inside+"/pods/p/log", ""); r.StatusCode != http.StatusLoopDetected || !strings.Contains(body, "no kubelet") {
+		t.Errorf("a log of the server: %s %s", r.Status, body)
+	}
+	if r, body := exchanged(t, c, "GET", fmt.Sprintf("%s/pods/https:p:%s/proxy/version", inside, port), ""); r.StatusCode != 200 {
+		t.Errorf("a Pod that is an API server: %s %s", r.Status, body)
+	}
 }

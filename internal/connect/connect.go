@@ -82,7 +82,9 @@ func (c *Connector) Log(w http.ResponseWriter, r *http.Request, of Container, op
 	}
 	c.logUses.WithLabelValues(usage).Inc()
 	u := of.Kubelet.URL(of.path("containerLogs"), logQuery(options))
-	resp, err := route.Transport.RoundTrip((&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(r.Context()))
+	header := http.Header{}
+	route.Mark(header)
+	resp, err := route.Transport.RoundTrip((&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header}).WithContext(r.Context()))
 	if err != nil {
 		if strings.Contains(err.Error(), "x509:") {
 			c.logTLSFailures.Inc()
@@ -241,6 +243,7 @@ func (c *Connector) Proxy(w http.ResponseWriter, r *http.Request, to Backend) er
 	p := &upgrade.Proxy{
 		Target:    &url.URL{Scheme: to.Scheme, Host: to.Host, Path: to.Path, RawQuery: r.URL.RawQuery},
 		Transport: to.Route.Transport, Dial: to.Route.Dial, Prefix: to.Prefix,
+		Prepare: func(out *http.Request) { to.Route.Mark(out.Header) },
 	}
 	return failed(p.Serve(w, r))
 }
@@ -295,6 +298,7 @@ func (c *Connector) Stream(w http.ResponseWriter, r *http.Request, s Stream) err
 	}
 	p := &upgrade.Proxy{Target: s.target(), Dial: c.kubelets.Kubelet.Dial, Prepare: func(out *http.Request) {
 		delete(out.Header, "Cookie") // kubelets have no use for it
+		c.kubelets.Kubelet.Mark(out.Header)
 	}}
 	if isWebSocket(r) && !s.Kubelet.WebSockets {
 		switch {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/kubelet"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -47,6 +48,9 @@ func (q *request) serve() error {
 	q.readInfo()
 	if err := q.refused(); err != nil {
 		return err
+	}
+	if q.r.Header[kubelet.Marker] != nil {
+		return refusal(http.StatusLoopDetected, "", "this server is an API server and no kubelet", nil)
 	}
 	for _, step := range [...]func(*request) error{
 		(*request).catchUpFirst,

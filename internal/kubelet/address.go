@@ -21,7 +21,7 @@ func Allowed(a netip.Addr) bool {
 }
 
 // Listens returns a Config.Own for a server that listens on these addresses. One without an address of its own stands for
-// all addresses of the machine.
+// all addresses of the machine. A connection to the address 0.0.0.0 or :: leads to the machine, too.
 func Listens(on ...net.Addr) func(netip.AddrPort) bool {
 	var all []netip.AddrPort
 	for _, a := range on {
@@ -32,7 +32,7 @@ func Listens(on ...net.Addr) func(netip.AddrPort) bool {
 	}
 	return func(at netip.AddrPort) bool {
 		for _, own := range all {
-			if own.Port() == at.Port() && (own.Addr() == at.Addr() || own.Addr().IsUnspecified() && isLocal(at.Addr())) {
+			if own.Port() == at.Port() && (own.Addr() == at.Addr() || own.Addr().IsUnspecified() && isLocal(at.Addr()) || at.Addr().IsUnspecified()) {
 				return true
 			}
 		}

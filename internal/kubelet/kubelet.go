@@ -136,6 +136,18 @@ type Route struct {
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	config *tls.Config
 	limit  time.Duration
+	marked bool // with the server's certificate
+}
+
+// Marker is the header of requests that are sent with the server's certificate for kubelets. An API server refuses them: it is
+// no kubelet, and the address of a Node may lead to it through the translation of addresses, or to a server beside it.
+const Marker = "X-Tidemark-To-Kubelet"
+
+// Mark sets the headers of a request before it is sent.
+func (r *Route) Mark(h http.Header) {
+	if delete(h, Marker); r.marked {
+		h[Marker] = []string{"true"}
+	}
 }
 
 // Dial connects to a URL for an upgrade.
@@ -160,7 +172,7 @@ func (k *Client) route(authenticated, verified, restricted bool) *Route {
 			return k.c.Dial(ctx, network, address)
 		}
 	}
-	r := &Route{dial: dial, limit: k.c.Timeout, config: &tls.Config{
+	r := &Route{dial: dial, limit: k.c.Timeout, marked: authenticated, config: &tls.Config{
 		InsecureSkipVerify: true, // VerifyConnection verifies: the authority may change
 	}}
 	if authenticated && k.certificate != nil {

@@ -189,7 +189,7 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 	own := kubelet.Listens(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 6443}, &net.UnixAddr{})
-	for at, want := range map[string]bool{"10.0.0.1:6443": true, "10.0.0.1:6444": false, "10.0.0.2:6443": false} {
+	for at, want := range map[string]bool{"10.0.0.1:6443": true, "10.0.0.1:6444": false, "10.0.0.2:6443": false, "0.0.0.0:6443": true, "[::]:6443": true, "0.0.0.0:6444": false} {
 		if got := own(netip.MustParseAddrPort(at)); got != want {
 			t.Errorf("Own(%s) = %v", at, got)
 		}
