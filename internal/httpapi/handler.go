@@ -45,7 +45,7 @@ type Handler struct {
 
 	turns *turns // of large events; those of root count
 
-	// waiting is how many requests wait in mostRecent. That of root counts.
+	// waiting is how many requests wait for another server before they have a seat: see enter. That of root counts.
 	waiting atomic.Int64
 
 	// exhausted limits the log lines about addresses and ports. That of root counts.

@@ -1,9 +1,10 @@
 // Package httpapi serves the Kubernetes API over HTTP: routes, authentication and
 // authorization of requests, limits, content negotiation, streaming, and errors as Status.
-// Packages below it do not know net/http.
+// The registry and the store below it do not know net/http.
 //
-// chain.go has the steps of a request in their order; verbs.go the verbs of resources,
-// page.go all other paths.
+// chain.go has the steps of a request in their order; verbs.go the verbs of resources, connect.go connections to nodes,
+// forward.go requests for extension servers, history.go the resource changes, instant.go the states of the past; page.go
+// all other paths.
 package httpapi
 
 import (

@@ -27,7 +27,7 @@ import (
 //	           commit the transaction, all of it or nothing
 //
 // The state that a plugin reads may change before the transaction is committed. A plugin that
-// depends on it adds a condition in Record (Transaction.Need, Claim, Create). If a condition does
+// depends on it adds a condition in Record (Transaction.Need, Claim, Unclaimed). If a condition does
 // not hold at the newest state, the request starts again from the body that the client sent, so
 // that each plugin decides by the newer state. No plugin keeps anything between Mutate and the
 // commit.
