@@ -13,20 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/changes"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// The headers of responses as of an instant.
-const (
-	revisionHeader = "Tidemark-Revision"
-	timeHeader     = "Tidemark-Time"
-	// firstHeader has the oldest revision that is left, if the instant is not.
-	firstHeader = "Tidemark-First"
-)
-
-// place is where a request was sent to in a Handler. The zero value is the Handler itself.
+// place is the part of a Handler that serves a request. The zero value is the Handler itself, in the present.
 type place struct {
 	// prefix was cut off the path, in addition to Config.Prefix.
 	prefix string
@@ -52,8 +45,8 @@ type past struct {
 	openAPI   http.Handler // nil: 404
 }
 
-// ServeAt serves the reads of the API as of an instant: a revision, or an RFC 3339 time. All other requests are 405. The
-// prefix was cut off the path, as by Replica. The rights are those of the present.
+// ServeAt serves the reads of the API as of an instant: a revision, or an RFC 3339 time, as in docs/formats/changes.md. All
+// other requests are 405. The caller has cut the prefix off the path. The rights are those of the present.
 func (h *Handler) ServeAt(w http.ResponseWriter, r *http.Request, text, prefix string) {
 	h.handle(w, r, place{prefix: prefix, instant: &instant{text: text}})
 }
@@ -72,7 +65,7 @@ func errPast(verb string) error {
 		verb+" is not possible here: the past is read-only", &metav1.StatusDetails{})
 }
 
-// enterInstant finds the revision and the catalog of the instant. It follows authorization, because its errors tell how
+// enterInstant finds the revision and the catalog of the instant. It follows authorization, because its errors show how
 // much history there is.
 func (q *request) enterInstant() error {
 	i := q.instant
@@ -90,9 +83,9 @@ func (q *request) enterInstant() error {
 	}
 	i.past = q.h.past(c)
 	header := q.header()
-	header[revisionHeader] = []string{strconv.FormatUint(uint64(i.revision), 10)}
+	header[changes.RevisionHeader] = []string{strconv.FormatUint(uint64(i.revision), 10)}
 	if !i.time.IsZero() {
-		header[timeHeader] = []string{i.time.Format(time.RFC3339Nano)}
+		header[changes.TimeHeader] = []string{i.time.Format(time.RFC3339Nano)}
 	}
 	if q.info.IsResource {
 		q.lookup()
@@ -145,7 +138,7 @@ func (q *request) noInstant(err error) error {
 		return registry.ReadStatus(err)
 	}
 	first := strconv.FormatUint(uint64(max(expired.Floor, 1)), 10)
-	q.header()[firstHeader] = []string{first}
+	q.header()[changes.FirstHeader] = []string{first}
 	return apierrors.NewResourceExpired(fmt.Sprintf("the instant %s is no longer there: the first one that is left is revision %s", q.instant.text, first))
 }
 
@@ -181,7 +174,8 @@ func (h *Handler) past(c *resource.Catalog) *past {
 	return p
 }
 
-// types returns the types that the request reads: those of the present, or of its instant. It is called after enterInstant.
+// types returns the types that the request reads: those of the present, or of its instant. For an instant, enterInstant has
+// run before.
 func (q *request) types() *resource.Catalog {
 	if q.instant != nil {
 		return q.instant.past.catalog
@@ -233,8 +227,8 @@ func (q *request) until() (store.Revision, error) {
 	}
 }
 
-// ofInstant reports whether a path outside the API is served below the path of an instant: documents and health, and no
-// page about the process.
+// ofInstant reports whether a path outside the API is served below the path of an instant. Documents and health checks are,
+// pages about the process are not.
 func ofInstant(path string) bool {
 	switch path {
 	case "/", "/index.html", "/version", "/version/", "/openapi/v2", "/openapi/v3":

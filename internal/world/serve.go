@@ -4,16 +4,16 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/tidemark-dev/tidemark/internal/changes"
 )
 
-// atPath is the beginning of the paths of instants, below that of their world.
-const atPath = "/at/"
-
-// dispatch passes a request whose path is below that of the world to the world, to one of its replicas, or to an instant.
+// dispatch passes a request for the world to its handler: for the present, for one of its replicas (/replica/), or for an
+// instant (/at/).
 func (w *World) dispatch(rw http.ResponseWriter, q *http.Request) {
-	if rest, ok := strings.CutPrefix(q.URL.Path, atPath); ok {
+	if rest, ok := strings.CutPrefix(q.URL.Path, changes.AtPrefix); ok {
 		instant, _, _ := strings.Cut(rest, "/")
-		prefix := atPath + instant
+		prefix := changes.AtPrefix + instant
 		w.handler.ServeAt(rw, without(q, prefix), instant, prefix)
 		return
 	}
