@@ -146,12 +146,12 @@ func (c *Change) Creates() bool {
 	return c.identity(func(f *Field) bool { return f.From == nil && f.To != nil })
 }
 
-// Deletes reports whether the object ended to exist with the change.
+// Deletes reports whether the object ceased to exist with the change.
 func (c *Change) Deletes() bool {
 	return c.identity(func(f *Field) bool { return f.From != nil && f.To == nil })
 }
 
-// identity reports whether the field with the uid of the object is such a one.
+// identity returns the result of is for the field with the uid of the object, false if the change has no such field.
 func (c *Change) identity(is func(*Field) bool) bool {
 	for i := range c.Fields {
 		switch f := &c.Fields[i]; f.Path {

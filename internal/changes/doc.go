@@ -1,3 +1,3 @@
-// Package changes has what the API and the commands say about changes of objects: the messages, the paths of fields,
-// and the instants that name a state.
+// Package changes has the objects of the API's group tidemark.dev, the paths of fields, and the instants that name a state.
+// The server and the commands share it. docs/formats/changes.md describes all of it.
 package changes

@@ -9,18 +9,17 @@ import (
 	"strings"
 )
 
-// Path is the path of a field, as Field.Path has it, or a shorter form: without the keys of a list it means all
-// elements.
+// Path is the path of a field, as in Field.Path. Without the keys of a list, it means all elements.
 type Path struct {
 	text     string
 	segments []segment
 }
 
-// segment is a member, or a choice of elements.
+// segment is the name of a member, or selects elements of a list.
 type segment struct {
 	name string
-	// elements: the segment chooses elements of a list. keys are their members, value is the element of a set. No
-	// keys and no value: all elements.
+	// elements: the segment selects elements of a list, by their members (keys), or one element of a set (value). Without
+	// keys and value, it selects all elements.
 	elements bool
 	keys     []keyValue
 	value    any
@@ -250,7 +249,7 @@ func collect(all []any, v any, path []segment) []any {
 	return all
 }
 
-// chooses reports whether a segment means an element of a list.
+// chooses reports whether a segment selects an element of a list.
 func (s *segment) chooses(element any) bool {
 	if s.isValue {
 		return sameScalar(element, s.value)

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Follower returns the changes that a query selects, as they are made. One goroutine uses it.
+// Follower returns the changes that a query selects, as they are made, oldest first. One goroutine uses it.
 type Follower struct {
 	reader *Reader
 	query  *Query
@@ -15,8 +15,8 @@ type Follower struct {
 	cursor *store.Cursor // of one collection
 }
 
-// Follow follows the changes after a revision; zero: those that the query selects by its own beginning, or else those that
-// are still to come. A revision that is gone is a *store.ExpiredError.
+// Follow follows the changes after a revision. Zero: those from the since of the query on; without it, those that are made
+// from now on. The until of the query does not end it. A revision that is gone is a *store.ExpiredError.
 func (r *Reader) Follow(ctx context.Context, q *Query, after store.Revision) (*Follower, error) {
 	head := r.Store.Any().Revision()
 	if after == 0 {
@@ -49,8 +49,8 @@ func (r *Reader) Follow(ctx context.Context, q *Query, after store.Revision) (*F
 	return f, nil
 }
 
-// Next returns changes that the query selects, none if there are no others yet. At is the revision up to which all were
-// returned.
+// Next returns the next changes that the query selects, without waiting for them: see Wait. All changes up to the revision
+// at have been returned.
 func (f *Follower) Next(ctx context.Context) (all []changes.Change, at store.Revision, err error) {
 	cost := meter{pause: f.reader.Pause}
 	for len(all) == 0 && cost.spent < maxCost {

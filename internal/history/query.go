@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Query says which changes a client asks for. An empty field selects all.
+// Query selects changes. An empty field selects all.
 type Query struct {
 	Namespace string
 	// Resource is the plural and the group of a resource: "pods", "deployments.apps". The caller sets the Collection that
@@ -129,7 +129,7 @@ func parseInstant(name, value string) (i instant, err error) {
 type Position struct {
 	// Head is the newest revision when the first page was read.
 	Head store.Revision `json:"head"`
-	// At is the revision of the next change, whose first Skip changes were read.
+	// At is the revision of the next change. Skip changes of that revision were read.
 	At   store.Revision `json:"at"`
 	Skip int            `json:"skip,omitempty"`
 }

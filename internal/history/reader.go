@@ -26,7 +26,8 @@ type Reader struct {
 	Schema func(collection, apiVersion string, revision store.Revision) *apply.Schema
 	// May reports whether the user may see changes of a collection in the scope of the query. It is called once for each.
 	May func(collection string) (bool, error)
-	// Pause is called now and then, and ends the reading with its error.
+	// Pause lets other requests go first. It is called whenever the reader has spent pauseEvery. Its error ends the reading.
+	// Nil: it is not called.
 	Pause func() error
 
 	may map[string]bool
@@ -58,7 +59,7 @@ type Page struct {
 }
 
 // Page reads the changes that the query selects, limit at most, from a position on; nil: from the first. It may return
-// fewer, and none, while there are others. An object that is gone from the history is left out.
+// fewer, even none, although others follow. Changes that leave the history meanwhile are left out.
 func (r *Reader) Page(ctx context.Context, q *Query, limit int, from *Position) (*Page, error) {
 	page := &Page{Items: []changes.Change{}, Head: r.Store.Any().Revision()}
 	if from != nil {
@@ -207,7 +208,7 @@ func (r *Reader) show(q *Query, c *store.CollectionChange, cost *meter) (made ch
 	return made, true, nil
 }
 
-// allowed is May, which it asks once for each collection.
+// allowed is May, which is called once for each collection.
 func (r *Reader) allowed(collection string) (may bool, err error) {
 	may, known := r.may[collection]
 	if known {
