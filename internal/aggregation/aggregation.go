@@ -214,7 +214,7 @@ func (a *Aggregator) update() {
 	a.table.Store(next)
 }
 
-// Recheck has all extension servers checked at once. It is for a nil Aggregator, too.
+// Recheck starts checks of all extension servers. For a nil Aggregator it is a no-op.
 func (a *Aggregator) Recheck() {
 	if a == nil {
 		return
@@ -224,10 +224,10 @@ func (a *Aggregator) Recheck() {
 	}
 }
 
-// touchesService has the backends of a Service checked that has changed.
+// touchesService starts checks of the backends of a Service that has changed.
 func (a *Aggregator) touchesService(c *store.Change) { a.kickService(c.Key()) }
 
-// touchesSlice has the backends of the Service of an EndpointSlice checked.
+// touchesSlice starts checks of the backends of the Service of an EndpointSlice.
 func (a *Aggregator) touchesSlice(c *store.Change) {
 	if len(a.table.Load().remote) == 0 {
 		return
@@ -248,7 +248,7 @@ func (a *Aggregator) touchesSlice(c *store.Change) {
 	}
 }
 
-// kickService has the backends of a Service checked.
+// kickService starts checks of the backends of a Service.
 func (a *Aggregator) kickService(key string) {
 	for _, b := range a.table.Load().remote {
 		if b.service.key() == key {

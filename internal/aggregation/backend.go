@@ -51,7 +51,7 @@ func (b *Backend) close() {
 	}
 }
 
-// kick has the backend checked soon.
+// kick starts a check of the backend, after the one under way.
 func (b *Backend) kick() {
 	select {
 	case b.changed <- struct{}{}:

@@ -37,8 +37,8 @@ type mergedGroup struct {
 	item     func() []byte   // of the aggregated document of the server itself
 }
 
-// Merge returns the documents of the server with those of extension servers; nil: the server's own are complete. It is for a
-// nil Aggregator, too.
+// Merge returns the documents of the server with those of extension servers; nil: the server's own are
+// complete and in their order, as for a nil Aggregator.
 func (a *Aggregator) Merge(own *discovery.Documents) *Merged {
 	if a == nil {
 		return nil

@@ -5,10 +5,10 @@
 //     that pointer. Three goroutines follow the collections of APIServices, Services and EndpointSlices, and make the
 //     next table.
 //   - Each APIService with a Service has a Backend, whose goroutine checks whether it is available (check.go), and writes the
-//     condition if that changed. A backend lives as long as the spec of its APIService is the same.
+//     condition if that changed. Another Service, port or certificate in the spec makes a new backend.
 //   - All backends of one Service share a source of documents (documents.go): discovery and OpenAPI. They are fetched in the
 //     background, within limits, and merged on request.
-//   - Backend.Serve forwards a request (proxy.go). Nothing of it or of the response is gathered.
+//   - Backend.Serve forwards a request (proxy.go), and streams the bodies of the request and of the response.
 //
 // An extension server is not trusted: it may be slow, lie, and return anything. So each dialled address is checked by the
 // rules of webhooks, and must not be one of the server itself; documents have a maximum size and are read for the groups and

@@ -30,11 +30,12 @@ const (
 	firstFetchRetry = 500 * time.Millisecond
 	fetchTimeout    = 5 * time.Second
 	openAPITimeout  = 30 * time.Second
-	// maxDiscoveryBytes and maxOpenAPIBytes limit the documents of a Service.
+	// maxDiscoveryBytes, maxIndexBytes (of OpenAPI v3) and maxOpenAPIBytes (of OpenAPI v2) limit the documents of a Service.
 	maxDiscoveryBytes = 4 << 20
 	maxIndexBytes     = 1 << 20
 	maxOpenAPIBytes   = 8 << 20
-	// maxValues limits the number of values in a document: decoding allocates memory for each value.
+	// maxDiscoveryValues and maxValues (of all others) limit the number of values in a document: decoding allocates memory
+	// for each value.
 	maxDiscoveryValues = 50_000
 	maxValues          = 200_000
 	// maxFetching limits the documents that are being fetched, all together.
@@ -59,7 +60,7 @@ type source struct {
 
 	mu       sync.Mutex // guards the rest
 	backends map[groupVersion]*Backend
-	// current are the resources of the versions that the last fetch returned; a version without is stale.
+	// current has the resources of each version that the last fetch returned. A version that is not in it is stale.
 	current map[groupVersion]*apidiscovery.APIVersionDiscovery
 	etag    string
 	openAPI openAPIPart
@@ -106,7 +107,7 @@ func (a *Aggregator) leave(b *Backend) {
 	}
 }
 
-// refresh has the discovery documents fetched soon.
+// refresh starts a fetch of the discovery documents, after the one under way.
 func (s *source) refresh() {
 	select {
 	case s.changed <- struct{}{}:
@@ -329,7 +330,7 @@ func (s *source) version(gv groupVersion) *apidiscovery.APIVersionDiscovery {
 	return s.current[gv]
 }
 
-// fetched is a document that the server itself requests, and then its response.
+// fetched is a request of the server itself for a document, and the response to it.
 type fetched struct {
 	method  string // empty: GET
 	path    string

@@ -22,7 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/fairness"
 )
 
-// openAPIPart is what the extension server of a source publishes about the groups and versions of its APIServices.
+// openAPIPart has the OpenAPI documents of a source, for the groups and versions of its APIServices alone.
 type openAPIPart struct {
 	// pages are the addresses of pages of version 3, by their names: "apis/GROUP/VERSION".
 	pages map[string]string

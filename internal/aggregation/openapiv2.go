@@ -305,7 +305,7 @@ func (f *foreign) protobuf() (made []byte, err error) {
 	converting.Lock()
 	defer converting.Unlock()
 	defer func() {
-		if v := recover(); v != nil { // the library was made for documents of friends
+		if v := recover(); v != nil { // the library is not made for hostile documents
 			err = fmt.Errorf("a document of an extension server cannot be converted: %v", v)
 		}
 	}()

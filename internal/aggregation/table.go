@@ -96,7 +96,7 @@ func entryOf(s *apiregistrationv1.APIService) entry {
 	return made
 }
 
-// Table is what the stored APIServices say, at one revision. It is immutable.
+// Table is the routing table of the stored APIServices. It is immutable.
 type Table struct {
 	services map[string]read // by name
 	remote   map[groupVersion]*Backend
