@@ -23,8 +23,8 @@ import (
 
 // A client of v5.channel.k8s.io sends and gets messages that begin with the number of a channel. The kubelet has a
 // stream of SPDY for each of them, with the protocol v4.channel.k8s.io. Two goroutines translate: one reads messages and
-// writes frames, the other one reads frames and writes messages. None of them reads ahead, so that a slow side slows down
-// the other one, and nothing is buffered but one frame.
+// writes frames, the other one reads frames and writes messages. Neither reads ahead: a slow side slows down the other
+// one, and only one frame is buffered.
 
 const (
 	translatable = "v5.channel.k8s.io"
@@ -53,10 +53,10 @@ const (
 	closing = 255 // the next byte is the number of a channel that ends
 )
 
-// names are the types of the streams of the channels.
+// names are the header Streamtype of the stream of each channel.
 var names = [channels]string{"stdin", "stdout", "stderr", "error", "resize"}
 
-// streams opens the streams of channels in this order.
+// order is the order in which the streams of channels are opened.
 var order = [channels]int{status, stdin, stdout, stderr, resize}
 
 // translation translates one connection.

@@ -33,7 +33,7 @@ type Config struct {
 	ClientCertificate, ClientKey string
 	// CertificateAuthority is a file in PEM with the authorities of kubelets' certificates. Empty: they are not verified.
 	CertificateAuthority string
-	// AddressTypes are the types of the addresses of a node, the first one that it has counts. Empty: DefaultAddressTypes.
+	// AddressTypes are types of the addresses of a node, the preferred one first. Empty: DefaultAddressTypes.
 	AddressTypes []string
 	// Timeout is the time to connect, with the handshake of TLS; zero: DefaultTimeout.
 	Timeout time.Duration

@@ -1,10 +1,11 @@
-// Package netaddr knows which addresses lead to others, or to the credentials of a machine. Rules for the addresses that
-// objects and users can name depend on it.
+// Package netaddr finds the IPv4 addresses that IPv6 addresses lead to, and the metadata services of clouds. Packages webhook
+// and kubelet refuse addresses by it that users and stored objects name.
 package netaddr
 
 import "net/netip"
 
-// Metadata reports whether clouds give credentials to machines at an address outside 169.254.0.0/16.
+// Metadata reports whether an address is that of a cloud's metadata service, where a machine gets credentials. Those in
+// 169.254.0.0/16 are not among them: callers refuse link-local addresses.
 func Metadata(a netip.Addr) bool { return metadata[a] }
 
 var metadata = map[netip.Addr]bool{

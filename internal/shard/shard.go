@@ -31,7 +31,7 @@ const (
 	namespace = "object.metadata.namespace"
 )
 
-// Parse parses a selector in time that grows with its length.
+// Parse parses a selector. Its time is linear in the length of the text, but for sorting the ranges.
 func Parse(text string) (*Selector, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, fmt.Errorf("empty shard selector is not allowed; omit the parameter for unfiltered lists")
@@ -44,7 +44,7 @@ func Parse(text string) (*Selector, error) {
 	return &Selector{text: strings.Join(p.parts, " || "), byNamespace: field == namespace, spans: joined(p.spans)}, nil
 }
 
-// String returns the selector in its canonical form.
+// String returns the selector in its canonical form: without parentheses, with single quotes and one space between tokens.
 func (s *Selector) String() string { return s.text }
 
 // ByNamespace reports whether the selected field is the namespace, and not the UID.

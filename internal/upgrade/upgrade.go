@@ -22,7 +22,7 @@ import (
 
 // Proxy forwards one request. Its zero value is not usable: Target is required, and Transport or Dial.
 type Proxy struct {
-	// Target is what the backend is asked for: scheme (http or https), host, path and query.
+	// Target is the URL at the backend: scheme (http or https), host, path and query.
 	Target *url.URL
 	// Transport sends requests that ask for no upgrade. It must not follow redirects.
 	Transport http.RoundTripper

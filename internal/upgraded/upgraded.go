@@ -1,9 +1,9 @@
-// Package upgraded gives objects that an older version has stored the defaults that their kinds have since
-// then, as kube-apiserver does when it reads etcd. So a client sees the new fields, and a write that
-// changes nothing else is no change.
+// Package upgraded wraps a log whose objects an older version has stored. When they are read, they get the
+// defaults that newer versions of their kinds have added, as in kube-apiserver. So a client sees the new
+// fields, and a write that changes nothing else is no change.
 //
-// The log keeps the objects as they are: they get the defaults whenever they are read, with the same
-// revision, until they are written.
+// The log keeps the objects as they are. They get the defaults at each read, with the same revision, until
+// they are written.
 package upgraded
 
 import (
@@ -28,7 +28,7 @@ type rule struct {
 	lacks func(object []byte) bool
 }
 
-// rules are those of the defaults that are newer than 1.36, by collection.
+// rules are the rules for the defaults that are newer than Kubernetes 1.36, by collection.
 var rules = map[string]*rule{
 	"csidrivers.storage.k8s.io": {"storage.k8s.io", "v1", "csidrivers", func(object []byte) bool {
 		var d struct {
@@ -71,7 +71,7 @@ type Log struct {
 // place is where an object is stored.
 type place struct{ collection, key string }
 
-// Wrap returns a log with the objects of another one, which it owns: Close closes it.
+// Wrap returns a Log on another log. It owns the other one: Close closes it.
 func Wrap(l store.Log) *Log { return &Log{Log: l, old: map[place]store.Revision{}} }
 
 // read returns an object with the defaults of this version.
@@ -83,7 +83,7 @@ func read(collection string, o *store.Object) (now *store.Object, changed bool) 
 	t := r.typeOf()
 	made, err := wire.Unmarshal(o.Bytes(), t.New)
 	if err != nil {
-		return o, false // those who read it find the error
+		return o, false // the reader of the object finds the error
 	}
 	t.Strategy.Default(made)
 	e, err := wire.Encode(t, made)
