@@ -30,7 +30,7 @@ type DiffOptions struct {
 	Err      io.Writer // of the external command
 }
 
-// changed is an object that may differ between two instants.
+// changedObject is an object that may differ between two instants.
 type changedObject struct {
 	resource, namespace, name string
 	before, after             *Object
@@ -199,7 +199,7 @@ func (c *changedObject) texts(all bool) (before, after string, err error) {
 	return before, after, err
 }
 
-// mask hides the values of Secrets, so that a change is still seen.
+// mask hides the values of Secrets. A changed value is still visible as a change; a changed annotation is not.
 func mask(before, after *Object) {
 	for _, member := range []string{"data", "stringData"} {
 		maskMember(before, after, member)

@@ -129,7 +129,7 @@ func (e *Env) History(ctx context.Context, args []string, o HistoryOptions) erro
 	})
 }
 
-// watched returns a query without what a watch has no use for.
+// watched returns a query without the terms that only lists have.
 func (q query) watched() query { return q.with("order", "").with("since", "") }
 
 // list prints the changes that there are. It returns the revision after which a watch goes on.

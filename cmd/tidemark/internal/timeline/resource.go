@@ -72,8 +72,8 @@ type groupList struct {
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
-// Resources returns what is served below a path: empty for the present, or that of an instant. The preferred version
-// of a group comes first.
+// Resources returns the resources that are served below a path: empty for the present, or that of an instant. The preferred
+// version of a group comes first.
 func (e *Env) Resources(ctx context.Context, below string) ([]Resource, error) {
 	if all, ok := e.found[below]; ok {
 		return all, nil

@@ -96,7 +96,8 @@ func (e *Env) restore(ctx context.Context, t target, at changes.Instant, o Resto
 	return err
 }
 
-// restored returns the older state as a change of the present object: what the server sets stays.
+// restored returns the older state as an update of the present object. The status, and the metadata that the server sets,
+// are those of the present.
 func restored(was, is *Object) (*Object, error) {
 	next, err := parseObject(was.raw)
 	if err != nil {

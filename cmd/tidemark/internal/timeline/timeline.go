@@ -23,7 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/serverclient"
 )
 
-// Env is what the commands have from outside.
+// Env has the server, the output and the settings of the commands. One command uses it.
 type Env struct {
 	Server    *serverclient.Client
 	UserAgent string

@@ -26,7 +26,7 @@ type UndeleteOptions struct {
 	Output  string // name, yaml, json; empty: a line for each object
 }
 
-// lost is an object that is gone.
+// lost is a deleted object.
 type lost struct {
 	resource             string // deployments.apps
 	namespace, name, uid string
@@ -96,7 +96,7 @@ func (e *Env) Undelete(ctx context.Context, args []string, o UndeleteOptions) er
 	return nil
 }
 
-// look finds what is to be known about an object that is gone.
+// look finds the deletion of an object, and reads its last state.
 func (u *undeletion) look(ctx context.Context, t target, at changes.Instant) (*lost, error) {
 	namespace := u.namespaceOf(t.resource)
 	if t.resource.Version == "" {
@@ -398,7 +398,7 @@ func (u *undeletion) create(ctx context.Context, l *lost) error {
 	word, dry := "undeleted", ""
 	if u.o.DryRun {
 		dry = " (dry run)"
-		u.uids[old] = old // its owners are there, so to say
+		u.uids[old] = old // so that its dependents keep their references
 	}
 	u.Progress.Step("")
 	_, err := fmt.Fprintf(u.Out, "%s %s%s, as it was at %d%s\n", l, word, inNamespace(l.namespace), l.state, dry)
@@ -502,7 +502,7 @@ func (u *undeletion) isThere(ctx context.Context, owner map[string]any, namespac
 }
 
 const (
-	// establishedWait bounds the wait for a definition in polls, with a pause after each.
+	// establishedPolls is the maximum number of polls for a definition. establishedPause follows each of them.
 	establishedPolls = 300
 	establishedPause = 100 * time.Millisecond
 )

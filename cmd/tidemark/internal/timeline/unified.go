@@ -13,9 +13,9 @@ const (
 	maxEdits = 1000
 )
 
-// An edit is a run of lines: equal in both texts, or removed from the first and added from the second.
+// edit is a line: equal in both texts (' '), only in the first ('-'), or only in the second ('+').
 type edit struct {
-	kind byte // ' ', '-', '+'
+	kind byte
 	line string
 }
 
@@ -136,7 +136,7 @@ func middle(a, b []string) (edits []edit) {
 			}
 			furthest[k+most] = x
 			if x >= len(a) && y >= len(b) {
-				return backward(a, b, traces, most)
+				return backward(a, b, traces)
 			}
 		}
 		traces = append(traces, append([]int(nil), furthest[most-d:most+d+1]...))
@@ -151,7 +151,7 @@ func middle(a, b []string) (edits []edit) {
 }
 
 // backward follows the traces from the end. traces[d] has the furthest x of the diagonals -d to d.
-func backward(a, b []string, traces [][]int, _ int) (edits []edit) {
+func backward(a, b []string, traces [][]int) (edits []edit) {
 	x, y := len(a), len(b)
 	for d := len(traces); d > 0; d-- {
 		v := traces[d-1]
