@@ -28,8 +28,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// This file serves the resource changes of the group tidemark.dev: the history of all objects. Its rights are those on the
-// objects themselves, at present: get for one object, list for many, watch to follow them.
+// This file serves the resource changes of the group tidemark.dev: the history of all objects. A request needs the present
+// rights on the objects themselves: get for one object, list for many, watch to follow them. Package history reads the changes.
 
 const (
 	defaultChanges = 500  // of a page without a limit
@@ -112,7 +112,7 @@ func (q *request) mayReadSome(query *history.Query) error {
 	return authz.Forbidden(&q.info.Attributes, "no resource can be read there")
 }
 
-// typeOf returns the first type of a catalog that has objects and that is one, nil if there is none.
+// typeOf returns the first type of a catalog that has a collection and for which is returns true; nil: there is none.
 func typeOf(c *resource.Catalog, is func(*resource.Type) bool) *resource.Type {
 	for t := range c.Types() {
 		if t.Collection != "" && is(t) {
@@ -344,7 +344,7 @@ func (q *request) changeEvent(to []byte, c *changes.Change, out wire.Output, of 
 	return wire.AppendEvent(to, string(registry.Added), object), err
 }
 
-// sendChanges sends changes until the context ends.
+// sendChanges sends changes, and bookmarks after each followBookmark without any, until the context ends.
 func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire.Output, of *shape) error {
 	bookmark := time.Now().Add(followBookmark)
 	for ctx.Err() == nil {
