@@ -49,7 +49,8 @@ type sourceKey struct {
 	insecure bool
 }
 
-// source has the documents of the extension server of a Service. The last ones that were fetched are served.
+// source has the documents of the extension server of a Service. After a failed fetch, discovery is stale, and the OpenAPI
+// documents are those of the last fetch that succeeded.
 type source struct {
 	of  *Aggregator
 	key sourceKey
