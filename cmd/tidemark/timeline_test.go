@@ -419,6 +419,9 @@ func TestUndelete(t *testing.T) {
 	p.send(p.server.RESTConfig(), "POST", shop+"/secrets", `{"metadata":{"name":"owned","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"`+uidOf(t, owner)+`"}]}}`)
 	p.send(p.server.RESTConfig(), "DELETE", shop, "")
 	p.await(shop, http.StatusNotFound)
+	if code, out, errs := p.run("undelete", "namespace/shop", "--cascade", "--dry-run", "-o", "json"); code != exitOK || !strings.Contains(out, "ownerReferences") {
+		t.Errorf("the owner is missing: %d %s%s", code, out, errs)
+	}
 	if code, out, errs := p.run("undelete", "namespace/shop", "--cascade"); code != exitOK || !strings.Contains(out, "configmaps/owner undeleted in the namespace shop") {
 		t.Errorf("%d %s%s", code, out, errs)
 	}

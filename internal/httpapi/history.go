@@ -34,8 +34,8 @@ import (
 const (
 	defaultChanges = 500  // of a page without a limit
 	mostChanges    = 5000 // of a page
-	// followBookmark is the time between two bookmarks of a watch.
-	followBookmark = time.Minute
+	// followBookmark is the time between two bookmarks of a watch, lastFollowBookmark that between the last one and its end.
+	followBookmark, lastFollowBookmark = time.Minute, 2 * time.Second
 )
 
 // changesQuery is a request for changes.
@@ -283,8 +283,8 @@ func (q *request) followChanges(out wire.Output) error {
 		}
 	}
 	lasts := 30*time.Minute + rand.N(30*time.Minute)
-	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
-		lasts = time.Duration(min(*o.TimeoutSeconds, 1<<31)) * time.Second
+	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 { // a negative one ends it at once
+		lasts = time.Duration(max(0, min(*o.TimeoutSeconds, 1<<31))) * time.Second
 	}
 	watching, stop := q.watchContext()
 	ctx, cancel := context.WithTimeout(watching, lasts)
@@ -344,9 +344,12 @@ func (q *request) changeEvent(to []byte, c *changes.Change, out wire.Output, of 
 	return wire.AppendEvent(to, string(registry.Added), object), err
 }
 
-// sendChanges sends changes, and bookmarks after each followBookmark without any, until the context ends.
+// sendChanges sends changes, and bookmarks if the client allows them, until the context ends.
 func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire.Output, of *shape) error {
-	bookmark := time.Now().Add(followBookmark)
+	bookmark := time.Time{} // when the next one is due; zero: never
+	if q.changes.options.AllowWatchBookmarks {
+		bookmark = nextFollowBookmark(ctx)
+	}
 	for ctx.Err() == nil {
 		all, at, err := f.Next(ctx)
 		if err != nil {
@@ -360,16 +363,10 @@ func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire
 			}
 			q.route.sent(len(buf) - before)
 		}
-		if len(all) == 0 && q.changes.options.AllowWatchBookmarks && !time.Now().Before(bookmark) {
-			bookmark = time.Now().Add(followBookmark)
-			if of != nil {
-				buf, err = of.event(buf, &registry.Event{Type: registry.Bookmark, Revision: at})
-				if err != nil {
-					return err
-				}
-			} else {
-				buf = wire.AppendEvent(buf, string(registry.Bookmark), fmt.Appendf(nil,
-					`{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"}}`, changes.Kind, changes.APIVersion, at))
+		if len(all) == 0 && !bookmark.IsZero() && !time.Now().Before(bookmark) {
+			bookmark = nextFollowBookmark(ctx)
+			if buf, err = changesBookmark(buf, at, of); err != nil {
+				return err
 			}
 		}
 		if len(buf) > 0 {
@@ -379,11 +376,40 @@ func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire
 			continue
 		}
 		q.seat.Leave(0)
-		waiting, cancel := context.WithDeadline(ctx, bookmark)
-		f.Wait(waiting)
-		cancel()
+		waitChanges(ctx, f, bookmark)
 	}
 	return nil
+}
+
+// nextFollowBookmark returns when the next bookmark of a watch is due: after the interval, and once shortly before its end.
+func nextFollowBookmark(ctx context.Context) time.Time {
+	now := time.Now()
+	next := now.Add(followBookmark)
+	if end, ok := ctx.Deadline(); ok {
+		if last := end.Add(-lastFollowBookmark); now.Before(last) && last.Before(next) {
+			return last
+		}
+	}
+	return next
+}
+
+// waitChanges waits until there may be another change, until the context ends, or until a time, unless it is zero.
+func waitChanges(ctx context.Context, f *history.Follower, until time.Time) {
+	if !until.IsZero() {
+		waiting, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
+		ctx = waiting
+	}
+	f.Wait(ctx)
+}
+
+// changesBookmark appends the event of a bookmark.
+func changesBookmark(to []byte, at store.Revision, of *shape) ([]byte, error) {
+	if of != nil {
+		return of.event(to, &registry.Event{Type: registry.Bookmark, Revision: at})
+	}
+	return wire.AppendEvent(to, string(registry.Bookmark), fmt.Appendf(nil,
+		`{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"}}`, changes.Kind, changes.APIVersion, at)), nil
 }
 
 // sendLines sends events at once.

@@ -216,8 +216,15 @@ func TestExpired(t *testing.T) {
 	w := s.watch(metainternal.ListOptions{ResourceVersion: version(first.Revision), Watch: true})
 	defer w.Close()
 	events, err := next(w, make([]registry.Event, 0, 4))
-	if err != nil || len(events) != 1 || events[0].Type != registry.Error || events[0].Status.Code != 410 || !strings.HasPrefix(events[0].Status.Message, "too old resource version: ") {
-		t.Errorf("a watch below the history: %+v, %v", events, err)
+	var asked, oldest store.Revision
+	if err != nil || len(events) != 1 || events[0].Type != registry.Error || events[0].Status.Code != 410 {
+		t.Fatalf("a watch below the history: %+v, %v", events, err)
+	}
+	if _, err := fmt.Sscanf(events[0].Status.Message, "too old resource version: %d (%d)", &asked, &oldest); err != nil || asked != first.Revision {
+		t.Errorf("%s: %v", events[0].Status.Message, err)
+	}
+	if floor, _ := s.Store.Bounds(); oldest != floor { // the oldest one that a watch may begin at
+		t.Errorf("the oldest revision is %d, and the message says %d", floor, oldest)
 	}
 	if _, err := next(w, make([]registry.Event, 0, 4)); err != io.EOF {
 		t.Errorf("after the ERROR: %v", err)

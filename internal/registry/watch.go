@@ -497,7 +497,7 @@ func (w *Watch) fail(buf []Event, err error) ([]Event, error) {
 	}
 	var expired *store.ExpiredError
 	if errors.As(err, &expired) {
-		err = apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", expired.Revision, expired.Floor-1))
+		err = apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", expired.Revision, expired.Floor))
 	}
 	var s apierrors.APIStatus
 	if !errors.As(status(err), &s) {

@@ -390,6 +390,9 @@ func (u *undeletion) create(ctx context.Context, l *lost) error {
 		if _, err := u.write(ctx, http.MethodPost, l.on.path(l.namespace, "")+"?"+v.Encode(), l.object); err != nil {
 			return err
 		}
+		fallthrough
+	default:
+		u.uids[old] = old // so that its dependents keep their references
 	}
 	u.made = append(u.made, made)
 	if u.o.Output != "" {
@@ -398,7 +401,6 @@ func (u *undeletion) create(ctx context.Context, l *lost) error {
 	word, dry := "undeleted", ""
 	if u.o.DryRun {
 		dry = " (dry run)"
-		u.uids[old] = old // so that its dependents keep their references
 	}
 	u.Progress.Step("")
 	_, err := fmt.Fprintf(u.Out, "%s %s%s, as it was at %d%s\n", l, word, inNamespace(l.namespace), l.state, dry)
