@@ -291,9 +291,9 @@ func newAt() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "at INSTANT -- COMMAND...",
 		Short: "Run a command on the state of an instant",
-		Long: `At runs a command with a KUBECONFIG that reads the state of an instant: kubectl get,
-describe, diff, and any client. Writes are refused. It ends with the exit code of the
-command.
+		Long: `At runs a command with a KUBECONFIG that reads the state of an instant: kubectl get
+and describe, helm list, any client that reads. Writes are refused, and dry runs too, which
+kubectl diff makes. It ends with the exit code of the command.
 
 ` + instantUsage,
 		Example: `  tidemark at -10m -- kubectl get pods -A

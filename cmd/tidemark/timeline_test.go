@@ -181,6 +181,10 @@ func TestHistory(t *testing.T) {
 	p.want(exitOK, "change.tidemark.dev/R5\nchange.tidemark.dev/R4\n", "history", "configmap/settings", "-o", "name")
 	p.want(exitOK, "change.tidemark.dev/R5\nchange.tidemark.dev/R4\nchange.tidemark.dev/R3\n", "history", "cm/settings", "deploy/web", "-o", "name", "--limit=3")
 	p.want(exitOK, "No changes found.\n", "history", "deploy/other")
+	p.want(exitOK, "No changes found.\n", "history", "--since=now")
+	p.want(exitOK, object+"R5  TIME  delete  configmaps/settings  carol via kubectl  deleted, data.mode removed fast\n"+
+		"R4  TIME  create  configmaps/settings  alice via kubectl  created, data.mode added fast\n",
+		"history", "--field=data.mode", "--since="+p.names[0]) // no creation or deletion of an object without the field
 
 	code, out, errs := p.raw("history", "deploy/web", "-o", "json", "--verb=patch")
 	var list changes.ChangeList
@@ -200,6 +204,10 @@ func TestHistory(t *testing.T) {
 	}
 	for args, wanted := range map[string]string{
 		"history nothing/x":                      `doesn't have a resource type "nothing"`,
+		"history --since=9000000000000000000":    "later than the newest revision",
+		"diff --from=9000000000000000000":        "later than the newest revision",
+		"diff -A --from=2001-01-01T00:00:00Z":    "the first one that is left is revision",
+		"undelete cm/never-there":                "it begins at 1",
 		"history deploy/web --since=25:00":       "is no instant",
 		"history deploy/web --field=a[0]":        "--field",
 		"history deploy/web -o csv":              "want wide, yaml, json or name",
@@ -477,6 +485,9 @@ func TestAt(t *testing.T) {
 	}
 	if code, out, errs := command("at", "-0m", "--kubeconfig", p.kubeconfig, "--", "sh", "-c", `grep server: "$KUBECONFIG"`); code != exitOK || !strings.Contains(out, "/at/") {
 		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if code, _, errs := command("at", "9000000000000000000", "--kubeconfig="+p.kubeconfig, "--", "false"); code != exitFailed || !strings.Contains(errs, "later than the newest revision") {
+		t.Errorf("a later revision: %d %s", code, errs)
 	}
 	if code, _, _ := command("at", "now", "--kubeconfig="+p.kubeconfig, "--", "sh", "-c", "kill -9 $$"); code != 128+9 {
 		t.Errorf("a signal: %d", code)

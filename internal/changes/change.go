@@ -1,6 +1,8 @@
 package changes
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
@@ -141,6 +143,12 @@ func program(userAgent string) string {
 	return userAgent
 }
 
+// After reports whether the change is newer than a revision.
+func (c *Change) After(revision uint64) bool {
+	n, err := strconv.ParseUint(c.Revision, 10, 64)
+	return err == nil && n > revision
+}
+
 // Creates reports whether the object began to exist with the change.
 func (c *Change) Creates() bool {
 	return c.identity(func(f *Field) bool { return f.From == nil && f.To != nil })
@@ -160,6 +168,20 @@ func (c *Change) identity(is func(*Field) bool) bool {
 		}
 	}
 	return false
+}
+
+// Confidential reports whether tables do not show the value of a field: the data of Secrets, and annotations of theirs, which
+// may repeat it.
+func Confidential(resource, path string) bool {
+	if resource != "secrets" {
+		return false
+	}
+	for _, of := range []string{"data", "stringData", "metadata.annotations"} {
+		if rest, ok := strings.CutPrefix(path, of); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return true
+		}
+	}
+	return path == ""
 }
 
 // Difference is the difference of one object between two states.

@@ -23,7 +23,7 @@ func (r *Reader) Follow(ctx context.Context, q *Query, after store.Revision) (*F
 		after = head
 		if !q.since.isZero() {
 			var err error
-			if after, _, err = q.bounds(ctx, r.Store, head); err != nil {
+			if after, _, err = r.bounds(ctx, q, head); err != nil {
 				return nil, err
 			}
 		}

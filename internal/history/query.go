@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -155,37 +156,52 @@ func (p Position) String() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
+// check returns an error if the bound is later than the newest revision, or than now.
+func (i instant) check(name string, newest store.Revision, now time.Time) error {
+	switch {
+	case i.revision > newest:
+		return apierrors.NewBadRequest(fmt.Sprintf("%s is %d, which is later than the newest revision, %d", name, i.revision, newest))
+	case i.time.After(now):
+		return apierrors.NewBadRequest(fmt.Sprintf("%s is %s, which is later than now, %s", name, i.time.Format(time.RFC3339), now.UTC().Format(time.RFC3339)))
+	}
+	return nil
+}
+
 // bounds returns the revisions that the query selects: after < revision <= upTo.
-func (q *Query) bounds(ctx context.Context, s *store.Store, head store.Revision) (after, upTo store.Revision, err error) {
-	floor, _ := s.Bounds()
+func (r *Reader) bounds(ctx context.Context, q *Query, head store.Revision) (after, upTo store.Revision, err error) {
+	now := r.Now()
+	if err := cmp.Or(q.since.check(changes.SelectSince, head, now), q.until.check(changes.SelectUntil, head, now)); err != nil {
+		return 0, 0, err
+	}
+	floor, _ := r.Store.Bounds()
 	after, upTo = floor, head
 	switch {
 	case q.since.revision != 0:
 		after = max(floor, q.since.revision)
 	case !q.since.time.IsZero():
-		if after, err = revisionAt(ctx, s, q.since.time.Add(-1)); err != nil { // a change at that time is selected
+		if after, err = r.revisionAt(ctx, q.since.time.Add(-1)); err != nil { // a change at that time is selected
 			return 0, 0, err
 		}
 		after = max(after, floor)
 	}
 	switch {
 	case q.until.revision != 0:
-		upTo = min(head, q.until.revision)
+		upTo = q.until.revision
 	case !q.until.time.IsZero():
-		r, err := revisionAt(ctx, s, q.until.time)
+		last, err := r.revisionAt(ctx, q.until.time)
 		if err != nil {
 			return 0, 0, err
 		}
-		upTo = min(head, r)
+		upTo = min(head, last)
 	}
 	return after, upTo, nil
 }
 
 // revisionAt returns the newest revision that is not after a time; zero: the history has none.
-func revisionAt(ctx context.Context, s *store.Store, t time.Time) (store.Revision, error) {
-	r, err := s.RevisionAt(ctx, t)
+func (r *Reader) revisionAt(ctx context.Context, t time.Time) (store.Revision, error) {
+	at, err := r.Store.RevisionAt(ctx, t)
 	if errors.As(err, new(*store.ExpiredError)) {
 		return 0, nil
 	}
-	return r, err
+	return at, err
 }

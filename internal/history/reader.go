@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -21,6 +22,10 @@ import (
 // Reader reads the history of a store for one request. One goroutine uses it.
 type Reader struct {
 	Store *store.Store
+	// Head is the newest revision that lists have; zero: that of the store.
+	Head store.Revision
+	// Now returns the present, after which no instant is.
+	Now func() time.Time
 	// Schema returns the schema of the objects of a collection in a version, for the paths of fields; nil: it is not known.
 	// Revision is that of the change.
 	Schema func(collection, apiVersion string, revision store.Revision) *apply.Schema
@@ -61,11 +66,11 @@ type Page struct {
 // Page reads the changes that the query selects, limit at most, from a position on; nil: from the first. It may return
 // fewer, even none, although others follow. Changes that leave the history meanwhile are left out.
 func (r *Reader) Page(ctx context.Context, q *Query, limit int, from *Position) (*Page, error) {
-	page := &Page{Items: []changes.Change{}, Head: r.Store.Any().Revision()}
+	page := &Page{Items: []changes.Change{}, Head: r.head()}
 	if from != nil {
 		page.Head = min(from.Head, page.Head)
 	}
-	after, upTo, err := q.bounds(ctx, r.Store, page.Head)
+	after, upTo, err := r.bounds(ctx, q, page.Head)
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +119,13 @@ func (r *Reader) Page(ctx context.Context, q *Query, limit int, from *Position) 
 		}
 	}
 	return page, nil
+}
+
+func (r *Reader) head() store.Revision {
+	if r.Head != 0 {
+		return r.Head
+	}
+	return r.Store.Any().Revision()
 }
 
 // oneKey reports whether the name and the namespace of the query are the key of one object: always, unless the objects of
@@ -192,7 +204,7 @@ func (r *Reader) show(q *Query, c *store.CollectionChange, cost *meter) (made ch
 		form = deduced
 	}
 	fields := form.Diff(before, after, apply.DiffOptions{})
-	if q.Field != nil && c.Before != nil && c.After != nil && !q.Field.Touches(fields) {
+	if q.Field != nil && !q.Field.Touches(fields) {
 		return made, false, nil
 	}
 	made = changes.Change{

@@ -3,6 +3,7 @@ package history_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -35,7 +36,7 @@ func filled(t testing.TB, n int) *store.Store {
 
 func reader(s *store.Store) *history.Reader {
 	return &history.Reader{
-		Store: s, May: func(string) (bool, error) { return true, nil },
+		Store: s, Now: time.Now, May: func(string) (bool, error) { return true, nil },
 		Schema: func(string, string, store.Revision) *apply.Schema { return nil },
 	}
 }
@@ -65,7 +66,7 @@ func TestPagesEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := map[bool]int{true: 1}[terms == "field=data.y" && page.Next == nil]; len(page.Items) != want { // the creation
+			if len(page.Items) != 0 {
 				t.Fatalf("%s: %d changes on page %d", terms, len(page.Items), pages)
 			}
 			pages++

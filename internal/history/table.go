@@ -16,7 +16,7 @@ import (
 var Columns = []metav1.TableColumnDefinition{
 	{Name: "Revision", Type: "string", Format: "name", Description: "The resource version that the change made."},
 	{Name: "Time", Type: "string", Format: "date-time", Description: "When the change was made."},
-	{Name: "Verb", Type: "string", Description: "The verb of the request."},
+	{Name: "Verb", Type: "string", Description: "The verb of the request, and the subresource."},
 	{Name: "By", Type: "string", Description: "Who made the change."},
 	{Name: "Resource", Type: "string", Description: "The resource of the object."},
 	{Name: "Object", Type: "string", Description: "The name of the object."},
@@ -29,7 +29,11 @@ func Row(c *changes.Change, include metav1.IncludeObjectPolicy) (metav1.TableRow
 	if !c.Time.IsZero() {
 		when = c.Time.Format(time.RFC3339)
 	}
-	row := metav1.TableRow{Cells: []any{c.Revision, when, c.Verb, c.By(), c.Resource, c.Name, Summary(c)}}
+	verb := c.Verb
+	if c.Subresource != "" {
+		verb += "/" + c.Subresource
+	}
+	row := metav1.TableRow{Cells: []any{c.Revision, when, verb, c.By(), c.Resource, c.Name, Summary(c)}}
 	var object any
 	switch include {
 	case metav1.IncludeNone:
@@ -70,6 +74,10 @@ func Summary(c *changes.Change) string {
 		}
 		f := &c.Fields[i]
 		b.WriteString(f.Path)
+		short := short
+		if changes.Confidential(c.Resource, f.Path) {
+			short = masked
+		}
 		switch {
 		case f.From == nil:
 			b.WriteString(" + " + short(f.To))
@@ -81,6 +89,9 @@ func Summary(c *changes.Change) string {
 	}
 	return b.String()
 }
+
+// masked stands for a value that a table does not show.
+func masked(json.RawMessage) string { return "***" }
 
 // short returns a value, or its beginning.
 func short(value json.RawMessage) string {

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,7 +47,7 @@ type changesQuery struct {
 
 // asksChanges reports whether the request lists or watches changes.
 func (q *request) asksChanges() bool {
-	return q.info.IsResource && q.info.Group == changes.Group && q.info.Resource == changes.Resource && q.info.collection && q.instant == nil &&
+	return q.info.IsResource && q.info.Group == changes.Group && q.info.Resource == changes.Resource && q.info.collection &&
 		q.info.Subresource == "" && (q.info.Verb == verbList || q.info.Verb == verbWatch)
 }
 
@@ -156,8 +157,12 @@ func (q *request) serveChanges(out wire.Output) error {
 
 // historyReader returns a reader of the history for the request.
 func (q *request) historyReader(ctx context.Context) *history.Reader {
+	var head store.Revision
+	if q.instant != nil {
+		head = q.instant.revision
+	}
 	return &history.Reader{
-		Store: q.store(), May: q.mayRead, Pause: func() error { return fairness.Yield(ctx) },
+		Store: q.store(), Head: head, Now: q.h.c.Now, May: q.mayRead, Pause: func() error { return fairness.Yield(ctx) },
 		Schema: func(collection, apiVersion string, r store.Revision) *apply.Schema {
 			is := func(t *resource.Type) bool { return t.Collection == collection }
 			t := typeOf(q.h.c.Catalog(), is)
@@ -282,6 +287,13 @@ func (q *request) followChanges(out wire.Output) error {
 			return apierrors.NewBadRequest(fmt.Sprintf("the resource version %q is no number", o.ResourceVersion))
 		}
 	}
+	until, err := q.until()
+	if err != nil {
+		return err
+	}
+	if after == 0 && q.instant != nil {
+		after = uint64(q.instant.revision)
+	}
 	lasts := 30*time.Minute + rand.N(30*time.Minute)
 	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 { // a negative one ends it at once
 		lasts = time.Duration(max(0, min(*o.TimeoutSeconds, 1<<31))) * time.Second
@@ -304,7 +316,7 @@ func (q *request) followChanges(out wire.Output) error {
 		return nil // the client is gone
 	}
 	if err == nil {
-		err = q.sendChanges(ctx, follower, out, shape)
+		err = q.sendChanges(ctx, follower, out, shape, until)
 	}
 	if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrClosed) || errors.Is(err, errNoRoom) {
 		return nil
@@ -344,8 +356,9 @@ func (q *request) changeEvent(to []byte, c *changes.Change, out wire.Output, of 
 	return wire.AppendEvent(to, string(registry.Added), object), err
 }
 
-// sendChanges sends changes, and bookmarks if the client allows them, until the context ends.
-func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire.Output, of *shape) error {
+// sendChanges sends changes, and bookmarks if the client allows them, until the context ends, or to a revision; zero: there
+// is none.
+func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire.Output, of *shape, until store.Revision) error {
 	bookmark := time.Time{} // when the next one is due; zero: never
 	if q.changes.options.AllowWatchBookmarks {
 		bookmark = nextFollowBookmark(ctx)
@@ -354,6 +367,10 @@ func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire
 		all, at, err := f.Next(ctx)
 		if err != nil {
 			return err
+		}
+		last := until != 0 && at >= until
+		if last {
+			all = slices.DeleteFunc(all, func(c changes.Change) bool { return c.After(uint64(until)) })
 		}
 		var buf []byte
 		for i := range all {
@@ -373,6 +390,11 @@ func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire
 			if err := q.sendLines(buf); err != nil {
 				return err
 			}
+		}
+		switch {
+		case last:
+			return nil
+		case len(buf) > 0:
 			continue
 		}
 		q.seat.Leave(0)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,8 @@ func (q *request) readOnly() error {
 	if q.instant == nil && !q.h.c.ReadOnly || q.r.Method == http.MethodGet || q.r.Method == http.MethodHead {
 		return nil
 	}
-	return errPast(q.info.Verb)
+	q.header()["Allow"] = []string{http.MethodGet + ", " + http.MethodHead}
+	return errPast(cmp.Or(q.info.Verb, q.r.Method))
 }
 
 // errPast is the error of a request that the past does not serve.

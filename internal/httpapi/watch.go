@@ -363,8 +363,11 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	case q.shape != nil:
 		if q.shape.out.Form == wire.Table { // Tables show ages
 			q.shape.now = q.h.c.Now()
-			if q.lines.initial {
+			switch {
+			case q.lines.initial:
 				q.shape.now = q.now()
+			case q.instant != nil && e.Made != 0: // the watch goes through the past: as old as it was then
+				q.shape.now = time.Unix(0, e.Made)
 			}
 		}
 		return q.shape.event(to, e)

@@ -109,7 +109,7 @@ func TestChanges(t *testing.T) {
 			{changesPath, with("user", "alice"), whole[1:2]},
 			{changesPath, with("field", "spec.replicas"), []string{whole[0], whole[3], whole[4]}},
 			{changesPath, with("field", "spec.template.spec.containers[name=y]"), []string{whole[0], whole[2], whole[4]}},
-			{changesPath, with("field", `metadata.labels["a.b/c"]`), []string{whole[0], whole[1], whole[4]}},
+			{changesPath, with("field", `metadata.labels["a.b/c"]`), whole[:2]}, // the creation has no such label
 			{changesPath, with("since", fmt.Sprint(scaled)), whole[:3]},
 			{changesPath, with("until", fmt.Sprint(scaled)), whole[3:]},
 			{changesPath, with("since", fmt.Sprint(before), "until", fmt.Sprint(scaled-1)), whole[4:]},
@@ -172,14 +172,21 @@ func TestChangesRefused(t *testing.T) {
 		"fieldSelector=verb!%3Dget":                     "by = alone",
 		"fieldSelector=name%3Da":                        "is needed, too",
 		"fieldSelector=since%3Dyesterday":               "neither a revision nor a time",
+		"fieldSelector=since%3D9000000000000000000":     "later than the newest revision",
+		"fieldSelector=until%3D9000000000000000000":     "later than the newest revision",
+		"fieldSelector=since%3D2099-01-01T00:00:00Z":    "later than now",
+		"fieldSelector=until%3D2099-01-01T00:00:00Z":    "later than now",
 		"fieldSelector=order%3Dup":                      "is unknown",
 		"fieldSelector=" + url.QueryEscape("field=a[b"): "",
-		"continue=xx":                                   "the continue token is invalid",
+		"continue=xx": "the continue token is invalid",
 	} {
 		code, _, b := exchange(t, c, http.MethodGet, changesPath+"?"+query, "")
 		if code != http.StatusBadRequest || !strings.Contains(string(b), want) {
 			t.Errorf("%s: %d %s", query, code, b)
 		}
+	}
+	if code, _, b := exchange(t, c, http.MethodGet, changesPath+"?watch=1&timeoutSeconds=1&fieldSelector=since%3D9000000000000000000", ""); !strings.Contains(string(b), "later than the newest revision") {
+		t.Errorf("a watch since later: %d %s", code, b)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodDelete, http.MethodPut} {
 		if code, _, b := exchange(t, c, method, changesIn("default"), "{}"); code != http.StatusMethodNotAllowed {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/await"
+	"github.com/tidemark-dev/tidemark/internal/changes"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -136,6 +137,7 @@ func TestInstantRefuses(t *testing.T) {
 		{http.MethodPut, at(w.created, instantMaps+"/a"), `{"metadata":{"name":"a"}}`, 405, "the past is read-only", ""},
 		{http.MethodPatch, at(w.created, instantMaps+"/a"), `{}`, 405, "the past is read-only", ""},
 		{http.MethodDelete, at(w.created, instantMaps), "", 405, "the past is read-only", ""},
+		{http.MethodOptions, at(w.created, instantMaps), "", 405, "OPTIONS is not possible here", ""},
 		{http.MethodPost, at(w.created, "/apis/authentication.k8s.io/v1/selfsubjectreviews"), `{}`, 405, "the past is read-only", ""},
 		{http.MethodGet, at(w.created, "/api/v1/namespaces/default/pods/p/log"), "", 405, "the past is read-only", ""},
 		{http.MethodGet, at(w.created, "/metrics"), "", 404, "", ""},
@@ -150,6 +152,9 @@ func TestInstantRefuses(t *testing.T) {
 		{http.MethodGet, at(w.created, instantMaps+"?watch=1&until="+fmt.Sprint(uint64(1)<<60)), "", 400, "later than the newest", ""},
 	} {
 		code, header, b := exchange(t, w.c, c.method, c.path, c.body)
+		if allow := header.Get("Allow"); (allow == "GET, HEAD") != (code == http.StatusMethodNotAllowed && c.method != http.MethodGet) {
+			t.Errorf("%s %s: Allow is %q", c.method, c.path, allow)
+		}
 		if code != c.code || !strings.Contains(string(b), c.text) || (header.Get("Tidemark-First") != "") != (c.first != "") {
 			t.Errorf("%s %s: %d %q %s", c.method, c.path, code, header.Get("Tidemark-First"), b)
 		}
@@ -202,6 +207,51 @@ func TestInstantWatch(t *testing.T) {
 	}
 	if want := "[ADDED 1 MODIFIED 2 DELETED 2 ADDED 3]"; fmt.Sprint(got) != want {
 		t.Errorf("the events are %v, want %s", got, want)
+	}
+}
+
+// TestInstantChanges: the changes as of an instant are those up to it, and a watch goes on from there, or ends at a bound.
+func TestInstantChanges(t *testing.T) {
+	w := newInstantWorld(t, &tidemark.Server{Controllers: []string{"-*"}})
+	const maps = "?fieldSelector=resource%3Dconfigmaps,name%3Da"
+	path := at(w.changed, changesIn("default")) + maps
+	code, header, b := exchange(t, w.c, http.MethodGet, path, "")
+	var l changes.ChangeList
+	if err := json.Unmarshal(b, &l); err != nil || code != http.StatusOK {
+		t.Fatal(code, string(b))
+	}
+	if got := fmt.Sprint(changeLines(l.Items)); got != `[update configmaps default/a metadata.labels.l:"1">"2" data.x:"1">"2" create configmaps default/a]` {
+		t.Error(got)
+	}
+	if r := fmt.Sprint(w.changed); l.Metadata.ResourceVersion != r || header.Get("Tidemark-Revision") != r {
+		t.Errorf("the list is of %s, the header %s, want %s", l.Metadata.ResourceVersion, header.Get("Tidemark-Revision"), r)
+	}
+	if code, _, b := exchange(t, w.c, http.MethodGet, path+",since%3D"+fmt.Sprint(w.deleted), ""); code != http.StatusBadRequest {
+		t.Errorf("since a later revision: %d %s", code, b)
+	}
+	_, _, b = exchange(t, w.c, http.MethodGet, at(w.created, changesIn("default"))+maps+"&watch=1&until="+fmt.Sprint(w.changed), "")
+	var e struct {
+		Type   string
+		Object changes.Change
+	}
+	if err := json.Unmarshal(b, &e); err != nil || e.Type != "ADDED" || e.Object.Revision != fmt.Sprint(w.changed) {
+		t.Errorf("the watch is %s", b)
+	}
+}
+
+// TestInstantAges: a watch as a table that goes through the past shows ages as of each event.
+func TestInstantAges(t *testing.T) {
+	clock := &tidemark.Clock{Start: time.Now()}
+	w := newInstantWorld(t, &tidemark.Server{Controllers: []string{"-*"}, Clock: clock})
+	then := w.write(t, http.MethodPost, instantMaps, `{"metadata":{"name":"b"}}`)
+	clock.Advance(3 * time.Minute)
+	changed := w.write(t, http.MethodPut, instantMaps+"/b", `{"metadata":{"name":"b"},"data":{"x":"2"}}`)
+	clock.Advance(time.Hour)
+	_, _, b := exchange(t, w.c, "TABLE", at(then, instantMaps)+"?watch=1&fieldSelector=metadata.name%3Db&until="+fmt.Sprint(changed), "")
+	for _, want := range []string{`"cells":["b",0,"0s"]`, `"cells":["b",1,"3m"]`} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("no %s in %s", want, b)
+		}
 	}
 }
 

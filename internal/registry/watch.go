@@ -31,6 +31,8 @@ type Event struct {
 	InitialEventsEnd bool
 	// Status is the Status of an ERROR, after which the watch ends.
 	Status *metav1.Status
+	// Made is when the change was made, in nanoseconds since 1970; zero: unknown, or no change.
+	Made int64
 }
 
 // EventType is the type of an event in the protocol.
@@ -527,13 +529,19 @@ func (w *Watch) Close() {
 // change.
 func (s *selector) appendEvent(buf []Event, c *store.Change) []Event {
 	was, is := s.matches(c.Before), s.matches(c.After)
+	e := Event{Object: c.After}
 	switch {
 	case was && is:
-		return append(buf, Event{Type: Modified, Object: c.After})
+		e.Type = Modified
 	case is:
-		return append(buf, Event{Type: Added, Object: c.After})
+		e.Type = Added
 	case was:
-		return append(buf, Event{Type: Deleted, Object: c.Gone()})
+		e.Type, e.Object = Deleted, c.Gone()
+	default:
+		return buf
 	}
-	return buf
+	if made := c.Origin().Time; !made.IsZero() {
+		e.Made = made.UnixNano()
+	}
+	return append(buf, e)
 }

@@ -138,7 +138,7 @@ func (e *Env) printBlame(all []*Blamed, resource, oldest string) error {
 	t := &table{out: e.Out}
 	t.add([]string{"REVISION", "TIME", "BY", "FIELD", "VALUE"})
 	for _, b := range all {
-		value := short(b.Value, confidential(resource, b.Path))
+		value := short(b.Value, changes.Confidential(resource, b.Path))
 		if b.Change == nil {
 			t.add([]string{"-", "before " + orDash(oldest), "-", b.Path, value})
 			continue

@@ -59,11 +59,7 @@ func (o *HistoryOptions) terms(q *query, now time.Time) error {
 		if err != nil {
 			return usagef("--since: %w", err)
 		}
-		if !i.Now {
-			q.terms["since"] = i.String()
-		} else {
-			q.terms["since"] = now.UTC().Format(time.RFC3339Nano)
-		}
+		q.terms["since"] = i.String()
 	}
 	if o.Until != "" {
 		i, err := changes.ParseInstant(o.Until, now)
@@ -107,6 +103,11 @@ func (e *Env) History(ctx context.Context, args []string, o HistoryOptions) erro
 	if o.All {
 		namespace = ""
 	}
+	if i, err := changes.ParseSince(o.Since, e.Now); err == nil && i.Now { // by the server's order, not by the clock of this machine
+		if o.Since, err = e.newest(ctx, all[0].query(namespace)); err != nil {
+			return err
+		}
+	}
 	var queries []query
 	for _, t := range all {
 		q := t.query(namespace)
@@ -127,6 +128,11 @@ func (e *Env) History(ctx context.Context, args []string, o HistoryOptions) erro
 		}
 		return p.flush()
 	})
+}
+
+// newest returns the newest revision, as one who may send the query gets it.
+func (e *Env) newest(ctx context.Context, q query) (revision string, err error) {
+	return e.each(ctx, q, func(*changes.Change) (bool, error) { return false, nil })
 }
 
 // watched returns a query without the terms that only lists have.
@@ -407,7 +413,7 @@ func weight(path string) int {
 
 // describe shows one field: spec.replicas 3 -> 5.
 func describe(f *changes.Field, resource string) string {
-	secret := confidential(resource, f.Path)
+	secret := changes.Confidential(resource, f.Path)
 	switch {
 	case f.From == nil:
 		return f.Path + " added " + short(f.To, secret)
@@ -415,19 +421,6 @@ func describe(f *changes.Field, resource string) string {
 		return f.Path + " removed " + short(f.From, secret)
 	}
 	return f.Path + " " + short(f.From, secret) + " -> " + short(f.To, secret)
-}
-
-// confidential reports whether a terminal does not show the value of a field.
-func confidential(resource, path string) bool {
-	if resource != "secrets" {
-		return false
-	}
-	for _, of := range []string{"data", "stringData", "metadata.annotations"} {
-		if rest, ok := strings.CutPrefix(path, of); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
-			return true
-		}
-	}
-	return path == ""
 }
 
 // maxShort is how many characters of a value a row shows.

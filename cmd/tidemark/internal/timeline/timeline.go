@@ -106,9 +106,10 @@ func below(i changes.Instant) string {
 	return changes.AtPrefix + i.String()
 }
 
-// pin returns the instant as a revision, so that several requests see the same state. The present stays.
+// pin returns the instant as a revision, so that several requests see the same state. The present stays. It is an error if
+// the server has no such state.
 func (e *Env) pin(ctx context.Context, i changes.Instant) (changes.Instant, error) {
-	if i.Now || i.Revision > 0 {
+	if i.Now {
 		return i, nil
 	}
 	_, header, err := e.fetch(ctx, below(i)+"/api", "")
@@ -131,6 +132,9 @@ func (e *Env) Pin(ctx context.Context, i changes.Instant) (uint64, error) {
 // first returns the first revision whose state is left; empty: it is not known.
 func (e *Env) first(ctx context.Context) string {
 	_, _, err := e.fetch(ctx, changes.AtPrefix+"1/api", "")
+	if err == nil {
+		return "1"
+	}
 	var failed *serverclient.Error
 	if errors.As(err, &failed) {
 		return failed.Header.Get(changes.FirstHeader)
