@@ -170,7 +170,7 @@ controllers that run workloads.`,
 	}{
 		{"run", "Run a server:", []*cobra.Command{newServe(), newFork()}},
 		{"past", "Look at the past, and bring it back:", []*cobra.Command{newHistory(), newDiff(), newBlame(), newUndelete(), newRestore(), newAt()}},
-		{"operate", "Operate it:", []*cobra.Command{newStatus(), newBackup(), newCheck(), newMigrate(), newPKI(), newKubeconfig()}},
+		{"operate", "Operate it:", []*cobra.Command{newStatus(), newBackup(), newCheck(), newCompact(), newMigrate(), newPKI(), newKubeconfig()}},
 		{"test", "Test and measure:", []*cobra.Command{newAssets(), newAPIDiff(), newBench(), newConformance()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

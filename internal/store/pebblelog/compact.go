@@ -174,17 +174,8 @@ func (l *Log) Reclaim(ctx context.Context) error {
 			return err
 		}
 		lower, upper := spaceBounds(space)
-		if err := l.apart(func() error { return l.db.Compact(ctx, lower, upper, false) }); err != nil {
-			if f := l.failure.get(); f != nil {
-				return f
-			}
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if retryable(err) {
-				return fmt.Errorf("%w: %w", store.ErrNoSpace, err)
-			}
-			return fmt.Errorf("log %s: %w", l.o.Dir, err)
+		if err := l.compactTables(ctx, lower, upper); err != nil {
+			return err
 		}
 	}
 	return l.awaitRemovals(ctx)

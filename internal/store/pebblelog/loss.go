@@ -36,9 +36,9 @@ import (
 // acceptHint ends the errors that AcceptDataLoss overrides.
 const acceptHint = restoreHint + ", or start with --accept-data-loss to continue without the missing writes"
 
-// droppedDir has the write-ahead logs that were set aside, and the originals of truncated
+// AsideDir has the write-ahead logs that were set aside, and the originals of truncated
 // ones.
-const droppedDir = "dropped"
+const AsideDir = "dropped"
 
 // walLoss is a write-ahead log that is shorter than its synced length.
 type walLoss struct {
@@ -207,7 +207,7 @@ func (l *Log) peek(ctx context.Context, loss *walLoss, check func(*Log, head) er
 
 // keep copies write-ahead logs to dropped that Pebble will read only up to their losses.
 func (l *Log) keep(losses []walLoss) error {
-	fs, dir := l.o.FS, l.o.FS.PathJoin(l.o.Dir, droppedDir)
+	fs, dir := l.o.FS, l.o.FS.PathJoin(l.o.Dir, AsideDir)
 	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (l *Log) keep(losses []walLoss) error {
 // drop sets the write-ahead logs after a loss aside, and truncates the one with the loss. The
 // newest goes first, so that an interruption leaves no other gap.
 func (l *Log) drop(loss walLoss) error {
-	fs, dir := l.o.FS, l.o.FS.PathJoin(l.o.Dir, droppedDir)
+	fs, dir := l.o.FS, l.o.FS.PathJoin(l.o.Dir, AsideDir)
 	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
