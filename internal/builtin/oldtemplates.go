@@ -9,21 +9,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// tolerateOld removes the errors of an update about volumes that 1.36 accepted in the templates of workloads: images without
-// a reference, if the stored object has any.
+// tolerateOld removes the errors of an update about the template of a workload if the stored template has the same: images of
+// volumes without a reference, which 1.36 accepted, and containers that add CAP_SYS_ADMIN without privilege escalation.
 func tolerateOld(errs field.ErrorList, old runtime.Object) field.ErrorList {
 	if len(errs) == 0 {
 		return errs
 	}
 	t := templateOf(old)
-	if t == nil || !slices.ContainsFunc(t.Spec.Volumes, func(v corev1.Volume) bool { return v.Image != nil && v.Image.Reference == "" }) {
+	if t == nil {
 		return errs
 	}
-	return slices.DeleteFunc(errs, func(e *field.Error) bool {
-		return e.Type == field.ErrorTypeRequired && strings.Contains(e.Field, "template.spec.volumes[") && strings.HasSuffix(e.Field, "].image.reference")
-	})
+	if slices.ContainsFunc(t.Spec.Volumes, func(v corev1.Volume) bool { return v.Image != nil && v.Image.Reference == "" }) {
+		errs = slices.DeleteFunc(errs, func(e *field.Error) bool {
+			return e.Type == field.ErrorTypeRequired && strings.Contains(e.Field, "template.spec.volumes[") && strings.HasSuffix(e.Field, "].image.reference")
+		})
+	}
+	if podspec.AddsSysAdmin(&t.Spec) {
+		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Detail == podspec.SysAdminEscalates })
+	}
+	return errs
 }
 
 // templateOf returns the template of Pods of a workload, nil for other kinds.

@@ -49,6 +49,52 @@ func TestOldImageVolumes(t *testing.T) {
 	}
 }
 
+// TestOldCapabilities: an update may deny privilege escalation to containers that add CAP_SYS_ADMIN if the stored object has
+// such a container, of any sort.
+func TestOldCapabilities(t *testing.T) {
+	yes, no := true, false
+	container := func(escalation *bool, adds ...corev1.Capability) corev1.Container {
+		return corev1.Container{Name: "c", Image: "i", SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: escalation, Capabilities: &corev1.Capabilities{Add: adds}}}
+	}
+	denied := container(&no, "CAP_SYS_ADMIN")
+	for name, c := range map[string]struct {
+		old  corev1.PodSpec
+		want int
+	}{
+		"denied before":                       {corev1.PodSpec{Containers: []corev1.Container{denied}}, 0},
+		"not said before":                     {corev1.PodSpec{Containers: []corev1.Container{container(nil, "CAP_SYS_ADMIN")}}, 0},
+		"in an init container":                {corev1.PodSpec{InitContainers: []corev1.Container{denied}, Containers: []corev1.Container{{Name: "c"}}}, 0},
+		"in an ephemeral container":           {corev1.PodSpec{EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon(denied)}}}, 0},
+		"allowed before":                      {corev1.PodSpec{Containers: []corev1.Container{container(&yes, "CAP_SYS_ADMIN")}}, 1},
+		"another capability before":           {corev1.PodSpec{Containers: []corev1.Container{container(&no, "SYS_ADMIN")}}, 1},
+		"no capabilities before":              {corev1.PodSpec{Containers: []corev1.Container{{Name: "c", SecurityContext: &corev1.SecurityContext{}}}}, 1},
+		"no security context before the next": {corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}, 1},
+	} {
+		for group, resource := range map[string]string{"": "pods", "apps": "deployments"} {
+			typ := Catalog().Lookup(group, "v1", resource)
+			old, next := typ.New(), typ.New()
+			for o, spec := range map[any]corev1.PodSpec{old: c.old, next: {Containers: []corev1.Container{denied}}} {
+				if p, ok := o.(*corev1.Pod); ok {
+					p.Spec = *spec.DeepCopy()
+				} else {
+					withTemplate(o, corev1.PodTemplateSpec{Spec: *spec.DeepCopy()})
+				}
+			}
+			typ.Strategy.Default(old)
+			typ.Strategy.Default(next)
+			found := 0
+			for _, e := range typ.Strategy.ValidateUpdate(context.Background(), next, old) {
+				if strings.HasPrefix(e.Detail, "cannot set `allowPrivilegeEscalation`") {
+					found++
+				}
+			}
+			if found != c.want {
+				t.Errorf("%s, %s: %d errors, want %d", resource, name, found, c.want)
+			}
+		}
+	}
+}
+
 // withTemplate gives a workload a template.
 func withTemplate(o any, t corev1.PodTemplateSpec) {
 	switch o := o.(type) {

@@ -22,7 +22,7 @@ func ValidateEphemeral(p, old *corev1.Pod) field.ErrorList {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
 	}
 	r := podRules{spec: &p.Spec}
-	podspec.ValidatePod(&r.Errors, p)
+	podspec.ValidatePod(&r.Errors, p, old)
 	r.annotationUpdates(p, old)
 	at := field.NewPath("spec", "ephemeralContainers")
 	next := make(map[string]*corev1.EphemeralContainer, len(p.Spec.EphemeralContainers))
@@ -74,7 +74,7 @@ func ValidateResize(p, old *corev1.Pod) field.ErrorList {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
 	}
 	r := podRules{spec: &p.Spec}
-	podspec.ValidatePod(&r.Errors, p)
+	podspec.ValidatePod(&r.Errors, p, old)
 	at, class := field.NewPath("spec"), old.Status.QOSClass
 	check.SetIfZero(&class, podspec.QOSClass(&old.Spec))
 	if class != podspec.QOSClass(&p.Spec) {

@@ -19,7 +19,7 @@ import (
 // ValidatePod checks a new Pod.
 func ValidatePod(p *corev1.Pod) field.ErrorList {
 	var errs check.Errors
-	podspec.ValidatePod(&errs, p)
+	podspec.ValidatePod(&errs, p, nil)
 	at := field.NewPath("spec")
 	if len(p.Spec.EphemeralContainers) > 0 {
 		errs.Forbidden(at, "ephemeralContainers", "cannot be set on create")
@@ -45,7 +45,7 @@ const updatable = "`spec.containers[*].image`,`spec.initContainers[*].image`,`sp
 // ValidatePodUpdate checks an update of a Pod. Few fields of the spec are mutable.
 func ValidatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	r := podRules{spec: &p.Spec}
-	podspec.ValidatePod(&r.Errors, p)
+	podspec.ValidatePod(&r.Errors, p, old)
 	r.annotationUpdates(p, old)
 	at := field.NewPath("spec")
 	if !r.sameContainers(p.Spec.Containers, old.Spec.Containers, at.Child("containers")) ||

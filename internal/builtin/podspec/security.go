@@ -3,6 +3,7 @@ package podspec
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,14 +44,32 @@ func (r *rules) securityContext(c *corev1.SecurityContext, at *field.Path) {
 		}
 		if c.Capabilities != nil {
 			for _, add := range c.Capabilities.Add {
-				if add == "CAP_SYS_ADMIN" {
-					r.Invalid(at, "", check.Bare(c), "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
+				if add == sysAdmin && !r.sysAdmin {
+					r.Invalid(at, "", check.Bare(c), SysAdminEscalates)
 				}
 			}
 		}
 	}
 	r.windowsOptions(c.WindowsOptions, at)
 	r.appArmor(c.AppArmorProfile, at)
+}
+
+const sysAdmin = "CAP_SYS_ADMIN"
+
+// SysAdminEscalates is the detail of the error for a container that adds the capability CAP_SYS_ADMIN without privilege
+// escalation.
+const SysAdminEscalates = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+
+// AddsSysAdmin reports whether a container of a spec adds the capability CAP_SYS_ADMIN and does not ask for privilege
+// escalation. An update of such a spec may then deny the escalation.
+func AddsSysAdmin(spec *corev1.PodSpec) bool {
+	adds := func(c *corev1.SecurityContext) bool {
+		return c != nil && (c.AllowPrivilegeEscalation == nil || !*c.AllowPrivilegeEscalation) &&
+			c.Capabilities != nil && slices.Contains(c.Capabilities.Add, sysAdmin)
+	}
+	of := func(c corev1.Container) bool { return adds(c.SecurityContext) }
+	return slices.ContainsFunc(spec.InitContainers, of) || slices.ContainsFunc(spec.Containers, of) ||
+		slices.ContainsFunc(spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return adds(c.SecurityContext) })
 }
 
 func (r *rules) user(at *field.Path, name string, id *int64) {

@@ -47,12 +47,16 @@ type rules struct {
 	containers check.Seen[string]
 	// hostUsers is false if the Pod has its own user namespace.
 	hostUsers bool
+	// sysAdmin: the stored spec has containers that add CAP_SYS_ADMIN without privilege escalation.
+	sysAdmin bool
 }
 
-// ValidatePod checks the spec and the annotations of a Pod, which has its defaults.
-func ValidatePod(errs *check.Errors, p *corev1.Pod) {
+// ValidatePod checks the spec and the annotations of a Pod, which has its defaults. Old is the stored Pod, nil for a new
+// one.
+func ValidatePod(errs *check.Errors, p, old *corev1.Pod) {
 	ValidateAnnotations(errs, p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
 	r, at := rules{Errors: errs, spec: &p.Spec, pod: &p.ObjectMeta}, field.NewPath("spec")
+	r.sysAdmin = old != nil && AddsSysAdmin(&old.Spec)
 	r.check(at)
 	if r.spec.ServiceAccountName == "" {
 		for i := range r.spec.Volumes {
