@@ -177,6 +177,7 @@ var importRules = []importRule{
 	{"cmd/tidemark/internal/bench", "cmd/tidemark/internal/clientconfig cmd/tidemark/internal/progress", "a server is measured through its API alone"},
 	{"cmd/tidemark/internal/timeline", "cmd/tidemark/internal/progress internal/apply internal/changes internal/serverclient", "the past is read through the API of a server, and compared with the schemas of the kinds"},
 	{"cmd/tidemark/internal/assets", "internal/atomicfile", "archives are files with an index"},
+	{"cmd/tidemark/internal/cluster", "cmd/tidemark/internal/progress internal/atomicfile internal/dirlock internal/kubeconfig internal/pki", "a cluster is processes, the files that they share, and a few requests"},
 	{"cmd/tidemark/internal/etcdstub", "", "a stand-in for etcd depends on no other package"},
 	{"cmd/tidemark/internal/conformance", "cmd/tidemark/internal/progress resourceversion", "a server is checked through its API alone"},
 	{"resourceversion", "", "clients of any server use it, without the rest of the module"},

@@ -168,7 +168,7 @@ controllers that run workloads.`,
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"run", "Run a server:", []*cobra.Command{newServe(), newFork()}},
+		{"run", "Run a server:", []*cobra.Command{newServe(), newFork(), newCluster()}},
 		{"past", "Look at the past, and bring it back:", []*cobra.Command{newHistory(), newDiff(), newBlame(), newUndelete(), newRestore(), newAt()}},
 		{"operate", "Operate it:", []*cobra.Command{newStatus(), newBackup(), newCheck(), newCompact(), newMigrate(), newPKI(), newKubeconfig()}},
 		{"test", "Test and measure:", []*cobra.Command{newAssets(), newAPIDiff(), newBench(), newConformance()}},

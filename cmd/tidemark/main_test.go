@@ -265,6 +265,13 @@ var wrongLines = map[string]string{
 	"completion foo":    `"foo" is not a shell with completion: want one of bash, fish, powershell, zsh`,
 	"completion --bash": "unknown flag: --bash",
 
+	"cluster":                               "DIR is missing: tidemark cluster DIR",
+	"cluster --secure-port=70000 x":         "--secure-port=70000 is no port",
+	"cluster --kwok-nodes=-1 x":             "want 0 to 10000",
+	"cluster --kwok-config= x":              "--kwok-config is empty",
+	"cluster --kwok-config=/nonexistent x":  "--kwok-config: ",
+	"cluster --component-flag=etcd:--v=4 x": "want COMPONENT:--FLAG=VALUE, such as kube-scheduler:--v=4",
+
 	"envtest-assets":                        "DIR is missing: tidemark envtest-assets DIR",
 	"bench ratios":                          "LIST.tsv is missing: tidemark bench ratios LIST.tsv",
 	"envtest-assets --archive x":            "--archive needs --url",
