@@ -1,9 +1,9 @@
 // Command oracle checks Tidemark against scenarios that were recorded from a
 // real kube-apiserver. It starts a server in memory, lets the runner that comes
 // with the scenarios compare the responses, and holds the result against two lists:
-// the areas that are built, and the scenarios that wait for a part.
+// the areas that are built, and the scenarios that wait for a part, or that differ below /at/.
 //
-//	go run ./test/oracle --dir FOLDER [--version v1.37] [--emulated-version 1.36] [--run REGEXP] [--follower] [-v]
+//	go run ./test/oracle --dir FOLDER [--version v1.37] [--emulated-version 1.36] [--run REGEXP] [--follower | --at] [-v]
 //
 // The exit status is 0 when every scenario of a built area passes, apart from the
 // waiting ones, and every waiting one still fails.
@@ -32,8 +32,12 @@ var areasText string
 //go:embed waiting.txt
 var waitingText string
 
+//go:embed past.txt
+var pastText string
+
 var (
 	throughFollower bool
+	ofInstants      bool
 	version         string
 	emulated        string
 )
@@ -44,6 +48,7 @@ func main() {
 	flag.StringVar(&emulated, "emulated-version", "", "version of Kubernetes that the server emulates: 1.36; default: the newest")
 	run := flag.String("run", "", "only scenarios that match; then the lists are not held against the result")
 	flag.BoolVar(&throughFollower, "follower", false, "compare the responses of a server that follows another one")
+	flag.BoolVar(&ofInstants, "at", false, "compare the responses to reads below /at/, each at the newest revision of its moment; writes are sent as they are")
 	verbose := flag.Bool("v", false, "show every scenario, and whole differences")
 	flag.Parse()
 	if err := check(*dir, *run, *verbose); err != nil {
@@ -96,14 +101,26 @@ func lists() (areas []string, waiting map[string]string, err error) {
 	for line := range rows(areasText) {
 		areas = append(areas, line)
 	}
-	for line := range rows(waitingText) {
+	text := waitingText
+	if ofInstants {
+		text = pastText
+	}
+	for line := range rows(text) {
 		name, part, ok := strings.Cut(line, " ")
 		if !ok {
-			return nil, nil, fmt.Errorf("waiting.txt: %q does not say which part it waits for", line)
+			return nil, nil, fmt.Errorf("%s: %q gives no reason", list(), line)
 		}
 		waiting[name] = strings.TrimSpace(part)
 	}
 	return areas, waiting, nil
+}
+
+// list is the name of the list of scenarios that fail.
+func list() string {
+	if ofInstants {
+		return "past.txt"
+	}
+	return "waiting.txt"
 }
 
 func rows(text string) func(func(string) bool) {
@@ -153,7 +170,16 @@ func verify(dir, expr string, verbose bool) ([]scenarios.Outcome, error) {
 	if verbose {
 		more = append(more, "-v")
 	}
-	return runner.Verify(s.URL(), s.RESTConfig().BearerToken, expr, os.Stdout, more...)
+	to := s.URL()
+	if ofInstants {
+		past, err := pastServer(s)
+		if err != nil {
+			return nil, err
+		}
+		defer past.Close()
+		to = past.URL
+	}
+	return runner.Verify(to, s.RESTConfig().BearerToken, expr, os.Stdout, more...)
 }
 
 // hold compares the outcomes with the list of those that wait.
@@ -166,7 +192,7 @@ func hold(outcomes []scenarios.Outcome, waiting map[string]string) error {
 		part, waits := waiting[o.Name]
 		switch {
 		case o.Passed && waits:
-			wrong = append(wrong, fmt.Sprintf("%s passes, but waiting.txt says that it waits for %s: take it out", o.Name, part))
+			wrong = append(wrong, fmt.Sprintf("%s passes, but %s has it (%s): take it out", o.Name, list(), part))
 		case !o.Passed && !waits:
 			wrong = append(wrong, o.Name+" fails")
 		case o.Passed:
@@ -175,10 +201,10 @@ func hold(outcomes []scenarios.Outcome, waiting map[string]string) error {
 	}
 	for name := range waiting {
 		if !seen[name] {
-			wrong = append(wrong, name+" stands in waiting.txt, but there is no such scenario in the built areas")
+			wrong = append(wrong, name+" is in "+list()+", but there is no such scenario in the built areas")
 		}
 	}
-	fmt.Printf("oracle: %d of %d scenarios pass, %d wait for a later part\n", passed, len(outcomes), len(waiting))
+	fmt.Printf("oracle: %d of %d scenarios pass, %d are in %s\n", passed, len(outcomes), len(waiting), list())
 	if len(wrong) > 0 {
 		return fmt.Errorf("%d findings:\n  %s", len(wrong), strings.Join(wrong, "\n  "))
 	}
