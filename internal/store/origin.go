@@ -13,7 +13,7 @@ import (
 type Origin struct {
 	// Time is when the change was committed, by Options.Now, in UTC and in whole microseconds.
 	// It never decreases from one change of a log to the next, also across restarts and jumps of
-	// the clock. Zero: unknown.
+	// the clock. On a Shared, the time of a change by another server is when this store read it. Zero: unknown.
 	Time time.Time
 	// Verb is that of the request. One request can make several changes, which may be of other
 	// kinds: an update that removes the last finalizer removes the object.

@@ -219,16 +219,15 @@ func (f *sharedWriter) change(e *Entry, before *Object) made {
 		origin = own.Origin
 	}
 	m := s.stage(e.Collection, c, origin)
-	if origin != nil {
-		at := origin.Time
-		if at.IsZero() {
-			at = wallTime(s.o.Now())
-		}
-		if at.After(f.time) {
-			f.time = at
-		}
-		c.origin.Time = f.time
+	// The log has no times. That of another server's change is when this one read it, which is soon after.
+	at := c.origin.Time
+	if at.IsZero() {
+		at = wallTime(s.o.Now())
 	}
+	if at.After(f.time) {
+		f.time = at
+	}
+	c.origin.Time = f.time
 	if why := e.Object.Unreadable(); why != "" {
 		s.o.Note(true, "storage: an object cannot be read, and requests for it fail", "collection", e.Collection, "key", e.Key, "err", why)
 	}
