@@ -76,6 +76,57 @@ func TestUpgradeForks(t *testing.T) {
 	must(t, s.RESTConfig(), http.StatusOK, "PATCH", "/fork/staging"+configMaps+"/a", `{"data":{"v":"3"}}`)
 }
 
+// TestUpgradeKubernetes opens a directory that a server of Kubernetes 1.36 wrote. Its objects have the fields and defaults
+// of 1.37 at once, without a new version; kinds that 1.36 stored in another version work.
+func TestUpgradeKubernetes(t *testing.T) {
+	t.Parallel()
+	dir := storetest.Unpack(t, "datadir/testdata/kubernetes-1.36.tar.gz")
+	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, History: tidemark.History{Retention: 100 * 365 * 24 * time.Hour}})
+	const shop = "/namespaces/shop/"
+	type object struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	read := func(path string) (version, text string) {
+		t.Helper()
+		code, text := servertest.Get(t, s.RESTConfig(), path)
+		var o object
+		if err := json.Unmarshal([]byte(text), &o); err != nil || code != http.StatusOK {
+			t.Fatalf("%s: %d %v %s", path, code, err, text)
+		}
+		return o.Metadata.ResourceVersion, text
+	}
+	for path, want := range map[string]string{
+		"/api/v1" + shop + "configmaps/a":                                            `"data":{"v":"1"}`,
+		"/api/v1" + shop + "secrets/s":                                               `"data":{"k":"dg=="}`,
+		"/api/v1" + shop + "pods/p":                                                  `"phase":"Pending"`,
+		"/api/v1" + shop + "services/svc":                                            `"clusterIP":"`,
+		"/apis/apps/v1" + shop + "deployments/d":                                     `"replicas":2`,
+		"/apis/apps/v1" + shop + "statefulsets/st":                                   `"maxUnavailable":1`,
+		"/apis/autoscaling/v2" + shop + "horizontalpodautoscalers/h":                 `"maxReplicas":3`,
+		"/apis/batch/v1" + shop + "cronjobs/cj":                                      `"schedule":"* * * * *"`,
+		"/apis/storage.k8s.io/v1/csidrivers/drv.example.com":                         `"preventPodSchedulingIfMissing":false`,
+		"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/map":        `"apiVersion":"admissionregistration.k8s.io/v1"`,
+		"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/mapb": `"policyName":"map"`,
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node":                `"clustertrustbundles"`,
+	} {
+		before, text := read(path)
+		if !strings.Contains(text, want) {
+			t.Errorf("%s lacks %s: %s", path, want, text)
+		}
+		must(t, s.RESTConfig(), http.StatusOK, "PATCH", path, `{}`)
+		if after, _ := read(path); after != before {
+			t.Errorf("%s: a write that changes nothing makes version %s of %s", path, after, before)
+		}
+	}
+	// The policy mutates, and kinds of 1.37 are served.
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/api/v1"+shop+"configmaps", `{"metadata":{"name":"b"}}`)
+	if _, text := read("/api/v1" + shop + "configmaps/b"); !strings.Contains(text, `"mutated":"yes"`) {
+		t.Errorf("the policy has not changed %s", text)
+	}
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/apis/storagemigration.k8s.io/v1/storageversionmigrations", `{"metadata":{"name":"m"},"spec":{"resource":{"group":"","resource":"configmaps"}}}`)
+	must(t, s.RESTConfig(), http.StatusOK, "PATCH", "/apis/apps/v1"+shop+"statefulsets/st", `{"spec":{"replicas":3}}`)
+}
+
 // TestUpgradeEveryFormat: there is a directory of each format that the documents name, so that a program that changes the
 // format keeps one of the format before.
 func TestUpgradeEveryFormat(t *testing.T) {
