@@ -34,6 +34,7 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) error {
 	}
 	backend, err := p.Connect(r)
 	if err != nil {
+		w.Header()["Connection"] = []string{"close"}
 		return err
 	}
 	defer backend.Close()

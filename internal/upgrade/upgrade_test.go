@@ -144,13 +144,11 @@ func TestRefusedUpgrade(t *testing.T) {
 		case c.text == "" && string(body) != c.body, !strings.Contains(string(body), c.text):
 			t.Errorf("%.30q: the body is %q", c.head, body)
 		}
-		if c.code != 500 {
-			if !resp.Close {
-				t.Errorf("%.30q: the connection is not closed", c.head)
-			}
-			if rest, _ := io.ReadAll(from); len(rest) > 0 {
-				t.Errorf("%.30q: after the response came %q", c.head, rest)
-			}
+		if !resp.Close {
+			t.Errorf("%.30q: the connection is not closed", c.head)
+		}
+		if rest, _ := io.ReadAll(from); len(rest) > 0 {
+			t.Errorf("%.30q: after the response came %q", c.head, rest)
 		}
 		if got := <-more; got != "" {
 			t.Errorf("%.30q: the backend got %q after its response", c.head, got)
