@@ -58,6 +58,10 @@ func (b *Backend) Serve(w http.ResponseWriter, r *http.Request, c Caller) error 
 		http.Error(w, b.broken.Error(), http.StatusInternalServerError)
 		return nil
 	}
+	if hasDots(r.URL.Path) {
+		http.Error(w, "a path with the segment . or .. is not forwarded", http.StatusBadRequest)
+		return nil
+	}
 	host, err := b.address()
 	if err != nil {
 		http.Error(w, "service unavailable", http.StatusServiceUnavailable)
@@ -71,6 +75,17 @@ func (b *Backend) Serve(w http.ResponseWriter, r *http.Request, c Caller) error 
 		}
 	}
 	return b.forward(w, r, to, &c)
+}
+
+// hasDots reports whether a path has a segment "." or "..". No object has such a name, and the request was authorized for the
+// segments as they are: an extension server that resolves them would serve another object, perhaps of another namespace.
+func hasDots(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 // forward is Serve for a request to a URL.
@@ -140,10 +155,11 @@ func (b *Backend) setHeaders(out, in *http.Request, c *Caller) {
 	transport.SetAuthProxyHeaders(out, c.User.Name, c.User.UID, c.User.Groups, c.User.Extra)
 }
 
-// strip removes the credentials of the client, and the headers in which it may name a user.
+// strip removes the credentials of the client, and the headers in which it may name a user. Some frameworks take an underscore
+// in the name of a header for a hyphen.
 func (a *Aggregator) strip(h http.Header) {
 	for key := range h {
-		lower := strings.ToLower(key)
+		lower := strings.ReplaceAll(strings.ToLower(key), "_", "-")
 		named := func(name string) bool { return lower == strings.ToLower(name) }
 		begins := func(prefix string) bool { return strings.HasPrefix(lower, strings.ToLower(prefix)) }
 		if lower == "authorization" || begins("x-remote-") || begins("impersonate-") ||

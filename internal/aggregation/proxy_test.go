@@ -45,7 +45,7 @@ func TestHeaders(t *testing.T) {
 	}
 	r.Header = http.Header{
 		"Authorization": {"Bearer secret"}, "Impersonate-User": {"root"}, "Impersonate-Extra-A": {"b"}, "X-Remote-User": {"root"}, "X-Remote-Group": {"system:masters"},
-		"X-Remote-Uid": {"0"}, "X-Remote-Extra-Scopes": {"all"}, "x-remote-extra-lower": {"all"}, "X-My-User": {"root"}, "X-My-Extra-A": {"b"},
+		"X-Remote-Uid": {"0"}, "X-Remote-Extra-Scopes": {"all"}, "x-remote-extra-lower": {"all"}, "X_Remote_User": {"root"}, "X-Remote_Group": {"system:masters"}, "X_my_user": {"root"}, "X-My-User": {"root"}, "X-My-Extra-A": {"b"},
 		"Te": {"trailers"}, "Connection": {"X-Hop"}, "X-Hop": {"1"}, "Cookie": {"a=b"}, "Accept-Encoding": {"gzip"}, "Audit-Id": {"of-the-client"},
 		"X-Forwarded-For": {"10.0.0.1"}, "Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io.c2VjcmV0, other"},
 	}
@@ -63,7 +63,7 @@ func TestHeaders(t *testing.T) {
 	}
 	for name, want := range map[string][]string{
 		"Authorization": nil, "Impersonate-User": nil, "Impersonate-Extra-A": nil, "X-My-User": nil, "X-My-Extra-A": nil, "X-Hop": nil, "Connection": nil,
-		"X-Remote-Extra-Scopes": nil, "X-Remote-Extra-Lower": nil,
+		"X-Remote-Extra-Scopes": nil, "X-Remote-Extra-Lower": nil, "X_remote_user": nil, "X-Remote_group": nil, "X_my_user": nil,
 		"X-Remote-User": {"alice"}, "X-Remote-Group": {"dev", "system:authenticated"}, "X-Remote-Uid": {"u1"},
 		"X-Remote-Extra-Authentication.kubernetes.io%2fcredential-Id": {"X509SHA256=1"},
 		"Te": {"trailers"}, "Cookie": {"a=b"}, "Accept-Encoding": {"gzip"}, "Audit-Id": {"audit-1"},
@@ -72,6 +72,28 @@ func TestHeaders(t *testing.T) {
 	} {
 		if have := got.Header.Values(name); !slices.Equal(have, want) {
 			t.Errorf("%s is %q, want %q", name, have, want)
+		}
+	}
+}
+
+// TestDots: a path that an extension server could resolve to another object is not forwarded, however it is escaped.
+func TestDots(t *testing.T) {
+	e := startExtension(t, "api")
+	w := newWorld(t, aggregation.Config{})
+	w.available(e)
+	e.handle(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.URL.Path) })
+	front := w.front("g.example.com", "v1")
+	for path, code := range map[string]int{
+		"things/..": 400, "namespaces/a/things/..%2f..%2f../b/things": 400, "namespaces/a/things/%2e%2E/x": 400, "things/./x": 400, "things/.": 400,
+		"things/...": 200, "things/..x": 200, "things/x..": 200, "things/a.b": 200,
+	} {
+		r, err := http.NewRequest(http.MethodGet, front.URL+"/apis/g.example.com/v1/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultTransport.RoundTrip(r)
+		if got := text(t, response, err); !strings.HasPrefix(got, fmt.Sprint(code, " ")) {
+			t.Errorf("%s: got %s, want %d", path, got, code)
 		}
 	}
 }
