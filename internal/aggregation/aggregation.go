@@ -55,6 +55,9 @@ type Aggregator struct {
 	merged     atomic.Pointer[Merged]
 	failures   failures
 	checks     chan struct{} // a value for each check under way
+	// rechecks is checks for extension servers whose last check failed. Such a check may take long, and the others do not wait
+	// for it.
+	rechecks chan struct{}
 
 	ctx  context.Context //nolint:containedctx // of the goroutines
 	stop context.CancelFunc
@@ -67,8 +70,11 @@ type Aggregator struct {
 	cursors  []*store.Cursor
 }
 
-// maxChecks is how many APIServices are checked at a time.
-const maxChecks = 32
+// maxChecks is how many APIServices are checked at a time, and maxRechecks how many of those whose last check failed.
+const (
+	maxChecks   = 32
+	maxRechecks = 32
+)
 
 // New returns an aggregator that knows the APIServices of the newest state. It follows the store until Close.
 func New(c Config) *Aggregator {
@@ -78,7 +84,7 @@ func New(c Config) *Aggregator {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &Aggregator{c: c, backends: map[string]*Backend{}, sources: map[sourceKey]*source{}, checks: make(chan struct{}, maxChecks)}
+	a := &Aggregator{c: c, backends: map[string]*Backend{}, sources: map[sourceKey]*source{}, checks: make(chan struct{}, maxChecks), rechecks: make(chan struct{}, maxRechecks)}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.table.Store(emptyTable)
 	a.follow(Collection, nil, a.update)

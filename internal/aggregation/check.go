@@ -29,17 +29,24 @@ const (
 	checkRequests = 5 // at once; one success is enough
 )
 
+// failedDiscovery is the reason of an extension server that did not respond as it should.
+const failedDiscovery = "FailedDiscoveryCheck"
+
 // watch checks the backend until it is closed.
 func (b *Backend) watch() {
 	retry := firstRetry
 	for b.ctx.Err() == nil {
+		turn := b.of.checks
+		if b.condition().reason == failedDiscovery {
+			turn = b.of.rechecks
+		}
 		select {
-		case b.of.checks <- struct{}{}:
+		case turn <- struct{}{}:
 		case <-b.ctx.Done():
 			return
 		}
 		c, again := b.check()
-		<-b.of.checks
+		<-turn
 		if b.ctx.Err() != nil {
 			return
 		}
@@ -66,7 +73,7 @@ func (b *Backend) check() (_ condition, again bool) {
 		return *c, false
 	}
 	if err := b.checkDiscovery(); err != nil {
-		return condition{apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck", webhook.Cut(err.Error())}, true
+		return condition{apiregistrationv1.ConditionFalse, failedDiscovery, webhook.Cut(err.Error())}, true
 	}
 	return condition{apiregistrationv1.ConditionTrue, "Passed", "all checks passed"}, false
 }

@@ -257,3 +257,40 @@ func TestManyChecks(t *testing.T) {
 		}
 	})
 }
+
+// TestHangingChecks: extension servers whose checks hang do not delay the check of another one.
+func TestHangingChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hanging, other = 443, 444
+		var hangs atomic.Bool
+		var begun, others atomic.Int64
+		release := make(chan struct{})
+		w := newWorld(t, aggregation.Config{Own: func(at netip.AddrPort) bool {
+			switch {
+			case at.Port() == other:
+				others.Add(1)
+			case hangs.Load():
+				begun.Add(1)
+				<-release
+			}
+			return true
+		}})
+		to := w.toService("api", fmt.Sprint("127.0.0.1:", hanging))
+		synctest.Wait()
+		for i := range 100 {
+			w.register(fmt.Sprintf("v1.g%d.example.com", i), to)
+		}
+		synctest.Wait()
+		hangs.Store(true)
+		w.sleep(2 * time.Minute)
+		if begun.Load() == 0 {
+			t.Error("no check hangs")
+		}
+		w.register("v1.other.example.com", w.toService("other", fmt.Sprint("127.0.0.1:", other)))
+		synctest.Wait()
+		if n := others.Load(); n < 5 {
+			t.Errorf("%d requests of the check of the other one", n)
+		}
+		close(release)
+	})
+}
