@@ -260,3 +260,38 @@ func TestLargeDocuments(t *testing.T) {
 		t.Errorf("the group is not stale: %s", got)
 	}
 }
+
+// TestBusy: extension servers whose documents use up the memory for documents make no other one stale. Small documents are
+// fetched nevertheless, and large ones stay as they were.
+func TestBusy(t *testing.T) {
+	w := newWorld(t, aggregation.Config{})
+	serve := func(name string, resources int) (*extension, func(*apiregistrationv1.APIServiceSpec)) {
+		t.Helper()
+		e, group := startExtension(t, name), name+".example.com"
+		e.on("/apis", reply{contentType: aggregatedType, body: `{"items":[{"metadata":{"name":"` + group + `"},"versions":[{"version":"v1","resources":[` +
+			strings.TrimSuffix(strings.Repeat(`{"resource":"`+strings.Repeat("r", 100)+`"},`, resources), ",") + `]},{"version":"v2"}]}]}`})
+		e.handle(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") })
+		to := w.toService(name, e.address())
+		w.register("v1."+group, func(s *apiregistrationv1.APIServiceSpec) { to(s) })
+		w.wantCondition("v1."+group, "True Passed all checks passed")
+		return e, to
+	}
+	wantCurrent := func(gv string) {
+		t.Helper()
+		await.Nil(t, gv, func() error {
+			if got := aggregatedOf(t, w.Merge(own())); !strings.Contains(got, gv) || strings.Contains(got, gv+"!") {
+				return fmt.Errorf("it is stale: %s", got)
+			}
+			return nil
+		})
+	}
+	large, to := serve("large", 2000)
+	wantCurrent("large.example.com/v1")
+	defer aggregation.SetMaxFetching(0)()
+	serve("small", 100)
+	wantCurrent("small.example.com/v1")
+	before := len(large.seen("/apis"))
+	w.register("v2.large.example.com", to) // so that the document is fetched again
+	await.True(t, "a fetch that failed", func() bool { return len(large.seen("/apis")) >= before+2 })
+	wantCurrent("large.example.com/v1")
+}

@@ -38,9 +38,19 @@ const (
 	// for each value.
 	maxDiscoveryValues = 50_000
 	maxValues          = 200_000
-	// maxFetching limits the documents that are being fetched, all together.
-	maxFetching = 64 << 20
+	// smallDocument is how much of each document does not count for maxFetching. Most documents are smaller: others that
+	// arrive slowly cannot keep them out.
+	smallDocument = 64 << 10
 )
+
+// maxFetching limits the documents that are being fetched, all together. Tests change it.
+var maxFetching = newInt64(64 << 20)
+
+func newInt64(n int64) *atomic.Int64 {
+	made := new(atomic.Int64)
+	made.Store(n)
+	return made
+}
 
 // sourceKey is what backends with the same documents have in common.
 type sourceKey struct {
@@ -159,6 +169,9 @@ func (s *source) discover() error {
 	if errors.Is(err, errNotModified) {
 		return nil
 	}
+	if errors.Is(err, errBusy) { // the documents of the last fetch are better than none
+		return err
+	}
 	s.mu.Lock()
 	same := len(next) == len(s.current)
 	for gv, v := range next {
@@ -273,6 +286,9 @@ func (s *source) readLegacy(wanted map[groupVersion]*Backend) (map[groupVersion]
 		var list metav1.APIResourceList
 		if err == nil {
 			err = json.Unmarshal(d.body, &list)
+		}
+		if errors.Is(err, errBusy) {
+			return nil, "", err
 		}
 		if err != nil {
 			failed = err
@@ -397,10 +413,11 @@ func readAll(from io.Reader, limit int64) ([]byte, error) {
 		case len(b) < cap(b):
 			continue
 		}
-		more := int64(cap(b))
-		charged += more
-		if fetching.Add(more) > maxFetching {
-			return nil, errBusy
+		if more := int64(cap(b)); more >= smallDocument {
+			charged += more
+			if fetching.Add(more) > maxFetching.Load() {
+				return nil, errBusy
+			}
 		}
 		b = append(make([]byte, 0, min(2*int64(cap(b)), limit+1)), b...)
 	}

@@ -16,6 +16,12 @@ func SetMaxRunning(n int64) (restore func()) {
 	return func() { maxRunning = before }
 }
 
+// SetMaxFetching changes how many bytes of documents are being fetched, until the returned function is called.
+func SetMaxFetching(n int64) (restore func()) {
+	before := maxFetching.Swap(n)
+	return func() { maxFetching.Store(before) }
+}
+
 // The limits of documents, in bytes.
 const (
 	MaxDiscoveryBytes = maxDiscoveryBytes
