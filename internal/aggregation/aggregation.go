@@ -14,6 +14,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/upgrade"
 )
 
 // Config configures an Aggregator. A field is required unless its comment describes its zero value.
@@ -32,6 +33,8 @@ type Config struct {
 	// Certificate returns the client certificate of the server, by which extension servers trust the user that it names; it is
 	// called for each connection, and is safe for concurrent use. Nil: there is none.
 	Certificate func() *tls.Certificate
+	// MaxConnections is how many connections to extension servers may be open; zero: there is no limit.
+	MaxConnections int
 	// Own reports whether a server listens at an address that is part of this one. It is safe for concurrent use. Nil: it
 	// does not listen.
 	Own func(netip.AddrPort) bool
@@ -54,6 +57,7 @@ type Aggregator struct {
 	generation atomic.Uint64
 	merged     atomic.Pointer[Merged]
 	failures   failures
+	limit      upgrade.Limit
 	checks     chan struct{} // a value for each check under way
 	// rechecks is checks for extension servers whose last check failed. Such a check may take long, and the others do not wait
 	// for it.
@@ -85,6 +89,7 @@ func New(c Config) *Aggregator {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	a := &Aggregator{c: c, backends: map[string]*Backend{}, sources: map[sourceKey]*source{}, checks: make(chan struct{}, maxChecks), rechecks: make(chan struct{}, maxRechecks)}
+	a.limit.Most, a.limit.Relieve = int64(c.MaxConnections), a.closeIdle
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.table.Store(emptyTable)
 	a.follow(Collection, nil, a.update)
@@ -92,6 +97,15 @@ func New(c Config) *Aggregator {
 	a.follow(services, a.touchesService, nil)
 	a.follow(endpointSlices, a.touchesSlice, nil)
 	return a
+}
+
+// closeIdle closes the connections that are not in use.
+func (a *Aggregator) closeIdle() {
+	for _, b := range a.table.Load().remote {
+		if b.transport != nil {
+			b.transport.CloseIdleConnections()
+		}
+	}
 }
 
 // Close ends the checks. Requests under way go on.

@@ -76,7 +76,7 @@ func (a *Aggregator) tlsConfig(e *entry) (*tls.Config, error) {
 func (a *Aggregator) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := webhook.Dialer("extension servers", a.checkOwn)
 	d.Timeout = dialTimeout
-	return d.DialContext(ctx, network, address)
+	return a.limit.Dial(d.DialContext)(ctx, network, address)
 }
 
 // checkOwn refuses the addresses at which this server listens.

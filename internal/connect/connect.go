@@ -256,6 +256,8 @@ func failed(err error) error {
 		return err
 	case errors.Is(err, kubelet.ErrNotAllowed):
 		return apierrors.NewBadRequest(kubelet.ErrNotAllowed.Error())
+	case errors.Is(err, upgrade.ErrFull):
+		return apierrors.NewTooManyRequests(upgrade.ErrFull.Error(), 1)
 	case errors.As(err, &unreachable):
 		return apierrors.NewServiceUnavailable(err.Error())
 	}

@@ -34,7 +34,12 @@ type server struct {
 
 func start(t testing.TB) *server {
 	t.Helper()
-	k, err := kubelet.New(kubelet.Config{})
+	return startWith(t, kubelet.Config{})
+}
+
+func startWith(t testing.TB, config kubelet.Config) *server {
+	t.Helper()
+	k, err := kubelet.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,6 +440,25 @@ func TestEnds(t *testing.T) {
 			t.Errorf("%s: the client's connection goes on", name)
 		}
 	}
+}
+
+// TestTooMany checks that a connection beyond the limit is refused.
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	s := startWith(t, kubelet.Config{MaxConnections: 1})
+	ws := s.dial(t, "/exec?command=sleep&stdin=true", "v5.channel.k8s.io")
+	await.True(t, "the stream", func() bool { return s.kubelet.Open.Load() == 1 })
+	if code, got := s.get(t, "/log"); code != http.StatusTooManyRequests || !strings.Contains(got, "too many connections") {
+		t.Errorf("a log: %d %s", code, got)
+	}
+	if resp, _ := s.spdy(t, "/portforward", "portforward.k8s.io"); resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("a port-forward: %s", resp.Status)
+	}
+	if got, _ := collect(t, s.dial(t, "/exec?command=x", "v5.channel.k8s.io")); !strings.Contains(got[3], "too many connections") {
+		t.Errorf("a WebSocket: %s", got[3])
+	}
+	ws.CloseNow()
+	await.True(t, "room", func() bool { code, _ := s.get(t, "/log"); return code == http.StatusOK })
 }
 
 // TestSlowClient checks that a client that does not read stops its container, and takes no memory of the server.

@@ -37,6 +37,8 @@ type Config struct {
 	AddressTypes []string
 	// Timeout is the time to connect, with the handshake of TLS; zero: DefaultTimeout.
 	Timeout time.Duration
+	// MaxConnections is how many connections to kubelets, Pods and nodes may be open; zero: there is no limit.
+	MaxConnections int
 	// Own reports whether an address is one that the server listens on. No request is sent to it: the server would
 	// take it for one of its own. It is safe for concurrent use. Nil: the server has none.
 	Own func(netip.AddrPort) bool
@@ -66,6 +68,7 @@ type Client struct {
 	c           Config
 	certificate *reload.Value[*tls.Certificate] // nil: none
 	authority   *reload.Value[*x509.CertPool]   // nil: kubelets are not verified
+	limit       *upgrade.Limit
 
 	// Kubelet connects to kubelets at any address but the server's own, with the server's certificate. Unverified is the
 	// same and does not verify the kubelet. Proxied is Kubelet for addresses that a user may reach through the server.
@@ -82,7 +85,8 @@ func New(c Config) (*Client, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	k := &Client{c: c}
+	k := &Client{c: c, limit: &upgrade.Limit{Most: int64(c.MaxConnections)}}
+	k.limit.Relieve = k.CloseIdleConnections
 	switch cert, key := c.ClientCertificate, c.ClientKey; {
 	case (cert == "") != (key == ""):
 		return nil, errors.New("the client certificate for kubelets needs a certificate and a key")
@@ -172,7 +176,7 @@ func (k *Client) route(authenticated, verified, restricted bool) *Route {
 			return k.c.Dial(ctx, network, address)
 		}
 	}
-	r := &Route{dial: dial, limit: k.c.Timeout, marked: authenticated, config: &tls.Config{
+	r := &Route{dial: k.limit.Dial(dial), limit: k.c.Timeout, marked: authenticated, config: &tls.Config{
 		InsecureSkipVerify: true, // VerifyConnection verifies: the authority may change
 	}}
 	if authenticated && k.certificate != nil {

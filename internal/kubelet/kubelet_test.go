@@ -27,6 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/kubelet"
+	"github.com/tidemark-dev/tidemark/internal/upgrade"
 )
 
 // issue writes a certificate and its key, and returns the paths. It is signed by itself, or by the parent.
@@ -212,6 +213,34 @@ func TestTimeout(t *testing.T) {
 	}
 	if _, err := k.Kubelet.Dial(context.Background(), &url.URL{Scheme: "https", Host: l.Addr().String()}); err == nil {
 		t.Error("a silent kubelet is connected")
+	}
+}
+
+// TestMaxConnections checks that connections that are not in use make room for others, and that others do not.
+func TestMaxConnections(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	u := start(t, first(issue(t, dir, "kubelet")), filepath.Join(dir, "kubelet.key"))
+	k, err := kubelet.New(kubelet.Config{MaxConnections: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.CloseIdleConnections()
+	for _, r := range []*kubelet.Route{k.Kubelet, k.Unverified} { // each keeps its connection
+		if _, err := get(r, u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn, err := k.Kubelet.Dial(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := get(k.Unverified, u); !errors.Is(err, upgrade.ErrFull) {
+		t.Errorf("a second connection: %v", err)
+	}
+	conn.Close()
+	if _, err := get(k.Unverified, u); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -41,7 +41,7 @@ func (w *World) newAggregator() (*aggregation.Aggregator, error) {
 	h := &p.Authentication.Proxy
 	return aggregation.New(aggregation.Config{
 		Store: w.store, EditStatus: w.editAPIService, Writes: w.writesConditions, Endpoints: p.Aggregation.EndpointRouting,
-		ForwardRedirects: p.Aggregation.ForwardRedirects, Certificate: certificate, Own: p.listensAt, Identity: uuid.New(),
+		ForwardRedirects: p.Aggregation.ForwardRedirects, Certificate: certificate, MaxConnections: maxDialled(), Own: p.listensAt, Identity: uuid.New(),
 		IdentityHeaders: slices.Concat(h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders), IdentityPrefixes: h.ExtraPrefixes,
 		Now: w.now, Log: p.logOf(logAggregation),
 	}), nil
