@@ -256,8 +256,8 @@ func (o *openAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case openAPIV2:
 		o.serveV2(w, r, t)
 	default:
-		if b := t.page(strings.TrimPrefix(path, openAPIV3+"/")); b != nil {
-			c, _ := r.Context().Value(callerKey{}).(Caller)
+		c, ok := r.Context().Value(callerKey{}).(Caller)
+		if b := t.page(strings.TrimPrefix(path, openAPIV3+"/")); b != nil && ok { // a request of the past has no caller
 			if err := b.Serve(w, r, c); err != nil {
 				refuse(w, err)
 			}

@@ -83,6 +83,11 @@ func TestOpenAPI(t *testing.T) {
 	if got := get("/openapi/v3/apis/g.example.com/v1", "application/json").Body.String(); got != `{"openapi":"3.0.0"}` {
 		t.Errorf("the page is %s", got)
 	}
+	past := httptest.NewRecorder() // a request of the past has no caller
+	all.ServeHTTP(past, httptest.NewRequest(http.MethodGet, "/openapi/v3/apis/g.example.com/v1", nil))
+	if got := past.Body.String(); got != "own /openapi/v3/apis/g.example.com/v1" {
+		t.Errorf("without a caller: %s", got)
+	}
 	for path, want := range map[string]string{"/openapi/v3": "system:aggregator", "/openapi/v2": "system:aggregator", "/openapi/v3/apis/g.example.com/v1": "alice"} {
 		await.True(t, "a request for "+path, func() bool { return len(e.seen(path)) > 0 })
 		if got := e.seen(path)[0].Header.Get("X-Remote-User"); got != want {
