@@ -21,6 +21,7 @@ func TestPlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	before.c = before.RESTConfig()
+	before.write(t, http.MethodPost, "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}`)
 	from := before.Root().Revision()
 	clock.Advance(time.Minute)
 	middle := clock.Now()
@@ -57,10 +58,16 @@ func TestPlay(t *testing.T) {
 			if code, _, b := exchange(t, s.RESTConfig(), http.MethodPost, instantMaps, `{"metadata":{"name":"b"}}`); code != http.StatusMethodNotAllowed {
 				t.Errorf("a write: %d %s", code, b)
 			}
+			if code, _, b := exchange(t, s.RESTConfig(), http.MethodGet, "/api/v1/namespaces/default/pods/p/log", ""); code != http.StatusNotImplemented {
+				t.Errorf("the log of a container: %d %s", code, b)
+			}
 		})
 	}
 	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir, ReadOnly: true}, AtTime: middle.Add(time.Minute)})
 	if code, _, b := exchange(t, s.RESTConfig(), http.MethodGet, instantMaps+"/a", ""); code != http.StatusOK {
 		t.Errorf("the state of a time: %d %s", code, b)
+	}
+	if code, _, b := exchange(t, s.RESTConfig(), http.MethodGet, "/api/v1/namespaces/default/pods/p/log", ""); code != http.StatusNotImplemented {
+		t.Errorf("the log of a container: %d %s", code, b)
 	}
 }

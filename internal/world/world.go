@@ -329,6 +329,7 @@ func (w *World) api() httpapi.Config {
 		OpenAPI:      w.withExtensions(w.openAPI),
 		ReadOnly:     p.ReadOnly || p.Play > 0,
 		Past:         w.custom.Past,
+		PastType:     w.custom.PastType,
 		PastOpenAPI: func(c *resource.Catalog) http.Handler {
 			return w.openAPI.Fork(func() *resource.Catalog { return c })
 		},
@@ -351,7 +352,9 @@ func (w *World) api() httpapi.Config {
 		SlowRequest:         p.SlowRequest,
 	}
 	if w.fork == nil { // an administrator of a fork has rights that he may not have to the nodes, which are the same
-		c.Connections = p.connections
+		if !p.past() && !p.ReadOnly { // the addresses of the past may be those of other machines now
+			c.Connections = p.connections
+		}
 		a := &p.Authentication.Proxy
 		c.UserHeaders, c.UserHeaderPrefixes = slices.Concat(a.UsernameHeaders, a.UIDHeaders, a.GroupHeaders), a.ExtraPrefixes
 		c.Behind = p.behind()
