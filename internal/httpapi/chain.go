@@ -64,9 +64,9 @@ func (q *request) serve() error {
 		(*request).authorize,
 		(*request).caughtUp,
 		(*request).limitTime,
-		(*request).enterInstant,
 		(*request).injectFault,
 		(*request).takeSeat,
+		(*request).enterInstant,
 	} {
 		if err := step(q); err != nil {
 			return err
@@ -161,12 +161,13 @@ func (q *request) checkQuery() error {
 // readInfo reads the attributes of the request from its path, and the verb.
 func (q *request) readInfo() {
 	q.info = newRequestInfo(q.r)
-	if q.info.IsResource && q.instant == nil {
+	if q.info.IsResource {
 		q.lookup()
 	}
 }
 
-// lookup finds the resource in the catalog; nil: it is not served.
+// lookup finds the resource in the catalog; nil: it is not served. Before the request enters its instant, it finds the
+// resource of the present, which is good enough to estimate the work.
 func (q *request) lookup() {
 	q.typ = q.types().Lookup(q.info.Group, q.info.Version, q.info.Resource)
 }
@@ -207,7 +208,15 @@ func (q *request) authenticate() error {
 // authorize returns an error unless the user has the right to the request.
 func (q *request) authorize() error {
 	if q.asksChanges() {
-		return q.authorizeChanges()
+		err := q.authorizeChanges()
+		q.lap(&q.parts.authorization)
+		switch {
+		case err == nil:
+			q.audited.decided(authz.Allow, "", nil)
+		case apierrors.IsForbidden(err):
+			q.audited.decided(authz.NoOpinion, "", nil)
+		}
+		return err
 	}
 	return q.may(&q.info.Attributes)
 }

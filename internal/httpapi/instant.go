@@ -68,10 +68,10 @@ func errPast(verb string) error {
 }
 
 // enterInstant finds the revision and the catalog of the instant. It follows authorization, because its errors show how
-// much history there is.
+// much history there is, and it has a seat, because it may read the log.
 func (q *request) enterInstant() error {
 	i := q.instant
-	if i == nil {
+	if i == nil || q.timeless() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(q.r.Context(), q.wait)
@@ -93,6 +93,13 @@ func (q *request) enterInstant() error {
 		q.lookup()
 	}
 	return nil
+}
+
+// timeless reports whether the response is that of the present, whatever the instant: a health check, which takes no seat,
+// and the version for clients without credentials, who learn nothing of the history.
+func (q *request) timeless() bool {
+	path := q.r.URL.Path
+	return isHealth(path) || q.info.User.IsAnonymous() && (path == "/version" || path == "/version/")
 }
 
 // findInstant sets the revision and the times of the instant.
@@ -179,7 +186,7 @@ func (h *Handler) past(c *resource.Catalog) *past {
 // types returns the types that the request reads: those of the present, or of its instant. For an instant, enterInstant has
 // run before.
 func (q *request) types() *resource.Catalog {
-	if q.instant != nil {
+	if q.instant != nil && q.instant.past != nil {
 		return q.instant.past.catalog
 	}
 	return q.h.c.Catalog()

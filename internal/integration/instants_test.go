@@ -362,3 +362,28 @@ func TestInstantOfFork(t *testing.T) {
 		}
 	}
 }
+
+// TestInstantWithoutCredentials: clients without credentials learn nothing of the history, and have no work done for it. Health
+// checks, which take no seat, are those of the present.
+func TestInstantWithoutCredentials(t *testing.T) {
+	w := newInstantWorld(t, &tidemark.Server{Controllers: []string{"-*"}})
+	anonymous := rest.AnonymousClientConfig(w.c)
+	for _, instant := range []any{w.created, 1, w.deleted + 1000, "no-instant", "9999-01-01T00:00:00Z"} {
+		for c, paths := range map[*rest.Config][]string{anonymous: {"/version", "/version/", "/healthz", "/livez"}, w.c: {"/readyz"}} {
+			for _, path := range paths {
+				code, header, b := exchange(t, c, http.MethodGet, at(instant, path), "")
+				if code != http.StatusOK || header.Get("Tidemark-Revision")+header.Get("Tidemark-Time")+header.Get("Tidemark-First") != "" {
+					t.Errorf("%v %s: %d, %v, %s", instant, path, code, header, b)
+				}
+			}
+		}
+		for _, path := range []string{"/api", "/openapi/v2", instantMaps} {
+			if code, header, b := exchange(t, anonymous, http.MethodGet, at(instant, path), ""); code != http.StatusForbidden || header.Get("Tidemark-First") != "" {
+				t.Errorf("%v %s: %d, %s", instant, path, code, b)
+			}
+		}
+	}
+	if code, header, b := exchange(t, w.c, http.MethodGet, at(w.created, "/version"), ""); code != http.StatusOK || header.Get("Tidemark-Revision") == "" {
+		t.Errorf("with credentials: %d, %v, %s", code, header, b)
+	}
+}
