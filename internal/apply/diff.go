@@ -33,8 +33,11 @@ const DefaultDiffLimit = 10_000
 const (
 	// maxDiffPath bounds a member of a path in bytes. The value around a longer one is one field.
 	maxDiffPath = 1 << 10
-	// maxDiffPaths bounds all paths of one comparison in bytes.
-	maxDiffPaths = 4 << 20
+	// maxDiffPaths bounds all paths of one comparison in bytes. So do freeDiffPaths and diffPathsPart times the size of
+	// the objects: in a deep object, the paths of many small fields are all long.
+	maxDiffPaths  = 4 << 20
+	freeDiffPaths = 64 << 10
+	diffPathsPart = 16
 	// diffSlack is how many members of the object itself may exceed the limit.
 	diffSlack = 64
 )
@@ -63,6 +66,7 @@ func (s *Schema) Diff(before, after []byte, o DiffOptions) []Field {
 	if d.limit <= 0 {
 		d.limit = DefaultDiffLimit
 	}
+	d.mostPaths = min(maxDiffPaths, freeDiffPaths+diffPathsPart*(len(before)+len(after)))
 	l, r := none, none
 	if before != nil && d.left.read(before) == nil {
 		l = 0
@@ -81,6 +85,7 @@ type differ struct {
 	left, right *tape
 	all, whole  bool
 	limit       int
+	mostPaths   int // in bytes
 	// over: there are too many fields, or a path is too long. The value that is being compared becomes one field.
 	over bool
 
@@ -145,7 +150,7 @@ func (d *differ) object(s *shape, l, r int32) bool {
 func (d *differ) emit(l, r int32) {
 	d.paths = append(d.paths, d.path...)
 	d.found = append(d.found, foundField{len(d.paths), l, r})
-	d.over = len(d.found) > d.limit || len(d.paths) > maxDiffPaths
+	d.over = len(d.found) > d.limit || len(d.paths) > d.mostPaths
 }
 
 // value compares the values of one path. One of them may be absent.

@@ -166,6 +166,31 @@ func TestDiffLimit(t *testing.T) {
 	}
 }
 
+// TestDiffPaths: the paths of many small fields, deep in an object, take a bounded multiple of its size. A value whose paths
+// would take more is one field.
+func TestDiffPaths(t *testing.T) {
+	var leaves strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&leaves, `,"k%d":0`, i)
+	}
+	object := `{` + leaves.String()[1:] + `}`
+	for range 10 {
+		object = `{"` + strings.Repeat("d", 500) + `":` + object + `}`
+	}
+	object = `{"spec":{"any":` + object + `},"other":1}`
+	bytes := 0
+	fields := custom(t).Diff(nil, []byte(object), DiffOptions{})
+	for _, f := range fields {
+		bytes += len(f.Path)
+	}
+	if bytes > 64<<10+16*len(object) {
+		t.Errorf("paths of %d bytes for an object of %d", bytes, len(object))
+	}
+	if n := len(fields); n == 0 || fields[n-1].Path != "other" {
+		t.Errorf("%d fields: %.300s", n, lines(fields))
+	}
+}
+
 func TestEmbedded(t *testing.T) {
 	for kind, want := range map[schema.GroupVersionKind]bool{
 		{Version: "v1", Kind: "Pod"}:                                                     true,
