@@ -236,7 +236,8 @@ func (l *Log) Replay(ctx context.Context, load func(collection string, o *store.
 // Replay.
 func (l *Log) Unread() error { return l.unread }
 
-// Changes implements store.Log. A change that cannot be decrypted ends it with an *OpenError.
+// Changes implements store.Log. A change that cannot be decrypted ends it with an *OpenError, unless the context is of
+// store.WithStandIns.
 func (l *Log) Changes(ctx context.Context, collection string, after, upTo store.Revision) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		for e, err := range l.Log.Changes(ctx, collection, after, upTo) {
@@ -298,6 +299,9 @@ func (l *Log) openNow(ctx context.Context, collection string, o *store.Object) (
 		if err != nil && ctx.Err() == nil {
 			if o := l.standIn(collection, o, err); o != nil {
 				return o, nil
+			}
+			if store.WantsStandIns(ctx) {
+				return store.NewUnreadable(o.Key, o.Created, o.Modified, err.Error()), nil
 			}
 		}
 		return plain, err

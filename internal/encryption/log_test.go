@@ -290,6 +290,19 @@ func TestHistory(t *testing.T) {
 	if !errors.As(err, &bad) {
 		t.Errorf("changes: %v", err)
 	}
+	var all, lost []string
+	for e, err := range l.Changes(store.WithStandIns(context.Background()), "", old-1, head) {
+		if err != nil {
+			t.Fatalf("changes with stand-ins: %v", err)
+		}
+		all = append(all, e.Collection+" "+e.Key)
+		if e.Object.Unreadable() != "" || e.Before.Unreadable() != "" {
+			lost = append(lost, e.Collection+" "+e.Key)
+		}
+	}
+	if got, want := fmt.Sprint(all, lost), "[secrets ns/a configmaps ns/a secrets ns/a secrets ns/b] [secrets ns/a secrets ns/a secrets ns/b]"; got != want {
+		t.Errorf("changes with stand-ins: %s, want %s", got, want)
+	}
 	_ = l.Close()
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -235,6 +236,52 @@ func TestEncryptionWrongKey(t *testing.T) {
 		t.Errorf("an invalid configuration: %v", err)
 	}
 	e.mustStart(t, false, provider("aescbc", "a"))
+}
+
+// TestEncryptedHistory: history whose key was removed is no obstacle for reads of other objects, whose errors do not name it.
+// The changes themselves are shown without fields.
+func TestEncryptedHistory(t *testing.T) {
+	var e encrypted
+	e.mustStart(t, false, provider("aescbc", "a"))
+	made, err := e.secrets.Create(t.Context(), secret("old", "x"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := strconv.ParseUint(made.ResourceVersion, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.server.Close()
+	e.mustStart(t, false, provider("aescbc", "b"), provider("aescbc", "a"))
+	if err := e.secrets.Delete(t.Context(), "old", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.server.Close()
+	e.mustStart(t, false, provider("aescbc", "b"))
+	c := e.server.RESTConfig()
+	for path, want := range map[string]int{
+		"/version": http.StatusOK, "/api/v1/namespaces/default": http.StatusOK, "/api/v1/namespaces/default/secrets/other": http.StatusNotFound,
+		"/api/v1/namespaces/default/secrets/old": http.StatusInternalServerError, "/api/v1/namespaces/default/secrets": http.StatusInternalServerError,
+	} {
+		if code, _, b := exchange(t, c, http.MethodGet, fmt.Sprintf("/at/%d%s", at, path), ""); code != want {
+			t.Errorf("%s: %d %s", path, code, b)
+		}
+	}
+	for _, path := range []string{changesPath, changesIn("default")} {
+		lost := 0
+		for _, x := range listChanges(t, c, path, 3, nil) {
+			if x.Resource == "secrets" && x.Name == "old" && len(x.Fields) == 0 && x.Verb != "" {
+				lost++
+			}
+		}
+		if lost != 2 {
+			t.Errorf("%s: %d changes of the Secret without fields", path, lost)
+		}
+	}
+	code, _, b := exchange(t, c, http.MethodGet, fmt.Sprintf("%s?watch=1&timeoutSeconds=1&resourceVersion=%d", changesPath, at-1), "")
+	if code != http.StatusOK || strings.Contains(string(b), "ERROR") || strings.Count(string(b), `"name":"old"`) != 2 {
+		t.Errorf("the watch: %d %s", code, b)
+	}
 }
 
 // TestEncryptionReload changes the file while the server runs. History that a dropped key encrypted

@@ -65,7 +65,7 @@ func (s *Store) recentAt(t time.Time, upTo Revision) (r, window Revision) {
 
 // firstAt returns the revision and the time of the first change from one revision to another in the log; zero: there is none.
 func (s *Store) firstAt(ctx context.Context, from, upTo Revision) (r Revision, made time.Time, err error) {
-	err = s.batch(ctx, s.old.batches, func(ctx context.Context) error {
+	err = s.batch(WithStandIns(ctx), s.old.batches, func(ctx context.Context) error {
 		for e, err := range s.archive.Changes(ctx, "", from-1, upTo) {
 			if err != nil {
 				return s.readError(err)
@@ -96,7 +96,7 @@ func (s *Store) TimeOf(ctx context.Context, r Revision) (time.Time, error) {
 	}
 	defer feed.Close()
 	var first [1]CollectionChange
-	n, err := feed.TryNext(ctx, first[:])
+	n, err := feed.TryNext(WithStandIns(ctx), first[:])
 	if errors.As(err, new(*ExpiredError)) || err == nil && (n == 0 || first[0].Revision != r) {
 		return time.Time{}, nil
 	}

@@ -41,8 +41,11 @@ const (
 // Recall yields the changes that the range selects, as far as the history has them. An *ExpiredError means that the range
 // begins below the history, or that compaction overtook the reader. The context bounds reads from the log.
 //
+// Objects that cannot be decrypted are stand-ins; see Object.Unreadable.
+//
 // Recall holds no lock while it yields, and a few MiB at most.
 func (s *Store) Recall(ctx context.Context, r Range) iter.Seq2[Recalled, error] {
+	ctx = WithStandIns(ctx)
 	return func(yield func(Recalled, error) bool) {
 		r := r
 		r.UpTo = min(r.UpTo, s.Any().revision)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -72,3 +73,15 @@ func (o *Object) Unreadable() string {
 // HasUnreadable reports whether the store may have objects that cannot be read, now or in its history in
 // memory. It is cheap.
 func (s *Store) HasUnreadable() bool { return s.unreadable.Load() }
+
+type standInsKey struct{}
+
+// WithStandIns returns a context for reads of the history that include changes which cannot be read: a Log that encrypts
+// yields stand-ins for their objects, where it otherwise ends with an error. The error would name an object to a reader
+// that asked for others.
+func WithStandIns(ctx context.Context) context.Context {
+	return context.WithValue(ctx, standInsKey{}, true)
+}
+
+// WantsStandIns reports whether WithStandIns made the context.
+func WantsStandIns(ctx context.Context) bool { return ctx.Value(standInsKey{}) != nil }
