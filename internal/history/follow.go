@@ -13,7 +13,12 @@ type Follower struct {
 	query  *Query
 	feed   *store.Feed   // of all collections; nil: cursor is used
 	cursor *store.Cursor // of one collection
+	// pending were read, and not compared yet.
+	pending []store.CollectionChange
 }
+
+// maxNextBytes is the size of the objects and of the fields whose comparison ends the changes that Next returns.
+const maxNextBytes = 1 << 20
 
 // Follow follows the changes after a revision. Zero: those from the since of the query on; without it, those that are made
 // from now on. The until of the query does not end it. A revision that is gone is a *store.ExpiredError.
@@ -53,52 +58,67 @@ func (r *Reader) Follow(ctx context.Context, q *Query, after store.Revision) (*F
 // at have been returned.
 func (f *Follower) Next(ctx context.Context) (all []changes.Change, at store.Revision, err error) {
 	cost := meter{pause: f.reader.Pause}
-	for len(all) == 0 && cost.spent < maxCost {
-		found, err := f.read(ctx)
+	for (len(all) == 0 || len(f.pending) > 0) && cost.spent < maxCost && cost.bytes < maxNextBytes {
+		if len(f.pending) == 0 {
+			if f.pending, err = f.read(ctx); err != nil {
+				return nil, 0, err
+			}
+			if len(f.pending) == 0 {
+				break
+			}
+		}
+		c := f.pending[0]
+		f.pending[0] = store.CollectionChange{}
+		f.pending = f.pending[1:]
+		if err := cost.look(false); err != nil {
+			return nil, 0, err
+		}
+		made, selected, err := f.reader.show(f.query, &c, &cost)
 		if err != nil {
 			return nil, 0, err
 		}
-		for i := range found {
-			if err := cost.look(false); err != nil {
-				return nil, 0, err
-			}
-			made, selected, err := f.reader.show(f.query, &found[i], &cost)
-			if err != nil {
-				return nil, 0, err
-			}
-			if selected {
-				all = append(all, made)
-			}
-		}
-		if len(found) == 0 {
-			break
+		if selected {
+			all = append(all, made)
 		}
 	}
-	if f.feed != nil {
-		return all, f.feed.Revision(), nil
+	return all, f.upTo(), nil
+}
+
+// upTo returns the revision up to which all changes were looked at.
+func (f *Follower) upTo() store.Revision {
+	switch {
+	case len(f.pending) > 0:
+		return f.pending[0].Revision - 1
+	case f.feed != nil:
+		return f.feed.Revision()
 	}
-	return all, f.cursor.Revision(), nil
+	return f.cursor.Revision()
 }
 
 // followBatch is how many changes are read at a time.
 const followBatch = 64
 
 func (f *Follower) read(ctx context.Context) ([]store.CollectionChange, error) {
-	var all [followBatch]store.CollectionChange
+	ctx = store.WithStandIns(ctx)
 	if f.feed != nil {
-		n, err := f.feed.TryNext(ctx, all[:])
+		all := make([]store.CollectionChange, followBatch)
+		n, err := f.feed.TryNext(ctx, all)
 		return all[:n], err
 	}
 	var some [followBatch]*store.Change
 	n, err := f.cursor.TryNext(ctx, some[:])
+	all := make([]store.CollectionChange, n)
 	for i, c := range some[:n] {
 		all[i] = store.CollectionChange{Collection: f.query.Collection, Change: c}
 	}
-	return all[:n], err
+	return all, err
 }
 
 // Wait waits until there may be something for Next, or until the context ends.
 func (f *Follower) Wait(ctx context.Context) {
+	if len(f.pending) > 0 {
+		return
+	}
 	if f.feed != nil {
 		select {
 		case <-f.feed.Ready():

@@ -48,12 +48,9 @@ type instant struct {
 
 func (i instant) isZero() bool { return i.revision == 0 && i.time.IsZero() }
 
-// NewQuery reads the selectors of a request.
-func NewQuery(namespace string, selected fields.Selector, labelled labels.Selector) (*Query, error) {
+// NewQuery reads the field selector of a request in a namespace; empty: in all.
+func NewQuery(namespace string, selected fields.Selector) (*Query, error) {
 	q := &Query{Namespace: namespace}
-	if labelled != nil && !labelled.Empty() {
-		q.Labels = labelled
-	}
 	if selected == nil {
 		return q, nil
 	}

@@ -34,6 +34,10 @@ type Reader struct {
 	// Pause lets other requests go first. It is called whenever the reader has spent pauseEvery. Its error ends the reading.
 	// Nil: it is not called.
 	Pause func() error
+	// Hold is called for the memory that a page takes, in bytes, and ends the reading with its error; nil: it is not counted.
+	Hold func(bytes int64) error
+	// Shared has the comparisons of other readers that follow the changes; nil: each reader makes its own.
+	Shared *Shared
 
 	may map[string]bool
 }
@@ -45,8 +49,12 @@ const (
 	lookCost = 1  // a change in memory
 	readCost = 16 // a change that is read back from the log
 	diffCost = 8  // the comparison of two versions, in addition to one for each 256 bytes
-	// maxPageBytes is the size of the objects whose comparison ends a page.
+	// maxPageBytes is the size of the objects and of the fields whose comparison ends a page. A field takes the length of its
+	// path, which can be much longer than what the object has for it, and fieldBytes.
 	maxPageBytes = 8 << 20
+	fieldBytes   = 32
+	// holdStep is how much memory is held at a time.
+	holdStep = 256 << 10
 	// pauseEvery is the cost after which other requests go first.
 	pauseEvery = 1 << 11
 )
@@ -84,7 +92,7 @@ func (r *Reader) Page(ctx context.Context, q *Query, limit int, from *Position) 
 			upTo = min(upTo, from.At)
 		}
 	}
-	cost := meter{pause: r.Pause}
+	cost := meter{pause: r.Pause, hold: r.Hold}
 	in := store.Range{Collection: q.Collection, After: after, UpTo: upTo, Backward: !q.Oldest}
 	if q.Collection != "" && q.Name != "" && q.oneKey() {
 		in.Key = q.key()
@@ -103,7 +111,7 @@ func (r *Reader) Page(ctx context.Context, q *Query, limit int, from *Position) 
 		if from != nil && c.Revision == from.At && index <= skip {
 			continue
 		}
-		if len(page.Items) == limit || cost.spent > maxCost || cost.bytes > maxPageBytes {
+		if cost.spent > maxCost || cost.bytes > maxPageBytes {
 			page.Next = &Position{Head: page.Head, At: c.Revision, Skip: index - 1}
 			return page, nil
 		}
@@ -114,8 +122,17 @@ func (r *Reader) Page(ctx context.Context, q *Query, limit int, from *Position) 
 		if err != nil {
 			return nil, err
 		}
-		if selected {
-			page.Items = append(page.Items, made)
+		if !selected {
+			continue
+		}
+		page.Items = append(page.Items, made)
+		if err := cost.keep(&made, c.FromLog); err != nil {
+			return nil, err
+		}
+		if len(page.Items) == limit {
+			// Not the position of the next change, and not only if there is one: the user may not read it.
+			page.Next = &Position{Head: page.Head, At: c.Revision, Skip: index}
+			return page, nil
 		}
 	}
 	return page, nil
@@ -143,8 +160,44 @@ func (q *Query) key() string {
 // meter adds up the cost of a page.
 type meter struct {
 	pause        func() error
+	hold         func(bytes int64) error
 	spent, since int
 	bytes        int
+	unheld       int64
+}
+
+// keep counts the memory of a change that is a part of the page. The objects of one in memory are there anyway.
+func (m *meter) keep(c *changes.Change, fromLog bool) error {
+	if m.hold == nil {
+		return nil
+	}
+	m.unheld += int64(fieldsSize(c.Fields))
+	if fromLog {
+		for i := range c.Fields {
+			m.unheld += int64(len(c.Fields[i].From) + len(c.Fields[i].To))
+		}
+	}
+	if m.unheld < holdStep {
+		return nil
+	}
+	held := m.unheld
+	m.unheld = 0
+	return m.hold(held)
+}
+
+// fieldsSize returns the size of fields without their values.
+func fieldsSize(fields []apply.Field) (size int) {
+	for i := range fields {
+		size += len(fields[i].Path) + fieldBytes
+	}
+	return size
+}
+
+// compared counts the fields of a comparison.
+func (m *meter) compared(fields []apply.Field) error {
+	size := fieldsSize(fields)
+	m.bytes += size
+	return m.add(size / 256)
 }
 
 func (m *meter) look(fromLog bool) error {
@@ -163,7 +216,8 @@ func (m *meter) add(n int) error {
 	return m.pause()
 }
 
-// show returns a change as clients see it, if the query selects it and the user may see it.
+// show returns a change as clients see it, if the query selects it and the user may see it. It has no fields if a version
+// of the object cannot be decrypted.
 func (r *Reader) show(q *Query, c *store.CollectionChange, cost *meter) (made changes.Change, selected bool, err error) {
 	namespace, name := split(c.Key())
 	o := c.Origin()
@@ -183,41 +237,59 @@ func (r *Reader) show(q *Query, c *store.CollectionChange, cost *meter) (made ch
 	if may, err := r.allowed(c.Collection); err != nil || !may {
 		return made, false, err
 	}
-	before, after := bytesOf(c.Before), bytesOf(c.After)
-	size := len(before) + len(after)
+	size := lengthOf(c.Before) + lengthOf(c.After)
 	if err := cost.add(diffCost + size/256); err != nil {
 		return made, false, err
 	}
 	cost.bytes += size
-	head := headOf(after)
-	if after == nil {
-		head = headOf(before)
-	}
-	if q.UID != "" && head.Metadata.UID != q.UID {
+	var uid string
+	var fields []apply.Field
+	if c.Before.Unreadable() == "" && c.After.Unreadable() == "" {
+		if uid, fields, selected = r.compare(q, c, size); !selected {
+			return made, false, nil
+		}
+	} else if q.UID != "" || q.Labels != nil || q.Field != nil { // there is nothing to select by
 		return made, false, nil
 	}
-	if q.Labels != nil && !q.Labels.Matches(labels.Set(headOf(before).Metadata.Labels)) && !q.Labels.Matches(labels.Set(headOf(after).Metadata.Labels)) {
-		return made, false, nil
-	}
-	form := r.Schema(c.Collection, head.APIVersion, c.Revision)
-	if form == nil {
-		form = deduced
-	}
-	fields := form.Diff(before, after, apply.DiffOptions{})
-	if q.Field != nil && !q.Field.Touches(fields) {
-		return made, false, nil
+	if err := cost.compared(fields); err != nil {
+		return made, false, err
 	}
 	made = changes.Change{
 		Revision: strconv.FormatUint(uint64(c.Revision), 10), Time: o.Time, Verb: o.Verb.String(), Subresource: actor.Subresource,
 		User: actor.User, ImpersonatedBy: actor.Impersonator, UserAgent: actor.UserAgent, FieldManager: actor.FieldManager,
 		AuditID: o.AuditID.String(), Loop: actor.Loop,
-		Resource: c.Collection, Namespace: namespace, Name: name, UID: head.Metadata.UID, Fields: fields,
+		Resource: c.Collection, Namespace: namespace, Name: name, UID: uid, Fields: fields,
 	}
 	if made.Loop != "" {
 		made.User = ""
 	}
 	made.Complete()
 	return made, true, nil
+}
+
+// compare returns the UID of a changed object and the fields that changed, if the query selects them.
+func (r *Reader) compare(q *Query, c *store.CollectionChange, size int) (uid string, fields []apply.Field, selected bool) {
+	made := r.Shared.find(c.Change, size)
+	made.load(c.Change)
+	of := &made.is
+	if made.after == nil {
+		of = &made.was
+	}
+	if q.UID != "" && of.Metadata.UID != q.UID {
+		return "", nil, false
+	}
+	if q.Labels != nil && !q.Labels.Matches(labels.Set(made.was.Metadata.Labels)) && !q.Labels.Matches(labels.Set(made.is.Metadata.Labels)) {
+		return "", nil, false
+	}
+	form := r.Schema(c.Collection, of.APIVersion, c.Revision)
+	if form == nil {
+		form = deduced
+	}
+	fields = r.Shared.diff(c.Change, made, form)
+	if q.Field != nil && !q.Field.Touches(fields) {
+		return "", nil, false
+	}
+	return of.Metadata.UID, fields, true
 }
 
 // allowed is May, which is called once for each collection.
@@ -249,6 +321,13 @@ func bytesOf(o *store.Object) []byte {
 		return nil
 	}
 	return o.Bytes()
+}
+
+func lengthOf(o *store.Object) int {
+	if o == nil {
+		return 0
+	}
+	return o.Len()
 }
 
 // head is the part of an object that every kind has.

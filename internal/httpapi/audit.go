@@ -40,6 +40,7 @@ type audited struct {
 	refused  bool // the request was not authenticated: the headers have the only event
 	complete bool // the last event was processed
 	hidden   bool // the event has nothing of the response but its code
+	bare     bool // the event has no object of the response
 	// deprecated: the request reached a deprecated resource.
 	deprecated bool
 }
@@ -309,7 +310,17 @@ func (a *audited) hides() {
 }
 
 // wants reports whether the event contains objects of a level.
-func (a *audited) wants(l audit.Level) bool { return a != nil && a.Level >= l && !a.complete }
+func (a *audited) wants(l audit.Level) bool {
+	return a != nil && a.Level >= l && !a.complete && !(a.bare && l == audit.RequestResponse)
+}
+
+// bares leaves the objects of the response out of the event: they are parts of objects of other resources, such as Secrets,
+// for which the policy may have a lower level.
+func (a *audited) bares() {
+	if a != nil {
+		a.bare = true
+	}
+}
 
 // sends notes the object that is the response, as JSON.
 func (a *audited) sends(value []byte) {

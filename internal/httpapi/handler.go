@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/features"
 	"github.com/tidemark-dev/tidemark/internal/flowschema"
+	"github.com/tidemark-dev/tidemark/internal/history"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -61,6 +62,8 @@ type Handler struct {
 	// served are the discovery documents of the current catalog, pasts those of old ones.
 	served atomic.Pointer[documents]
 	pasts  pasts
+	// compared are the comparisons that watches of changes share.
+	compared history.Shared
 
 	requests     sync.Pool // *request
 	audits       sync.Pool // *audited

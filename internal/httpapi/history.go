@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -42,7 +43,7 @@ const (
 // changesQuery is a request for changes.
 type changesQuery struct {
 	query   *history.Query
-	options *metainternal.ListOptions
+	options *metainternal.ListOptions // nil before serveChanges, because users without rights get as far
 }
 
 // asksChanges reports whether the request lists or watches changes.
@@ -51,34 +52,36 @@ func (q *request) asksChanges() bool {
 		q.info.Subresource == "" && (q.info.Verb == verbList || q.info.Verb == verbWatch)
 }
 
+// maxChangesSelector is the maximum length of the field selector of changes, in bytes. Authorization needs it, so requests of
+// users without rights are parsed, too.
+const maxChangesSelector = 16 << 10
+
 // authorizeChanges returns an error unless the user may read the changed objects themselves. For changes of all resources,
 // it requires the right on one of them; the changes of the others are left out later.
 func (q *request) authorizeChanges() error {
-	o, err := q.listOptions()
+	text := q.query().Get("fieldSelector")
+	if len(text) > maxChangesSelector {
+		return apierrors.NewBadRequest(fmt.Sprintf("the fieldSelector has %d bytes: want at most %d", len(text), maxChangesSelector))
+	}
+	selected, err := fields.ParseSelector(text)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	query, err := history.NewQuery(q.info.Namespace, selected)
 	if err != nil {
 		return err
 	}
-	query, err := history.NewQuery(q.info.Namespace, o.FieldSelector, o.LabelSelector)
-	if err != nil {
-		return err
-	}
-	q.changes = &changesQuery{query, o}
+	q.changes = &changesQuery{query: query}
 	if query.Resource == "" {
-		err = q.mayReadSome(query)
-	} else {
-		group := schema.ParseGroupResource(query.Resource)
-		query.Collection, query.Namespaced = query.Resource, true // of a definition that is gone
-		if t := typeOf(q.h.c.Catalog(), func(t *resource.Type) bool { return t.GroupResource() == group }); t != nil {
-			query.Collection, query.Namespaced = t.Collection, t.Namespaced
-		}
-		a := q.reads(query, group)
-		err = q.may(&a)
+		return q.mayReadSome(query)
 	}
-	if err == nil {
-		q.audited.decided(authz.Allow, "", nil)
+	group := schema.ParseGroupResource(query.Resource)
+	query.Collection, query.Namespaced = query.Resource, true // of a definition that is gone
+	if t := typeOf(q.h.c.Catalog(), func(t *resource.Type) bool { return t.GroupResource() == group }); t != nil {
+		query.Collection, query.Namespaced = t.Collection, t.Namespaced
 	}
-	q.lap(&q.parts.authorization)
-	return err
+	a := q.reads(query, group)
+	return q.may(&a)
 }
 
 // reads returns the attributes of reading objects of a resource.
@@ -143,7 +146,15 @@ func (q *request) mayRead(collection string) (bool, error) {
 // serveChanges lists or watches changes.
 func (q *request) serveChanges(out wire.Output) error {
 	ctx := q.context()
-	o := q.changes.options
+	o, err := q.listOptions()
+	if err != nil {
+		return err
+	}
+	q.changes.options = o
+	if !o.LabelSelector.Empty() {
+		q.changes.query.Labels = o.LabelSelector
+	}
+	q.audited.bares()
 	if o.ResourceVersion != "0" && o.Continue == "" {
 		if _, err := q.store().MostRecent(ctx); err != nil {
 			return registry.ReadStatus(err)
@@ -161,28 +172,11 @@ func (q *request) historyReader(ctx context.Context) *history.Reader {
 	if q.instant != nil {
 		head = q.instant.revision
 	}
+	schemas := &historySchemas{
+		q: q, ctx: ctx, now: map[string]*resource.Type{}, past: map[string]*pastType{}, all: map[versionedType]*apply.Schema{},
+	}
 	return &history.Reader{
-		Store: q.store(), Head: head, Now: q.h.c.Now, May: q.mayRead, Pause: func() error { return fairness.Yield(ctx) },
-		Schema: func(collection, apiVersion string, r store.Revision) *apply.Schema {
-			is := func(t *resource.Type) bool { return t.Collection == collection }
-			t := typeOf(q.h.c.Catalog(), is)
-			if t == nil && r > 1 { // the definition is gone
-				if c, err := q.h.c.Past(ctx, r-1); err == nil {
-					t = typeOf(c, is)
-				}
-			}
-			if t == nil {
-				return nil
-			}
-			if v := t.At(apiVersion); v != nil {
-				t = v
-			}
-			s, err := q.h.c.Registry.SchemaOf(ctx, t)
-			if err != nil {
-				return nil
-			}
-			return s
-		},
+		Store: q.store(), Head: head, Now: q.h.c.Now, May: q.mayRead, Pause: func() error { return fairness.Yield(ctx) }, Hold: q.hold, Schema: schemas.find,
 	}
 }
 
@@ -301,7 +295,9 @@ func (q *request) followChanges(out wire.Output) error {
 	watching, stop := q.watchContext()
 	ctx, cancel := context.WithTimeout(watching, lasts)
 	q.ctx, q.cancel = ctx, func() { cancel(); stop() }
-	follower, err := q.historyReader(ctx).Follow(ctx, q.changes.query, store.Revision(after))
+	reader := q.historyReader(ctx)
+	reader.Shared = &q.h.compared
+	follower, err := reader.Follow(ctx, q.changes.query, store.Revision(after))
 	if err == nil {
 		defer follower.Close()
 	}
