@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -114,6 +115,25 @@ func leasePath(name string) string {
 // deleteLease deletes the Lease of a component, if there is one.
 func (c *client) deleteLease(ctx context.Context, name string) error {
 	return except(http.StatusNotFound, c.do(ctx, http.MethodDelete, leasePath(name), nil, nil))
+}
+
+// deleteNodeLeases deletes the Leases of simulated nodes.
+func (c *client) deleteNodeLeases(ctx context.Context) error {
+	const path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+	var list struct {
+		Items []struct{ Metadata struct{ Name string } }
+	}
+	if err := c.do(ctx, http.MethodGet, path, nil, &list); err != nil {
+		return err
+	}
+	for _, lease := range list.Items {
+		if name := lease.Metadata.Name; strings.HasPrefix(name, nodePrefix) {
+			if err := except(http.StatusNotFound, c.do(ctx, http.MethodDelete, path+"/"+name, nil, nil)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // leads reports whether a component holds its Lease.

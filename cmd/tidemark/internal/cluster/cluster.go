@@ -287,6 +287,9 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	if err := c.api.allowKwok(ctx); err != nil {
 		return err
 	}
+	if err := c.api.deleteNodeLeases(ctx); err != nil { // an instance of kwok leaves the nodes of another one alone
+		return err
+	}
 	c.group.add(&component{name: Kwok, path: c.paths[Kwok], args: c.kwokArgs})
 	if err := c.api.createNodes(ctx, c.kept.Nodes); err != nil {
 		return err

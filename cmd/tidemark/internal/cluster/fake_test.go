@@ -126,7 +126,7 @@ func work(name string, args []string) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(config.Clusters[0].Cluster.CA)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}}}
-	r, err := http.NewRequest(http.MethodPut, config.Clusters[0].Cluster.Server+leases+name, bytes.NewReader(fmt.Appendf(nil, `{"spec":{"holderIdentity":"%d"}}`, os.Getpid())))
+	r, err := http.NewRequest(http.MethodPut, config.Clusters[0].Cluster.Server+leaseOf(name), bytes.NewReader(fmt.Appendf(nil, `{"spec":{"holderIdentity":"%d"}}`, os.Getpid())))
 	if err != nil {
 		return err
 	}
@@ -142,13 +142,24 @@ func work(name string, args []string) error {
 	return nil
 }
 
-const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"
+const (
+	leases     = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"
+	nodeLeases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+)
 
-// users are the users that may take each Lease. kwok has none, and its name stands for the readiness of nodes.
+// leaseOf returns the path of the Lease of a component: that of a node for kwok.
+func leaseOf(name string) string {
+	if name == cluster.Kwok {
+		return nodeLeases + "/node-0"
+	}
+	return leases + name
+}
+
+// users are the users that may take each Lease.
 var users = map[string]string{
-	cluster.ControllerManager: "system:kube-controller-manager",
-	cluster.Scheduler:         "system:kube-scheduler",
-	cluster.Kwok:              "tidemark:kwok",
+	leaseOf(cluster.ControllerManager): "system:kube-controller-manager",
+	leaseOf(cluster.Scheduler):         "system:kube-scheduler",
+	leaseOf(cluster.Kwok):              "tidemark:kwok",
 }
 
 // server is the API of the fake of Tidemark. Its objects are in memory; Leases are kept in a file, as a kill leaves them.
@@ -187,7 +198,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	user := r.TLS.PeerCertificates[0].Subject.CommonName
 	body, _ := io.ReadAll(r.Body)
-	name, isLease := strings.CutPrefix(r.URL.Path, leases)
+	name, isLease := r.URL.Path, users[r.URL.Path] != ""
 	switch {
 	case isLease && r.Method == http.MethodPut && user != users[name]:
 		http.Error(w, `{"message":"the user is `+user+`"}`, http.StatusForbidden)
@@ -195,10 +206,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `{"message":"the Lease is held"}`, http.StatusConflict)
 	case isLease && r.Method == http.MethodPut:
 		s.leases[name] = body
-		if name != cluster.Kwok {
-			text, _ := json.Marshal(s.leases)
-			os.WriteFile(s.file, text, 0o600)
-		}
+		text, _ := json.Marshal(s.leases)
+		os.WriteFile(s.file, text, 0o600)
 		w.Write(body)
 	case isLease && s.leases[name] == nil:
 		http.Error(w, `{"message":"not found"}`, http.StatusNotFound)
@@ -206,6 +215,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		delete(s.leases, name)
 	case isLease:
 		w.Write(s.leases[name])
+	case r.URL.Path == nodeLeases && s.leases[leaseOf(cluster.Kwok)] != nil:
+		io.WriteString(w, `{"items":[{"metadata":{"name":"node-0"}}]}`)
+	case r.URL.Path == nodeLeases:
+		io.WriteString(w, `{}`)
 	case r.URL.Path == "/api/v1/nodes" && r.Method == http.MethodPost:
 		s.nodes = append(s.nodes, body)
 		w.WriteHeader(http.StatusCreated)
@@ -221,7 +234,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // listNodes lists the nodes, which are ready while kwok works.
 func (s *server) listNodes(w http.ResponseWriter) {
 	status := "False"
-	if s.leases[cluster.Kwok] != nil {
+	if s.leases[leaseOf(cluster.Kwok)] != nil {
 		status = "True"
 	}
 	items := make([]map[string]any, len(s.nodes))

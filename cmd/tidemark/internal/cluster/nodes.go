@@ -18,6 +18,8 @@ const (
 	kwokUser = "tidemark:kwok"
 	// nodeMark and nodeMarked are the annotation of the nodes that kwok simulates.
 	nodeMark, nodeMarked = "kwok.x-k8s.io/node", "fake"
+	// nodePrefix is the prefix of their names.
+	nodePrefix = "node-"
 )
 
 // object is JSON.
@@ -60,7 +62,7 @@ func (c *client) createNodes(ctx context.Context, n int) error {
 
 // node returns a node with the size of a large machine.
 func node(i int) object {
-	name := fmt.Sprintf("node-%d", i)
+	name := fmt.Sprintf("%s%d", nodePrefix, i)
 	size := object{"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
 	return object{
 		"metadata": object{
@@ -88,7 +90,7 @@ func (c *client) nodesReady(ctx context.Context, n int) (bool, error) {
 	ready := 0
 	for _, item := range list.Items {
 		for _, condition := range item.Status.Conditions {
-			if condition.Type == "Ready" && condition.Status == "True" && strings.HasPrefix(item.Metadata.Name, "node-") {
+			if condition.Type == "Ready" && condition.Status == "True" && strings.HasPrefix(item.Metadata.Name, nodePrefix) {
 				ready++
 			}
 		}
