@@ -13,7 +13,7 @@ func newCompact() *cobra.Command {
 	var permissions string
 	c := &cobra.Command{
 		Use:   "compact DIR",
-		Short: "Forget the history of a data directory for good",
+		Short: "Erase the history of a data directory permanently",
 		Long: `Compact drops the history of the data directory DIR, and of its kept forks, and writes all
 files of their logs anew. Then no file of the directory has bytes of objects that were
 deleted, or of older versions of others, such as an old password in a Secret. The objects

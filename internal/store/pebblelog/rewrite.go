@@ -13,13 +13,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// # Forgetting for good
+// # Permanent erasure
 //
 // A compaction of the history makes records unreadable. Their bytes stay where Pebble has put them: in a
 // write-ahead log that it keeps to write over, in a table of the last level that no write has touched since, and
 // in a table that a compaction moved down as it is. Rewrite leaves none of these files:
 //
-//   - Opening the log writes what is in the write-ahead logs into tables, and removes those logs.
+//   - Opening the log writes the records of the write-ahead logs into tables, and removes those logs.
 //   - Each table gets a newer write of a record within its bounds. Then it overlaps with a newer table, and a
 //     compaction of all levels cannot leave it out or move it. In a small log, whose only level is the last one,
 //     any write does that, because each one writes the head, the last key.

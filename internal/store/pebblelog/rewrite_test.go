@@ -61,7 +61,7 @@ func (s *secrets) write(key string, deletes bool) store.Revision {
 	return s.revision
 }
 
-// reclaim makes Pebble compact, while a reader of the history keeps what is gone in the tables.
+// reclaim makes Pebble compact, while a reader of the history keeps the old records in the tables.
 func (s *secrets) reclaim(floor store.Revision) {
 	s.t.Helper()
 	for _, err := range s.log.Changes(s.t.Context(), "", s.log.Floor(), s.revision) {
