@@ -255,11 +255,32 @@ func TestInstantAges(t *testing.T) {
 	}
 }
 
-// TestInstantInformer: an informer begins with the instant, and follows to the present.
+// TestInstantInformer: an informer begins with the instant, and follows to the present, of the server and of a fork.
 func TestInstantInformer(t *testing.T) {
 	w := newInstantWorld(t, &tidemark.Server{Controllers: []string{"-*"}})
-	past := rest.CopyConfig(w.c)
-	past.Host += at(w.created, "")
+	fork, err := w.Root().Fork(t.Context(), tidemark.ForkOptions{Name: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := fork.RESTConfig()
+	ofFork := fork.Revision()
+	for _, step := range [][3]string{
+		{http.MethodPost, instantMaps, `{"metadata":{"name":"a"}}`}, {http.MethodPut, instantMaps + "/a", `{"metadata":{"name":"a"},"data":{"x":"2"}}`},
+		{http.MethodDelete, instantMaps + "/a", ""},
+	} {
+		if code, _, b := exchange(t, c, step[0], step[1], step[2]); code >= 300 {
+			t.Fatal(code, string(b))
+		}
+	}
+	checkInformer(t, w.c, w.created)
+	checkInformer(t, c, ofFork)
+}
+
+// checkInformer checks the events of the ConfigMap a since a revision: it was created, changed and deleted.
+func checkInformer(t *testing.T, c *rest.Config, since uint64) {
+	t.Helper()
+	past := rest.CopyConfig(c)
+	past.Host += at(since, "")
 	client, err := dynamic.NewForConfig(past)
 	if err != nil {
 		t.Fatal(err)

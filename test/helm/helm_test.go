@@ -24,6 +24,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark/internal/tier"
@@ -60,6 +61,7 @@ type helmIn struct {
 	client    dynamic.Interface
 	cs        kubernetes.Interface
 	peer      bool
+	server    servers.Server
 }
 
 func newHelm(t *testing.T, s servers.Server) *helmIn {
@@ -81,8 +83,28 @@ func newHelm(t *testing.T, s servers.Server) *helmIn {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	return &helmIn{t: t, ctx: ctx, config: config, chart: loaded, namespace: s.Namespace, peer: s.Peer,
+	return &helmIn{t: t, ctx: ctx, config: config, chart: loaded, namespace: s.Namespace, peer: s.Peer, server: s,
 		client: dynamic.NewForConfigOrDie(s.Config), cs: kubernetes.NewForConfigOrDie(s.Config)}
+}
+
+// now returns the newest revision.
+func (h *helmIn) now() string {
+	h.t.Helper()
+	l, err := h.client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(h.namespace).List(h.ctx, metav1.ListOptions{})
+	h.must(err)
+	return l.GetResourceVersion()
+}
+
+// at returns Helm as it sees the namespace as of a revision.
+func (h *helmIn) at(revision string) *helmIn {
+	h.t.Helper()
+	past := h.server
+	past.Kubeconfig, past.Config = past.Kubeconfig.DeepCopy(), rest.CopyConfig(past.Config)
+	past.Config.Host += "/at/" + revision
+	for _, c := range past.Kubeconfig.Clusters {
+		c.Server += "/at/" + revision
+	}
+	return newHelm(h.t, past)
 }
 
 const timeout = time.Minute
@@ -195,6 +217,7 @@ func testRelease(h *helmIn, serverSide bool) {
 		_, err = h.cs.CoreV1().PersistentVolumeClaims(h.namespace).Patch(h.ctx, "shop", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		h.must(err)
 	}
+	before := h.now()
 	uninstall := action.NewUninstall(h.config)
 	uninstall.Timeout, uninstall.WaitStrategy = timeout, kube.StatusWatcherStrategy
 	_, err = uninstall.Run("shop")
@@ -205,6 +228,25 @@ func testRelease(h *helmIn, serverSide bool) {
 	secrets, err := h.cs.CoreV1().Secrets(h.namespace).List(h.ctx, metav1.ListOptions{LabelSelector: "owner=helm"})
 	if err != nil || len(secrets.Items) != 0 {
 		t.Errorf("the release left %d secrets: %v", len(secrets.Items), err)
+	}
+	if !h.peer {
+		h.at(before).checkReleased()
+	}
+}
+
+// checkReleased checks that the release is there after its rollback.
+func (h *helmIn) checkReleased() {
+	h.t.Helper()
+	l, err := action.NewList(h.config).Run()
+	h.must(err)
+	if len(l) != 1 || l[0].(*release.Release).Name != "shop" {
+		h.t.Errorf("the releases are %v", l)
+	}
+	if got := strings.Join(h.history(), " "); got != "superseded superseded superseded deployed" {
+		h.t.Errorf("the history is %s", got)
+	}
+	if got := h.objects(); len(got) != len(kinds) {
+		h.t.Errorf("%d of %d kinds: %v", len(got), len(kinds), got)
 	}
 }
 
