@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,8 @@ const drop = ";drop=metadata.managedFields"
 func withUnmanaged(c *httpapi.Config) {
 	c.Media = wire.Served{CBOR: true, Unmanaged: true}
 	c.Limits.CompressAbove, c.Limits.WriteBatchBytes = smallList, 3000
+	now := time.Now()
+	c.Now = func() time.Time { return now } // so that two tables show the same ages
 }
 
 // strip returns a response without the managed fields of its objects, and how many objects had some. Text and CBOR become
