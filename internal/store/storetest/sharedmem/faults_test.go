@@ -543,7 +543,7 @@ func TestForeignRevisions(t *testing.T) {
 	})
 }
 
-// TestOrigin: a store knows the origin of its own writes.
+// TestOrigin: a store knows the origin of its own writes, and of others the time at which it read them.
 func TestOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -560,7 +560,7 @@ func TestOrigin(t *testing.T) {
 		if o := buf[0].Origin(); o.Verb != store.VerbCreate || o.Actor.User != "alice" || o.Time.IsZero() {
 			t.Errorf("an own write: %+v", o)
 		}
-		if o := buf[1].Origin(); o != (store.Origin{}) {
+		if o := buf[1].Origin(); o != (store.Origin{Time: o.Time}) || !o.Time.Equal(time.Now()) {
 			t.Errorf("a write of another store: %+v", o)
 		}
 	})
