@@ -666,6 +666,8 @@ func (f *serveFlags) announce(w io.Writer, kubeconfig string, api *controlServer
 		data = "etcd at " + strings.Join(f.etcd.cluster.Servers, ", ")
 	case f.follow.on():
 		data += ", a copy of " + f.follow.url
+	case f.server.Play > 0:
+		data += fmt.Sprintf(" from resource version %d on, read-only", f.server.Root().Revision())
 	case f.past():
 		data += fmt.Sprintf(" at resource version %d; changes are gone when the server stops", f.server.Root().Revision())
 	}

@@ -129,7 +129,7 @@ history, too.
 
 It needs the rights to get an object, or to list or watch a resource: of today. The history
 of a server goes back as far as its flags --history-retention and --history-max-disk-bytes
-say.`,
+say. On a terminal, TIDEMARK_PAGER or PAGER shows the output; TIDEMARK_PAGER=cat: no pager.`,
 		Example: `  # Who scaled it?
   tidemark history deploy/web --since=1h --field=spec.replicas
 
@@ -253,12 +253,12 @@ func newUndelete() *cobra.Command {
 		Use:   "undelete RESOURCE/NAME...",
 		Short: "Bring deleted objects back",
 		Long: `Undelete creates an object again as it was before its deletion: labels, annotations, spec,
-finalizers, and the status if the resource lets clients set it. The object gets a new uid.
-References to owners that are gone are dropped.
+finalizers. The object gets a new uid. The status does not come back where it is a
+subresource: controllers make it anew. References to owners that are gone are dropped.
 
-With --cascade, what was deleted with the object comes back, too: the objects that it owned,
+With --cascade, the objects that were deleted with it come back, too: those that it owned,
 the custom resources of a definition, the content of a namespace. References to owners get
-the new uids.
+the new uids. With --at, all of them come back as of that instant.
 
 These are ordinary writes: with the rights, admission, validation and quotas of now. Nothing
 changes if an object is there.

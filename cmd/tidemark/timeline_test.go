@@ -356,7 +356,7 @@ func TestRestoreObject(t *testing.T) {
 	}
 	p.want(exitOK, "deployments.apps/web restored to its state at R1\n", "restore", "deploy/web", "--at="+at[0])
 	p.want(exitOK, "deployments.apps/web unchanged: it is as it was at R1\n", "restore", "deploy/web", "--at="+at[0])
-	p.want(exitFailed, "Error: configmaps/settings is not there: tidemark undelete configmaps/settings --at=R4 brings it back\n", "restore", "cm/settings", "--at="+at[3])
+	p.want(exitFailed, "Error: configmaps/settings is not there: tidemark undelete configmaps/settings -n default --at=R4 brings it back\n", "restore", "cm/settings", "--at="+at[3])
 	p.want(exitFailed, "Error: configmaps/settings was not there at R1\n", "restore", "cm/settings", "--at="+at[0])
 }
 
@@ -372,7 +372,7 @@ func TestUndelete(t *testing.T) {
 	at := p.incident()
 	p.want(exitOK, "configmaps/settings undeleted in the namespace default, as it was at R4 (dry run)\n", "undelete", "cm/settings", "--dry-run", "--at="+at[3])
 	p.want(exitOK, "configmap/settings\n", "undelete", "cm/settings", "-o", "name")
-	p.want(exitFailed, "Error: configmaps/settings is there, and nothing was changed; tidemark restore configmaps/settings --at=... writes an older state\n", "undelete", "cm/settings")
+	p.want(exitFailed, "Error: configmaps/settings is there, and nothing was changed; tidemark restore configmaps/settings -n default --at=... writes an older state\n", "undelete", "cm/settings")
 	if text := p.get(settings + "/settings"); !strings.Contains(text, `"mode":"fast"`) || !strings.Contains(text, `"app":"web"`) {
 		t.Error(text)
 	}
@@ -419,6 +419,20 @@ func TestUndelete(t *testing.T) {
 	}
 	if text := p.get(widgets + "/w"); !strings.Contains(text, `"hosts":["b"]`) || !strings.Contains(text, `"phase":"done"`) {
 		t.Error(text)
+	}
+	p.as("alice", "POST", widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"x"}}`)
+	then := p.server.Root().Revision()
+	p.as("bob", "PATCH", widgets+"/w", `{"spec":{"hosts":["c"]}}`)
+	p.as("bob", "DELETE", widgets+"/x", "")
+	p.as("alice", "POST", widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"later"}}`)
+	p.send(p.server.RESTConfig(), "DELETE", crds+"/widgets.example.com", "")
+	p.await(crds+"/widgets.example.com", http.StatusNotFound)
+	if code, out, errs := p.run("undelete", "crd/widgets.example.com", "--cascade", fmt.Sprintf("--at=%d", then)); code != exitOK ||
+		strings.Count(out, " undeleted") != 3 || !strings.Contains(errs, "widgets.example.com/later in the namespace default was not there at") {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if text := p.get(widgets); !strings.Contains(text, `"hosts":["b"]`) || !strings.Contains(text, `"name":"x"`) || strings.Contains(text, "later") {
+		t.Errorf("not as of the instant: %s", text)
 	}
 
 	p.as("alice", "POST", "/api/v1/namespaces", `{"metadata":{"name":"shop"}}`)

@@ -135,6 +135,9 @@ func (e *Env) find(ctx context.Context, name string, below ...string) (*Resource
 			}
 		}
 	}
+	if !strings.Contains(name, ".") {
+		return nil, fmt.Errorf("the server doesn't have a resource type %q: if its definition is gone, name its group, too, as in %s.example.com", name, name)
+	}
 	return nil, fmt.Errorf("the server doesn't have a resource type %q", name)
 }
 

@@ -62,7 +62,7 @@ func (e *Env) restore(ctx context.Context, t target, at changes.Instant, o Resto
 	case was == nil:
 		return fmt.Errorf("%s was not there at %s", t, at)
 	case is == nil:
-		return fmt.Errorf("%s is not there: tidemark undelete %s --at=%s brings it back", t, t, at)
+		return fmt.Errorf("%s is not there: tidemark undelete %s%s --at=%s brings it back", t, t, flagOf(namespace), at)
 	}
 	next, err := restored(was, is)
 	if err != nil {

@@ -107,7 +107,7 @@ func (u *undeletion) look(ctx context.Context, t target, at changes.Instant) (*l
 		return nil, err
 	}
 	if present != nil {
-		return nil, fmt.Errorf("%s is there, and nothing was changed; tidemark restore %s --at=... writes an older state", t, t)
+		return nil, fmt.Errorf("%s is there, and nothing was changed; tidemark restore %s%s --at=... writes an older state", t, t, flagOf(namespace))
 	}
 	l := &lost{resource: t.resource.Name(), namespace: namespace, name: t.name, on: t.resource, state: at.Revision}
 	if at.Now {
@@ -135,6 +135,14 @@ func (u *undeletion) look(ctx context.Context, t target, at changes.Instant) (*l
 	}
 	l.uid = l.object.text("metadata", "uid")
 	return l, nil
+}
+
+// flagOf returns the flag of a namespace, for a command that the user may copy.
+func flagOf(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " -n " + namespace
 }
 
 func inNamespace(namespace string) string {
@@ -225,9 +233,15 @@ func (u *undeletion) bring(ctx context.Context, l *lost) (err error) {
 	if err = u.read(ctx, l); err != nil {
 		return err
 	}
+	if l.object == nil && u.o.At != "" { // it was made later
+		u.total--
+		u.note("%s%s was not there at %d", l, inNamespace(l.namespace), l.state)
+		return nil
+	}
 	if l.object == nil {
 		return fmt.Errorf("it was not there at %d", l.state)
 	}
+	l.uid = l.object.text("metadata", "uid")
 	err = u.create(ctx, l)
 	if apierrors.IsAlreadyExists(err) { // its dependents belong to the one that is there
 		if present, _ := u.get(ctx, changes.Instant{Now: true}, l.on, l.namespace, l.name); present != nil {
@@ -237,7 +251,8 @@ func (u *undeletion) bring(ctx context.Context, l *lost) (err error) {
 	return err
 }
 
-// below returns the objects that went with another one, owners first.
+// below returns the objects that went with another one, owners first. They come back as they were last, or as of the instant
+// that the user gives.
 func (u *undeletion) below(ctx context.Context, root *lost) ([]*lost, error) {
 	since := root.state
 	if root.object.text("metadata", "deletionTimestamp") != "" {
@@ -262,7 +277,9 @@ func (u *undeletion) below(ctx context.Context, root *lost) ([]*lost, error) {
 		l := &lost{resource: c.Resource, namespace: c.Namespace, name: c.Name, uid: c.UID, owners: ownersOf(c)}
 		var err error
 		l.deleted, err = strconv.ParseUint(c.Revision, 10, 64)
-		l.state = l.deleted - 1
+		if l.state = root.state; u.o.At == "" {
+			l.state = l.deleted - 1
+		}
 		gone[c.Resource+"\x00"+c.Namespace+"\x00"+c.Name] = l
 		return true, err
 	})
@@ -373,6 +390,8 @@ func ordered(chosen map[string]*lost) (all []*lost) {
 // create creates an object without what only the server sets.
 func (u *undeletion) create(ctx context.Context, l *lost) error {
 	old := l.object.text("metadata", "uid")
+	status, _ := l.object.at("status").(map[string]any)
+	hadStatus := len(status) > 0 && l.on.Status
 	if err := u.clean(ctx, l); err != nil {
 		return err
 	}
@@ -398,12 +417,15 @@ func (u *undeletion) create(ctx context.Context, l *lost) error {
 	if u.o.Output != "" {
 		return nil
 	}
-	word, dry := "undeleted", ""
+	suffix := ""
+	if hadStatus { // the create ignores it
+		suffix = ", without its status"
+	}
 	if u.o.DryRun {
-		dry = " (dry run)"
+		suffix += " (dry run)"
 	}
 	u.Progress.Step("")
-	_, err := fmt.Fprintf(u.Out, "%s %s%s, as it was at %d%s\n", l, word, inNamespace(l.namespace), l.state, dry)
+	_, err := fmt.Fprintf(u.Out, "%s undeleted%s, as it was at %d%s\n", l, inNamespace(l.namespace), l.state, suffix)
 	return err
 }
 
