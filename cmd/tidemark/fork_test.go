@@ -40,7 +40,7 @@ func TestFork(t *testing.T) {
 	want(exitFailed, "exists: name another one", "--name=other", "-o", path)
 	want(exitFailed, `Error: fork "try" already exists`, "--name=try", "-o", filepath.Join(dir, "again"))
 	want(exitFailed, `Error: fork "try" already exists`, "--name=try", "-o", path)
-	want(exitFailed, "is gone", "--name=old", "--at=1", "-o", filepath.Join(dir, "old"))
+	want(exitFailed, "is no longer there", "--name=old", "--at=1", "-o", filepath.Join(dir, "old"))
 	want(exitOK, "/fork/try", "--list")
 	want(exitOK, "BASE TIME", "--list")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
