@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// chain returns a document with count definitions, each of which refers to the next one. Their names are D0, D1, and so on.
+// chain returns a document with count definitions: D0, D1, and so on. Each refers to the next one.
 func chain(group, description string, count int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"swagger":"2.0","info":{"title":"x","version":"1"},"paths":{"/apis/%s/v1/t":{"get":{"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/D0"}}}}}},"definitions":{`, group)

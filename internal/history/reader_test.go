@@ -120,8 +120,8 @@ func pathBytes(all []changes.Change) (n int) {
 	return n
 }
 
-// TestLongPaths: fields count by the length of their paths, of which an object has much more than bytes of its own. A page
-// ends, the memory is held before the page is complete, and a watch gets a few changes at a time.
+// TestLongPaths: the length of the paths counts. In deep objects, the paths are much longer than the objects. A page ends
+// early, its memory is held before it is complete, and a watch gets a few changes at a time.
 func TestLongPaths(t *testing.T) {
 	const objects, most = 150, 9 << 20
 	s := deep(t, objects)

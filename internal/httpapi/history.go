@@ -36,8 +36,6 @@ import (
 const (
 	defaultChanges = 500  // of a page without a limit
 	mostChanges    = 5000 // of a page
-	// followBookmark is the time between two bookmarks of a watch, lastFollowBookmark that between the last one and its end.
-	followBookmark, lastFollowBookmark = time.Minute, 2 * time.Second
 )
 
 // changesQuery is a request for changes.
@@ -356,8 +354,9 @@ func (q *request) changeEvent(to []byte, c *changes.Change, out wire.Output, of 
 // is none.
 func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire.Output, of *shape, until store.Revision) error {
 	bookmark := time.Time{} // when the next one is due; zero: never
+	end, _ := ctx.Deadline()
 	if q.changes.options.AllowWatchBookmarks {
-		bookmark = nextFollowBookmark(ctx)
+		bookmark = q.h.c.Registry.NextBookmark(time.Now(), end)
 	}
 	for ctx.Err() == nil {
 		all, at, err := f.Next(ctx)
@@ -377,7 +376,7 @@ func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire
 			q.route.sent(len(buf) - before)
 		}
 		if len(all) == 0 && !bookmark.IsZero() && !time.Now().Before(bookmark) {
-			bookmark = nextFollowBookmark(ctx)
+			bookmark = q.h.c.Registry.NextBookmark(time.Now(), end)
 			if buf, err = changesBookmark(buf, at, of); err != nil {
 				return err
 			}
@@ -397,18 +396,6 @@ func (q *request) sendChanges(ctx context.Context, f *history.Follower, out wire
 		waitChanges(ctx, f, bookmark)
 	}
 	return nil
-}
-
-// nextFollowBookmark returns when the next bookmark of a watch is due: after the interval, and once shortly before its end.
-func nextFollowBookmark(ctx context.Context) time.Time {
-	now := time.Now()
-	next := now.Add(followBookmark)
-	if end, ok := ctx.Deadline(); ok {
-		if last := end.Add(-lastFollowBookmark); now.Before(last) && last.Before(next) {
-			return last
-		}
-	}
-	return next
 }
 
 // waitChanges waits until there may be another change, until the context ends, or until a time, unless it is zero.

@@ -483,13 +483,17 @@ func (w *Watch) finish() error {
 	return io.EOF
 }
 
-// planBookmark sets the time of the next bookmark: after the interval, and once shortly before the
-// end.
-func (w *Watch) planBookmark(now time.Time) {
-	w.bookmark = now.Add(w.r.bookmarkInterval())
-	if last := w.end.Add(-lastBookmark); now.Before(last) && last.Before(w.bookmark) {
-		w.bookmark = last
+// planBookmark sets the time of the next bookmark.
+func (w *Watch) planBookmark(now time.Time) { w.bookmark = w.r.NextBookmark(now, w.end) }
+
+// NextBookmark returns when a watch that lasts until end gets its next bookmark: after the interval, and once shortly before
+// the end.
+func (r *Registry) NextBookmark(now, end time.Time) time.Time {
+	next := now.Add(r.bookmarkInterval())
+	if last := end.Add(-lastBookmark); now.Before(last) && last.Before(next) {
+		return last
 	}
+	return next
 }
 
 // fail ends the watch with an ERROR event.
