@@ -30,19 +30,23 @@ func (l *Log) ChangesOf(ctx context.Context, collection, key string, after, upTo
 	}
 }
 
-// ofObject walks the changes of one object.
+// ofObject walks the changes of one object. It reads each version once: a version is the object of one change, and the one before
+// of the next.
 type ofObject struct {
 	*view
 	collection, key string
 	place           []byte
 	after, upTo     store.Revision
 	yield           func(store.Entry) bool
-
-	versionAt *pebble.Iterator // to look versions up
 }
 
-// walk walks the replaced versions, and the current one, which is newer than all of them. The change of a revision made the
-// next version, unless the version that it replaced has no successor: then it was a deletion.
+// span is a version, and the revision of the change that replaced or deleted it. The version is nil if there is none.
+type span struct {
+	*store.Object
+	until store.Revision
+}
+
+// walk walks the replaced versions, and the current one, which is newer than all of them.
 func (o *ofObject) walk(ctx context.Context, backward bool) error {
 	lower, upper := append([]byte{spaceReplaced}, o.place...), append([]byte{spaceReplaced}, o.place...)
 	upper = append(upper, bytes.Repeat([]byte{0xff}, 9)...)
@@ -51,120 +55,107 @@ func (o *ofObject) walk(ctx context.Context, backward bool) error {
 		return err
 	}
 	defer it.Close()
-	if o.versionAt, err = o.iter(ctx, lower, upper); err != nil {
-		return err
-	}
-	defer o.versionAt.Close()
-	current, err := o.current()
-	if err != nil {
-		return err
+	current, err := getCurrent(o.snap, &o.hash, append([]byte{spaceCurrent}, o.place...))
+	if err != nil && !errors.Is(err, errAbsent) {
+		return o.log.damaged(fmt.Sprintf("the current version of %q", o.place), err)
 	}
 	if backward {
 		err = o.backward(ctx, it, current)
 	} else {
 		err = o.forward(ctx, it, current)
 	}
-	if err == nil {
-		err = it.Error()
-	}
 	return err
 }
 
-// current returns when the current version was made; zero: there is none.
-func (o *ofObject) current() (store.Revision, error) {
-	b, closer, err := o.snap.Get(append([]byte{spaceCurrent}, o.place...))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer closer.Close()
-	r, err := currentModified(b)
-	if err != nil {
-		return 0, o.log.damaged(fmt.Sprintf("the current version of %q", o.place), err)
-	}
-	return r, nil
-}
-
-func (o *ofObject) backward(ctx context.Context, it *pebble.Iterator, next store.Revision) error {
-	if err := o.emit(next); err != nil {
-		return err
+// backward pairs each version with the one that followed it, if that is not after upTo.
+func (o *ofObject) backward(ctx context.Context, it *pebble.Iterator, newer *store.Object) error {
+	if newer != nil && newer.Modified > o.upTo {
+		newer = nil
 	}
 	for ok := it.SeekLT(appendReplacedKey(nil, o.collection, o.key, o.upTo+1)); ok; ok = it.Prev() {
 		if err := o.on(ctx); err != nil {
 			return err
 		}
-		modified, until, err := o.span(it)
+		v, err := o.span(it)
 		if err != nil {
 			return err
 		}
-		if until != next {
-			if err := o.emit(until); err != nil {
+		if newer != nil && newer.Modified != v.until {
+			if err := o.emit(newer.Modified, nil, newer); err != nil {
 				return err
 			}
+			newer = nil
 		}
-		if modified <= o.after {
-			break
-		}
-		if err := o.emit(modified); err != nil {
+		if err := o.emit(v.until, v.Object, newer); err != nil {
 			return err
 		}
-		next = modified
+		if v.Modified <= o.after {
+			return nil
+		}
+		newer = v.Object
 	}
-	return nil
+	if err := it.Error(); err != nil || newer == nil {
+		return err
+	}
+	return o.emit(newer.Modified, nil, newer)
 }
 
-func (o *ofObject) forward(ctx context.Context, it *pebble.Iterator, current store.Revision) error {
+// forward pairs each version with the one that it followed.
+func (o *ofObject) forward(ctx context.Context, it *pebble.Iterator, current *store.Object) error {
+	var before span
+	next := func(object *store.Object) error {
+		if object == nil || object.Modified != before.until {
+			if before.Object != nil {
+				if err := o.emit(before.until, before.Object, nil); err != nil {
+					return err
+				}
+			}
+			before.Object = nil
+		}
+		if object == nil {
+			return nil
+		}
+		return o.emit(object.Modified, before.Object, object)
+	}
 	ok := it.SeekLT(appendReplacedKey(nil, o.collection, o.key, o.after+1)) // the version that the first change may replace
 	if !ok {
 		ok = it.First()
 	}
-	var until store.Revision
 	for ; ok; ok = it.Next() {
 		if err := o.on(ctx); err != nil {
 			return err
 		}
-		modified, ends, err := o.span(it)
+		v, err := o.span(it)
 		if err != nil {
 			return err
 		}
-		if until != modified {
-			if err := o.emit(until); err != nil {
-				return err
-			}
-		}
-		if modified > o.upTo {
-			return nil
-		}
-		if err := o.emit(modified); err != nil {
+		if err := next(v.Object); err != nil || v.Modified > o.upTo {
 			return err
 		}
-		until = ends
+		before = v
 	}
-	if until != current {
-		if err := o.emit(until); err != nil {
-			return err
-		}
+	if err := it.Error(); err != nil {
+		return err
 	}
-	return o.emit(current)
+	return next(current)
 }
 
-// span returns when the version at the iterator was made, and when it was replaced.
-func (o *ofObject) span(it *pebble.Iterator) (modified, until store.Revision, err error) {
+// span reads the version at the iterator.
+func (o *ofObject) span(it *pebble.Iterator) (s span, err error) {
 	_, modified, ok := cutReplacedKey(it.Key())
 	if !ok {
-		return 0, 0, o.log.damaged(fmt.Sprintf("the key %q", it.Key()), errShort)
+		return s, o.log.damaged(fmt.Sprintf("the key %q", it.Key()), errShort)
 	}
-	until, err = replacedUntil(it.Value())
-	if err != nil {
-		return 0, 0, o.log.damaged(fmt.Sprintf("the version of %q at revision %d", o.place, modified), err)
+	var v store.Object
+	if s.until, err = readReplaced(&o.hash, o.place, modified, it.Value(), &v); err != nil {
+		return s, o.log.damaged(fmt.Sprintf("the version of %q at revision %d", o.place, modified), err)
 	}
-	return modified, until, nil
+	s.Object = keep(&v, o.place)
+	return s, nil
 }
 
-// emit yields the change of a revision, if it is one that the caller wants.
-func (o *ofObject) emit(r store.Revision) error {
+// emit yields the change of a revision, if it is one that the caller wants, after it has compared the versions with the header.
+func (o *ofObject) emit(r store.Revision, before, object *store.Object) error {
 	if r <= o.after || r > o.upTo {
 		return nil
 	}
@@ -174,21 +165,37 @@ func (o *ofObject) emit(r store.Revision) error {
 	}
 	defer closer.Close()
 	h, err := parseHeader(b)
-	if err == nil && !bytes.Equal(h.place, o.place) {
-		err = fmt.Errorf("it is that of %q", h.place)
+	if err == nil {
+		err = o.fits(h, before, object)
 	}
 	if err != nil {
 		return o.log.damaged(fmt.Sprintf("the header of revision %d", r), err)
 	}
-	e := store.Entry{Collection: o.collection, Key: o.key, Revision: r}
-	if err := o.versions(o.versionAt, &e, h); err != nil {
-		return err
-	}
+	e := store.Entry{Collection: o.collection, Key: o.key, Revision: r, Before: before, Object: object}
 	if e.Origin, err = o.origin(r, h); err != nil {
 		return err
 	}
 	if !o.yield(e) {
 		return errStop
+	}
+	return nil
+}
+
+// fits returns an error if the header is not that of a change from one version to the other.
+func (o *ofObject) fits(h header, before, object *store.Object) error {
+	var from store.Revision
+	if before != nil {
+		from = before.Modified
+	}
+	switch {
+	case !bytes.Equal(h.place, o.place):
+		return fmt.Errorf("it is that of %q", h.place)
+	case h.before != from:
+		return fmt.Errorf("it replaced revision %d, not %d", h.before, from)
+	case (h.kind == kindDeleted) != (object == nil):
+		return fmt.Errorf("it says %v, and there is a version: %v", h.kind, object != nil)
+	case object != nil && o.hash.version(o.place, object) != h.sum:
+		return errChecksum
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ type Log struct {
 	o         Options
 	db        *pebble.DB
 	closeFS   func() error
+	blocks    *blockCache
 	space     space
 	memTable  uint64 // size of Pebble's memtables, in bytes
 	failure   failure

@@ -99,7 +99,6 @@ func (o Options) withDefaults() Options {
 const (
 	memTableBytes  = 8 << 20
 	leastMemTable  = 1 << 20
-	cacheBytes     = 2 << 20
 	tableBytes     = 8 << 20
 	blockBytes     = 16 << 10
 	slowDisk       = 5 * time.Second
@@ -117,9 +116,10 @@ const (
 	stopWritesAtMem = 4
 )
 
-// pebbleOptions returns the options for Pebble. The returned function stops the monitoring of
-// the file system; call it after closing Pebble.
+// pebbleOptions returns the options for Pebble, and sets l.blocks. The returned function frees the cache and stops the
+// monitoring of the file system; call it after closing Pebble.
 func (l *Log) pebbleOptions(mustExist bool) (*pebble.Options, func() error) {
+	l.blocks = newBlockCache()
 	events := l.events()
 	fs, watcher := vfs.WithDiskHealthChecks(orderedFS{l.o.FS, l.pebbleDir(), &l.space, &l.wals}, slowDisk, nil, events.DiskSlow)
 	o := &pebble.Options{
@@ -131,7 +131,7 @@ func (l *Log) pebbleOptions(mustExist bool) (*pebble.Options, func() error) {
 		EventListener:               events,
 		MemTableSize:                l.memTable,
 		MemTableStopWritesThreshold: stopWritesAtMem,
-		CacheSize:                   cacheBytes,
+		Cache:                       l.blocks.Cache,
 		MaxOpenFiles:                maxOpenFiles,
 		MaxManifestFileSize:         manifestBytes,
 		L0CompactionThreshold:       compactAtL0,
@@ -147,7 +147,10 @@ func (l *Log) pebbleOptions(mustExist bool) (*pebble.Options, func() error) {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return compression })
-	return o, watcher.Close
+	return o, func() error {
+		l.blocks.close()
+		return watcher.Close()
+	}
 }
 
 // compression: see docs/decisions/0002-log-layout.md.

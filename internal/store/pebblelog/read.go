@@ -3,9 +3,11 @@ package pebblelog
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -29,6 +31,8 @@ func (l *Log) read(ctx context.Context, at store.Revision, f func(v *view) error
 		return store.ErrClosed
 	}
 	defer l.readers.release()
+	l.blocks.acquire()
+	defer l.blocks.release()
 	v := &view{log: l, snap: l.db.NewSnapshot()}
 	defer v.snap.Close()
 	if floor := l.head.Load().floor; at < floor {
@@ -120,11 +124,14 @@ type merge struct {
 	*view
 	at                store.Revision
 	current, replaced *pebble.Iterator
-	place             []byte
+	place, key        []byte
 }
 
-// next reads all versions of the next place, and returns the one that was visible, if any.
-// If more is false, there are no more places.
+// nearVersions is how many replaced versions of an object the merge walks over. If there are more, it seeks: a seek costs as
+// much as about 20 steps.
+const nearVersions = 16
+
+// next returns the version of the next place that was visible, if any. If more is false, there are no more places.
 func (m *merge) next() (o *store.Object, more bool, err error) {
 	if !m.current.Valid() && !m.replaced.Valid() {
 		if err := errors.Join(m.current.Error(), m.replaced.Error()); err != nil {
@@ -151,19 +158,46 @@ func (m *merge) next() (o *store.Object, more bool, err error) {
 		}
 		m.current.Next()
 	}
-	for m.replaced.Valid() {
-		place, modified, ok := cutReplacedKey(m.replaced.Key())
-		if !ok || !bytes.Equal(place, m.place) {
-			break
+	for range nearVersions {
+		modified, ok := m.version()
+		if !ok {
+			return o, true, nil
 		}
-		if o == nil {
+		if o == nil && modified <= m.at {
 			if o, err = m.visibleReplaced(modified); err != nil {
 				return nil, false, err
 			}
 		}
 		m.replaced.Next()
 	}
+	if modified, ok := m.version(); ok && o == nil && modified <= m.at {
+		if !m.replaced.SeekLT(m.replacedKey(m.at + 1)) {
+			return nil, false, m.log.damaged(fmt.Sprintf("the versions of %q", m.place), errors.Join(errAbsent, m.replaced.Error()))
+		}
+		if modified, ok = m.version(); ok {
+			if o, err = m.visibleReplaced(modified); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	m.replaced.SeekGE(append(m.replacedKey(math.MaxUint64), 0))
 	return o, true, nil
+}
+
+// version returns the revision of the version at the iterator, if it is one of the place.
+func (m *merge) version() (modified store.Revision, ok bool) {
+	if !m.replaced.Valid() {
+		return 0, false
+	}
+	place, modified, ok := cutReplacedKey(m.replaced.Key())
+	return modified, ok && bytes.Equal(place, m.place)
+}
+
+// replacedKey is the key of a replaced version of the place.
+func (m *merge) replacedKey(modified store.Revision) []byte {
+	m.key = append(append(m.key[:0], spaceReplaced), m.place...)
+	m.key = binary.BigEndian.AppendUint64(m.key, uint64(modified))
+	return m.key
 }
 
 // visibleCurrent returns the current version of the place if it is old enough.
