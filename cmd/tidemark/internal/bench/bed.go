@@ -61,6 +61,9 @@ const (
 	podsOf        = "pods"
 	configMapsOf  = "configmaps"
 	deploymentsOf = "deployments"
+	servicesOf    = "services"
+	eventsOf      = "events"
+	leasesOf      = "leases"
 )
 
 func newBed(t *target, s Server, o Options, suffix string, note func(string, ...any)) (*bed, error) {
@@ -146,6 +149,8 @@ func (b *bed) collection(namespace, resource, query string) *url.URL {
 	switch {
 	case resource == deploymentsOf:
 		version = "/apis/apps/v1"
+	case resource == leasesOf:
+		version = "/apis/coordination.k8s.io/v1"
 	case resource == rolesOf || resource == roleBindingsOf:
 		version = "/apis/rbac.authorization.k8s.io/v1"
 	case strings.Contains(resource, "."): // a custom resource: plural.group

@@ -48,7 +48,7 @@ func tiny(scenarios ...string) Options {
 var skippable = []string{"start", "idle-etcd", "crd-other-server", "outage"}
 
 // ofEachKind are scenarios that measure in different ways and take little time.
-var ofEachKind = []string{"create-pod", "get", "update", "list-identity", "list-page", "list-stream", "watch-100", "watch-table-100", "idle-watch", "idle-etcd", "mixed", "crd-first-object", "custom-create", "delete-collection"}
+var ofEachKind = []string{"create-pod", "sandbox", "get", "update", "list-identity", "list-page", "list-stream", "watch-100", "watch-table-100", "idle-watch", "idle-etcd", "mixed", "crd-first-object", "custom-create", "delete-collection"}
 
 // TestScenarios runs scenarios against two servers: all of them in the full tier.
 func TestScenarios(t *testing.T) {

@@ -62,6 +62,7 @@ var scenarios = []scenario{
 	{"list-fresh", "closed, 1 client", "LIST of a few ConfigMaps at the other server (--other-kubeconfig) after each write: it must have what was written; latency of the LIST, CPU including the writes", "list", single(listFreshRound)},
 	{"create-configmap", "closed, or open with --rate", "create ConfigMaps of 1 KiB", "create", byClients(createConfigMaps, 1, 16, 64)},
 	{"create-pod", "closed, or open with --rate", "create pods of 2 KB", "create", byClients(createPods, 1, 16, 64)},
+	{"sandbox", "closed, or open with --rate", "the life of a sandbox of an agent: create a Service and a pod, bind it, run it as a kubelet does, delete both, with five Events and a Lease: 15 requests", "sandbox", single(sandboxRound)},
 	{"watch-100", "closed, or open with --rate", "events of ConfigMaps to 100 watchers; latency from the start of the write, CPU including the writes", "event and watcher", single(watchRound(100))},
 	{"watch-1000", "closed, or open with --rate", "the same with 1,000 watchers", "event and watcher", single(watchRound(1000))},
 	{"watch-5000", "closed, or open with --rate", "the same with 5,000 watchers", "event and watcher", single(watchRound(5000))},
