@@ -79,37 +79,40 @@ func TestKubectlCustom(t *testing.T) {
 	})
 }
 
-// TestKubectlCustomWrites changes objects by kubectl.
+// TestKubectlCustomWrites changes objects by kubectl. It has a definition of its own, because the tests of one kube-apiserver run
+// at the same time.
 func TestKubectlCustomWrites(t *testing.T) {
 	tier.Full(t)
+	rename := strings.NewReplacer("anchor", "buoy", "Anchor", "Buoy", "[anc]", "[buo]", "[all, moorings]", "[all]")
+	buoys, buoy := rename.Replace(anchors), rename.Replace(anchor)
 	onKubectl(t, func(t *testing.T, k *kubectlIn) {
-		crd := "crd/anchors.tidemark.example.net"
+		crd := "crd/buoys.tidemark.example.net"
 		t.Cleanup(func() { k.run("", "delete", crd, "--ignore-not-found", "--wait=false") })
-		k.want(anchors, []string{"create", "-f", "-"}, "created")
+		k.want(buoys, []string{"create", "-f", "-"}, "created")
 		k.want("", []string{"wait", "--for=condition=Established", crd, "--timeout=5m"}, "condition met")
-		k.want(anchor, []string{"create", "-f", "-"}, "created")
+		k.want(buoy, []string{"create", "-f", "-"}, "created")
 
-		k.want("", []string{"patch", "anchor", "bow", "--type=merge", "-p", `{"spec":{"depth":50}}`}, "patched")
-		k.want("", []string{"patch", "anchor", "bow", "--type=json", "-p", `[{"op":"replace","path":"/spec/links/0/kg","value":2}]`}, "patched")
-		k.wantError("", []string{"patch", "anchor", "bow", "-p", `{"spec":{"depth":50}}`}, "application/strategic-merge-patch+json")
-		k.wantError("", []string{"patch", "anchor", "bow", "--type=merge", "-p", `{"spec":{"depth":101}}`}, "the chains are too short")
-		k.wantError("", []string{"patch", "anchor", "bow", "--type=merge", "-p", `{"spec":{"depth":"x"}}`}, "spec.depth in body must be of type integer")
-		k.wantError(strings.Replace(anchor, "depth", "dept", 1), []string{"apply", "-f", "-"}, `unknown field "spec.dept"`)
-		k.want(strings.Replace(anchor, "30", "60", 1), []string{"apply", "-f", "-"}, "bow configured")
-		k.want("", []string{"scale", "anchor/bow", "--replicas=3"}, "bow scaled")
-		k.want("", []string{"get", "anchor", "bow", "-o", "jsonpath={.spec.chains} {.spec.depth} {.spec.links[0].kg} {.metadata.generation}"}, "3 60 1 5")
-		k.want("", []string{"patch", "anchor", "bow", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`}, "patched")
-		k.want("", []string{"wait", "--for=condition=Ready", "anchor/bow", "--timeout=5m"}, "condition met")
+		k.want("", []string{"patch", "buoy", "bow", "--type=merge", "-p", `{"spec":{"depth":50}}`}, "patched")
+		k.want("", []string{"patch", "buoy", "bow", "--type=json", "-p", `[{"op":"replace","path":"/spec/links/0/kg","value":2}]`}, "patched")
+		k.wantError("", []string{"patch", "buoy", "bow", "-p", `{"spec":{"depth":50}}`}, "application/strategic-merge-patch+json")
+		k.wantError("", []string{"patch", "buoy", "bow", "--type=merge", "-p", `{"spec":{"depth":101}}`}, "the chains are too short")
+		k.wantError("", []string{"patch", "buoy", "bow", "--type=merge", "-p", `{"spec":{"depth":"x"}}`}, "spec.depth in body must be of type integer")
+		k.wantError(strings.Replace(buoy, "depth", "dept", 1), []string{"apply", "-f", "-"}, `unknown field "spec.dept"`)
+		k.want(strings.Replace(buoy, "30", "60", 1), []string{"apply", "-f", "-"}, "bow configured")
+		k.want("", []string{"scale", "buoy/bow", "--replicas=3"}, "bow scaled")
+		k.want("", []string{"get", "buoy", "bow", "-o", "jsonpath={.spec.chains} {.spec.depth} {.spec.links[0].kg} {.metadata.generation}"}, "3 60 1 5")
+		k.want("", []string{"patch", "buoy", "bow", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`}, "patched")
+		k.want("", []string{"wait", "--for=condition=Ready", "buoy/bow", "--timeout=5m"}, "condition met")
 
-		other := strings.NewReplacer("name: bow", "name: stern", "kg: 1", "kg: 1}, {name: b").Replace(anchor)
+		other := strings.NewReplacer("name: bow", "name: stern", "kg: 1", "kg: 1}, {name: b").Replace(buoy)
 		k.want(other, []string{"apply", "--server-side", "-f", "-"}, "serverside-applied")
 		k.want(strings.Replace(other, "name: b}", "name: c, kg: 3}", 1), []string{"apply", "--server-side", "--field-manager=other", "-f", "-"}, "serverside-applied")
-		k.want("", []string{"get", "anchor", "stern", "-o", "jsonpath={.spec.links[*].name}"}, "a b c")
+		k.want("", []string{"get", "buoy", "stern", "-o", "jsonpath={.spec.links[*].name}"}, "a b c")
 		k.wantError(strings.Replace(other, "depth: 30", "depth: 31", 1), []string{"apply", "--server-side", "--field-manager=other", "-f", "-"}, "conflict", ".spec.depth")
-		k.want("", []string{"label", "anchors", "--all", "side=port"}, "bow labeled", "stern labeled")
-		k.want("", []string{"get", "anchors", "-l", "side=port", "-o", "name"}, "bow", "stern")
-		k.want("", []string{"delete", "anchors", "--all"}, `"bow" deleted`, `"stern" deleted`)
+		k.want("", []string{"label", "buoys", "--all", "side=port"}, "bow labeled", "stern labeled")
+		k.want("", []string{"get", "buoys", "-l", "side=port", "-o", "name"}, "bow", "stern")
+		k.want("", []string{"delete", "buoys", "--all"}, `"bow" deleted`, `"stern" deleted`)
 		k.want("", []string{"delete", crd}, "deleted")
-		k.wantError("", []string{"get", "anchors"}, "the server")
+		k.wantError("", []string{"get", "buoys"}, "the server")
 	})
 }
