@@ -123,7 +123,8 @@ func newHistory() *cobra.Command {
 		Short: "Show the changes of objects: when, who, what",
 		Long: `History prints the changes of an object, of all objects of a resource, of a namespace, or with
 -A of everything, newest first in one order over all kinds. Deleted objects have their
-history, too.
+history, too. Nothing is left out by default; --exclude and --exclude-server leave out what
+drowns the rest.
 
 ` + instantUsage + `
 
@@ -135,6 +136,9 @@ say. On a terminal, TIDEMARK_PAGER or PAGER shows the output; TIDEMARK_PAGER=cat
 
   # Everything that alice did since half past ten
   tidemark history -A --by=alice --since=10:30
+
+  # Everything but heartbeats and what the server did by itself
+  tidemark history -A --exclude=leases,events --exclude-server
 
   # Follow the changes of a namespace, for a program
   tidemark history -n shop --watch -o json`,
@@ -155,6 +159,8 @@ say. On a terminal, TIDEMARK_PAGER or PAGER shows the output; TIDEMARK_PAGER=cat
 	flags.StringVar(&o.Until, "until", "", "instant of the last changes, inclusive (default: now)")
 	flags.StringVar(&o.By, "by", "", "user that made the change, or that impersonated the user")
 	flags.StringVar(&o.Verb, "verb", "", "verb of the change: create, update, patch, apply, delete or deletecollection")
+	flags.StringSliceVar(&o.Exclude, "exclude", nil, "resources to leave out, such as leases,events")
+	flags.BoolVar(&o.ExcludeServer, "exclude-server", false, "leave out what the server did by itself, such as its first objects")
 	flags.StringVar(&o.Field, "field", "", "field that changed, or that has one below it, such as spec.replicas or spec.template.spec.containers[name=app].image")
 	flags.StringVarP(&o.Output, "output", "o", "", "wide, yaml, json or name; a table otherwise")
 	flags.BoolVarP(&o.Watch, "watch", "w", false, "go on with new changes, oldest first")

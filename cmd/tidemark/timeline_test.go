@@ -179,6 +179,11 @@ func TestHistory(t *testing.T) {
 		"R3  TIME  patch  deployments.apps/web  bob via kubectl  spec.template.spec.containers[name=app].image v1 -> v2\n"+
 		"R2  TIME  patch  deployments.apps/web  alice via kubectl  spec.replicas 3 -> 5\n", "history", "-l", "app=web", "--since="+p.names[0])
 	p.want(exitOK, "change.tidemark.dev/R5\nchange.tidemark.dev/R4\n", "history", "configmap/settings", "-o", "name")
+	const one, five = "change.tidemark.dev/R1\n", "change.tidemark.dev/R5\nchange.tidemark.dev/R4\nchange.tidemark.dev/R3\nchange.tidemark.dev/R2\nchange.tidemark.dev/R1\n"
+	p.want(exitOK, five, "history", "-A", "--exclude-server", "--exclude=leases,ev", "-o", "name", "--limit=5")
+	p.want(exitOK, five[:46], "history", "--exclude-server", "--exclude=deploy", "-o", "name")
+	p.want(exitOK, five[46:], "history", "--exclude-server", "--exclude=cm", "--exclude=leases.coordination.k8s.io", "-o", "name")
+	p.want(exitOK, one, "history", "--reverse", "--limit=1", "--exclude-server", "-o", "name")
 	p.want(exitOK, "change.tidemark.dev/R5\nchange.tidemark.dev/R4\nchange.tidemark.dev/R3\n", "history", "cm/settings", "deploy/web", "-o", "name", "--limit=3")
 	p.want(exitOK, "No changes found.\n", "history", "deploy/other")
 	p.want(exitOK, "No changes found.\n", "history", "--since=now")
@@ -203,6 +208,8 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	for args, wanted := range map[string]string{
+		"history --exclude=nothing":              `--exclude=nothing: the server doesn't have a resource type`,
+		"history --exclude=deploy/web":           "want resources, such as leases,events",
 		"history nothing/x":                      `doesn't have a resource type "nothing"`,
 		"history --since=9000000000000000000":    "later than the newest revision",
 		"diff --from=9000000000000000000":        "later than the newest revision",
@@ -540,6 +547,9 @@ func TestHistoryOfDirectory(t *testing.T) {
 	if want := "REVISION  TIME  VERB  BY  CHANGED\nR3  TIME  patch  bob via kubectl  spec.template.spec.containers[name=app].image v1 -> v2\n" +
 		"R2  TIME  patch  alice via kubectl  spec.replicas 3 -> 5\nR1  TIME  create  alice via kubectl  created\n"; code != exitOK || out != want {
 		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if code, out, errs := run("history", "--exclude=deploy", "--exclude-server", "-o", "name"); code != exitOK || out != "change.tidemark.dev/R5\nchange.tidemark.dev/R4\n" {
+		t.Errorf("--exclude: %d %s%s", code, out, errs)
 	}
 	if code, out, errs := run("diff", "deploy/web", "--from="+at[0], "--to="+at[1]); code != exitFailed || !strings.Contains(out, "+  replicas: 5\n") {
 		t.Errorf("%d %s%s", code, out, errs)

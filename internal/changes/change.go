@@ -39,6 +39,7 @@ const (
 	SelectUser        = "user" // the user or the impersonator
 	SelectVerb        = "verb"
 	SelectSubresource = "subresource"
+	SelectLoop        = "loop" // empty: not by the server itself
 	SelectField       = "field"
 	SelectSince       = "since" // a revision is exclusive, a time inclusive
 	SelectUntil       = "until" // inclusive

@@ -31,13 +31,47 @@ type Query struct {
 	// User is the user who made the change, or who impersonated that user.
 	User              string
 	Verb, Subresource string
-	Field             *changes.Path
+	// Loop is the part of the server that made the change by itself; empty: a request made it; nil: any.
+	Loop  *string
+	Field *changes.Path
 	// Labels are those of the object before or after the change; nil: any.
 	Labels labels.Selector
 	// Oldest: the oldest change comes first.
 	Oldest bool
 
 	since, until instant
+	not          map[string]map[string]bool // excluded values of a field
+}
+
+// Exclude excludes changes by a value of a field, which is resource, user, verb, subresource or loop.
+func (q *Query) Exclude(field, value string) {
+	if q.not == nil {
+		q.not = map[string]map[string]bool{}
+	}
+	if q.not[field] == nil {
+		q.not[field] = map[string]bool{}
+	}
+	q.not[field][value] = true
+}
+
+// ExcludeCollections excludes the collections of the excluded resources. The caller knows which collection has the objects of a
+// resource.
+func (q *Query) ExcludeCollections(of func(resource string) string) {
+	resources := q.not[changes.SelectResource]
+	delete(q.not, changes.SelectResource)
+	for name := range resources {
+		q.Exclude(changes.SelectResource, of(name))
+	}
+}
+
+// excludes reports whether the query excludes a change.
+func (q *Query) excludes(collection string, verb, subresource string, by *store.Actor) bool {
+	if len(q.not) == 0 {
+		return false
+	}
+	users := q.not[changes.SelectUser]
+	return q.not[changes.SelectResource][collection] || q.not[changes.SelectVerb][verb] || q.not[changes.SelectSubresource][subresource] ||
+		q.not[changes.SelectLoop][by.Loop] || by.Loop == "" && (users[by.User] || by.Impersonator != "" && users[by.Impersonator])
 }
 
 // instant is a bound as the client wrote it.
@@ -57,8 +91,11 @@ func NewQuery(namespace string, selected fields.Selector) (*Query, error) {
 	seen := map[string]bool{}
 	for _, r := range selected.Requirements() {
 		switch {
+		case r.Operator == selection.NotEquals && excludable(r.Field):
+			q.Exclude(r.Field, r.Value)
+			continue
 		case r.Operator != selection.Equals && r.Operator != selection.DoubleEquals:
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("the field %q of changes can be selected by = alone", r.Field))
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("the field %q of changes can be selected by = alone; resource, user, verb, subresource and loop can be excluded by !=", r.Field))
 		case seen[r.Field]:
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("the field %q is selected twice", r.Field))
 		}
@@ -71,6 +108,15 @@ func NewQuery(namespace string, selected fields.Selector) (*Query, error) {
 		return nil, apierrors.NewBadRequest("a name selects the changes of one object: the field \"resource\" is needed, too")
 	}
 	return q, nil
+}
+
+// excludable reports whether changes can be excluded by the values of a field.
+func excludable(field string) bool {
+	switch field {
+	case changes.SelectResource, changes.SelectUser, changes.SelectVerb, changes.SelectSubresource, changes.SelectLoop:
+		return true
+	}
+	return false
 }
 
 // set applies one term of the field selector.
@@ -88,6 +134,8 @@ func (q *Query) set(name, value string) (err error) {
 		q.Verb = value
 	case changes.SelectSubresource:
 		q.Subresource = value
+	case changes.SelectLoop:
+		q.Loop = &value
 	case changes.SelectField:
 		var p changes.Path
 		if p, err = changes.ParsePath(value); err == nil {
@@ -108,7 +156,7 @@ func (q *Query) set(name, value string) (err error) {
 		}
 		q.Namespace = value
 	default:
-		err = fmt.Errorf("changes have no selectable field %q: there are resource, name, uid, user, verb, subresource, field, since, until, order and metadata.namespace", name)
+		err = fmt.Errorf("changes have no selectable field %q: there are resource, name, uid, user, verb, subresource, loop, field, since, until, order and metadata.namespace", name)
 	}
 	return err
 }

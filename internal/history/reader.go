@@ -231,7 +231,9 @@ func (r *Reader) show(q *Query, c *store.CollectionChange, cost *meter) (made ch
 		q.Name != "" && name != q.Name,
 		q.User != "" && (actor.Loop != "" || actor.User != q.User && actor.Impersonator != q.User),
 		q.Verb != "" && o.Verb.String() != q.Verb,
-		q.Subresource != "" && actor.Subresource != q.Subresource:
+		q.Subresource != "" && actor.Subresource != q.Subresource,
+		q.Loop != nil && actor.Loop != *q.Loop,
+		q.excludes(c.Collection, o.Verb.String(), actor.Subresource, actor):
 		return made, false, nil
 	}
 	if may, err := r.allowed(c.Collection); err != nil || !may {

@@ -70,12 +70,18 @@ func (q *request) authorizeChanges() error {
 		return err
 	}
 	q.changes = &changesQuery{query: query}
+	query.ExcludeCollections(func(name string) string {
+		if t := q.typeNamed(name); t != nil {
+			return t.Collection
+		}
+		return name // of a definition that is gone
+	})
 	if query.Resource == "" {
 		return q.mayReadSome(query)
 	}
 	group := schema.ParseGroupResource(query.Resource)
 	query.Collection, query.Namespaced = query.Resource, true // of a definition that is gone
-	if t := typeOf(q.h.c.Catalog(), func(t *resource.Type) bool { return t.GroupResource() == group }); t != nil {
+	if t := q.typeNamed(query.Resource); t != nil {
 		query.Collection, query.Namespaced = t.Collection, t.Namespaced
 	}
 	a := q.reads(query, group)
@@ -112,6 +118,12 @@ func (q *request) mayReadSome(query *history.Query) error {
 		}
 	}
 	return authz.Forbidden(&q.info.Attributes, "no resource can be read there")
+}
+
+// typeNamed returns the first type of a resource, as "deployments.apps"; nil: there is none.
+func (q *request) typeNamed(name string) *resource.Type {
+	group := schema.ParseGroupResource(name)
+	return typeOf(q.h.c.Catalog(), func(t *resource.Type) bool { return t.GroupResource() == group })
 }
 
 // typeOf returns the first type of a catalog that has a collection and for which is returns true; nil: there is none.

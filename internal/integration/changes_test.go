@@ -116,6 +116,12 @@ func TestChanges(t *testing.T) {
 			{changesPath, map[string]string{"since": time.Now().Add(-time.Hour).Format(time.RFC3339), "resource": "deployments.apps"}, whole},
 			{changesIn("default"), object, nil},
 			{changesPath, map[string]string{"resource": "no.such"}, nil},
+			// A name with "!" excludes.
+			{changesPath, with("verb!", "patch"), []string{whole[0], whole[1], whole[4]}},
+			{changesPath, with("user!", "alice", "verb!", "delete"), whole[2:]},
+			{changesPath, with("subresource!", "", "verb", "patch"), nil},
+			{changesPath, with("resource!", "deployments.apps"), nil},
+			{changesIn("shop"), map[string]string{"resource!": "configmaps", "loop": ""}, whole},
 		} {
 			if got := changeLines(listChanges(t, c, x.path, limit, x.terms)); fmt.Sprint(got) != fmt.Sprint(x.want) {
 				t.Errorf("limit %d, %s %v:\ngot  %q\nwant %q", limit, x.path, x.terms, got, x.want)
@@ -169,7 +175,7 @@ func TestChangesRefused(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	for query, want := range map[string]string{
 		"fieldSelector=x%3D1":                           "no selectable field",
-		"fieldSelector=verb!%3Dget":                     "by = alone",
+		"fieldSelector=name!%3Da":                       "by = alone",
 		"fieldSelector=name%3Da":                        "is needed, too",
 		"fieldSelector=since%3Dyesterday":               "neither a revision nor a time",
 		"fieldSelector=since%3D9000000000000000000":     "later than the newest revision",
@@ -253,7 +259,7 @@ func TestChangesWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := client.Resource(schema.GroupVersionResource{Group: "tidemark.dev", Version: "v1", Resource: "changes"})
-	for _, selector := range []string{"", "resource=configmaps", "resource=configmaps,name=b"} {
+	for _, selector := range []string{"", "resource=configmaps", "resource=configmaps,name=b", "resource!=secrets,resource!=events.events.k8s.io,loop="} {
 		t.Run(selector, func(t *testing.T) {
 			listed, err := of.Namespace("default").List(t.Context(), metav1.ListOptions{FieldSelector: selector})
 			if err != nil {

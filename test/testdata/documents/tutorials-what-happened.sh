@@ -4,6 +4,7 @@ tidemark history -n shop
 tidemark history -n shop deploy/web --field=spec.replicas | grep "balancer via .* spec.replicas 6 -> 3"
 tidemark history -n shop deploy/web --field=spec.replicas
 tidemark history -A --by=alice --since=30m
+tidemark history -A --exclude=leases,events --exclude-server
 tidemark blame -n shop deploy/web --field=spec.template.spec.containers.image
 V=$(tidemark history -n shop deploy/web --verb=create -o name | cut -d/ -f2)
 tidemark at $V -- kubectl get deployments,configmaps -n shop

@@ -22,7 +22,9 @@ type HistoryOptions struct {
 	Labels          string
 	Since, Until    string
 	By, Verb, Field string
-	Output          string // wide, yaml, json, name; empty: a table
+	Exclude         []string // resources
+	ExcludeServer   bool     // no changes that the server made by itself
+	Output          string   // wide, yaml, json, name; empty: a table
 	Watch, Reverse  bool
 	Limit           int // zero: no limit
 }
@@ -96,6 +98,10 @@ func (e *Env) History(ctx context.Context, args []string, o HistoryOptions) erro
 	if len(all) == 0 {
 		all = []target{{}}
 	}
+	excluded, err := e.excluded(ctx, o.Exclude)
+	if err != nil {
+		return err
+	}
 	if o.Watch && len(all) > 1 {
 		return usagef("--watch is for one object or kind, a namespace, or everything")
 	}
@@ -111,6 +117,7 @@ func (e *Env) History(ctx context.Context, args []string, o HistoryOptions) erro
 	var queries []query
 	for _, t := range all {
 		q := t.query(namespace)
+		q.not, q.requests = excluded, o.ExcludeServer
 		if err := o.terms(&q, e.Now); err != nil {
 			return err
 		}
@@ -128,6 +135,23 @@ func (e *Env) History(ctx context.Context, args []string, o HistoryOptions) erro
 		}
 		return p.flush()
 	})
+}
+
+// excluded returns the names of the resources that --exclude names, as kubectl knows them.
+func (e *Env) excluded(ctx context.Context, kinds []string) (names []string, err error) {
+	for _, kind := range kinds {
+		if kind == "" || strings.ContainsAny(kind, "/ ") {
+			return nil, usagef("--exclude=%q: want resources, such as leases,events", kind)
+		}
+		all, err := e.targets(ctx, []string{kind}, "")
+		if err != nil {
+			return nil, fmt.Errorf("--exclude=%s: %w", kind, err)
+		}
+		for _, t := range all {
+			names = append(names, t.resource.Name())
+		}
+	}
+	return names, nil
 }
 
 // newest returns the newest revision, as one who may send the query gets it.

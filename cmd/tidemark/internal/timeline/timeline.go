@@ -147,6 +147,8 @@ type query struct {
 	namespace string // empty: everywhere
 	labels    string
 	terms     map[string]string // of the field selector
+	not       []string          // excluded resources
+	requests  bool              // without the changes that the server made by itself
 }
 
 func (q *query) path() string {
@@ -159,14 +161,20 @@ func (q *query) path() string {
 
 func (q *query) values() url.Values {
 	v := url.Values{}
-	set := fields.Set{}
+	var terms []fields.Selector
 	for key, value := range q.terms {
 		if value != "" {
-			set[key] = value
+			terms = append(terms, fields.OneTermEqualSelector(key, value))
 		}
 	}
-	if len(set) > 0 {
-		v.Set("fieldSelector", fields.SelectorFromSet(set).String())
+	for _, resource := range q.not {
+		terms = append(terms, fields.OneTermNotEqualSelector(changes.SelectResource, resource))
+	}
+	if q.requests {
+		terms = append(terms, fields.OneTermEqualSelector(changes.SelectLoop, ""))
+	}
+	if len(terms) > 0 {
+		v.Set("fieldSelector", fields.AndSelectors(terms...).String())
 	}
 	if q.labels != "" {
 		v.Set("labelSelector", q.labels)
