@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
@@ -53,6 +54,9 @@ func (f *timelineFlags) addDir(c *cobra.Command) {
 func (f *timelineFlags) env(ctx context.Context, c *cobra.Command) (e *timeline.Env, end func(), err error) {
 	e = &timeline.Env{UserAgent: "tidemark/" + ownVersion(), Now: time.Now(), Out: c.OutOrStdout(), Color: isTerminal(c.OutOrStdout()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 		Progress: progress.Progress{W: c.ErrOrStderr(), Terminal: isTerminal(c.ErrOrStderr())}}
+	if file, ok := e.Out.(*os.File); ok && isTerminal(e.Out) {
+		e.Width, _, _ = term.GetSize(int(file.Fd()))
+	}
 	end = func() {}
 	if f.dataDir != "" {
 		config, stop, err := f.openDir(ctx)
@@ -130,7 +134,8 @@ drowns the rest.
 
 It needs the rights to get an object, or to list or watch a resource: of today. The history
 of a server goes back as far as its flags --history-retention and --history-max-disk-bytes
-say. On a terminal, TIDEMARK_PAGER or PAGER shows the output; TIDEMARK_PAGER=cat: no pager.`,
+say. On a terminal, TIDEMARK_PAGER or PAGER shows the output (TIDEMARK_PAGER=cat: no pager), and
+rows that are too long are folded; no name is cut. In a pipe, each change is one line.`,
 		Example: `  # Who scaled it?
   tidemark history deploy/web --since=1h --field=spec.replicas
 

@@ -135,7 +135,7 @@ func (e *Env) notThere(t target, namespace string) error {
 }
 
 func (e *Env) printBlame(all []*Blamed, resource, oldest string) error {
-	t := &table{out: e.Out}
+	t := &table{out: e.Out, width: e.Width}
 	t.add([]string{"REVISION", "TIME", "BY", "FIELD", "VALUE"})
 	for _, b := range all {
 		value := short(b.Value, changes.Confidential(resource, b.Path))

@@ -249,7 +249,7 @@ func (e *Env) printer(o HistoryOptions, one bool, field *changes.Path) printer {
 	case o.Output == "name":
 		return &namePrinter{e.Out}
 	}
-	t := &tablePrinter{env: e, field: field, wide: o.Output == "wide", table: &table{out: e.Out}}
+	t := &tablePrinter{env: e, field: field, wide: o.Output == "wide", table: &table{out: e.Out, width: e.Width}}
 	head := []string{"REVISION", "TIME", "VERB"}
 	if o.All {
 		head = append(head, "NAMESPACE")

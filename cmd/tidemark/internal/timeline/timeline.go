@@ -32,6 +32,8 @@ type Env struct {
 	// Now is the present in the zone of the user.
 	Now time.Time
 	Out io.Writer
+	// Width is that of the terminal in characters. Longer rows of tables are folded. Zero: a row is one line.
+	Width int
 	// Color is true if Out shows colours.
 	Color    bool
 	Progress progress.Progress
