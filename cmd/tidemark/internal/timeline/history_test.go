@@ -2,8 +2,11 @@ package timeline_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,5 +75,88 @@ func TestFoldedRows(t *testing.T) {
 				t.Errorf("%d columns: %s is cut:\n%s", width, word, out)
 			}
 		}
+	}
+}
+
+// TestWatchAgain: a watch goes on after the last revision when the server is there again, and ends when changes are missing.
+func TestWatchAgain(t *testing.T) {
+	t.Parallel()
+	settings := func(revision string) changes.Change {
+		return change(revision, "configmaps", "settings", changes.Change{Namespace: "default", Verb: "update", User: "alice"})
+	}
+	const gone = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","message":"too old resource version","reason":"Expired","code":410}}`
+	event := func(revision string) string {
+		text, err := json.Marshal(settings(revision))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return `{"type":"ADDED","object":` + string(text) + "}\n"
+	}
+	for _, test := range []struct {
+		name    string
+		watches []string // responses; a number is a code, and a cut ends the connection
+		newest  string
+		want    string // revisions
+		after   string // of the watches
+		err     string
+	}{
+		{"restart", []string{event("6") + "cut", "503", "cut", event("7"), event("8"), gone}, "9", "6 7 8", "5 6 6 6 7 8", "no longer has the changes after revision 8, so some are missing here; it begins at 1"},
+		{"another history", []string{event("6"), "503", event("3")}, "3", "6", "5 6 6", "the server has another history now: its newest revision is 3, and the last one seen is 6"},
+		{"no rights any more", []string{event("6"), "403"}, "6", "6", "5 6", "forbidden"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var after []string
+			isListed := false
+			e, out, errs := fakeServer(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.URL.Path == "/at/1/api":
+				case r.URL.Query().Get("watch") == "":
+					newest := "5"
+					if isListed {
+						newest = test.newest
+					}
+					isListed = true
+					writeChanges(w, newest)
+				default:
+					response := test.watches[len(after)]
+					after = append(after, r.URL.Query().Get("resourceVersion"))
+					if response, isCut := strings.CutSuffix(response, "cut"); isCut {
+						_, _ = io.WriteString(w, response)
+						if response != "" {
+							w.(http.Flusher).Flush()
+						}
+						panic(http.ErrAbortHandler)
+					}
+					if code, err := strconv.Atoi(response); err == nil {
+						w.WriteHeader(code)
+						_, _ = fmt.Fprintf(w, `{"kind":"Status","message":"%s","code":%d}`, strings.ToLower(http.StatusText(code)), code)
+						return
+					}
+					_, _ = io.WriteString(w, response)
+				}
+			})
+			err := e.History(t.Context(), nil, timeline.HistoryOptions{Watch: true, Output: "json"})
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("got the error %v, want %s", err, test.err)
+			}
+			var seen []string
+			for d := json.NewDecoder(strings.NewReader(out.String())); d.More(); {
+				var c changes.Change
+				if err := d.Decode(&c); err != nil {
+					t.Fatal(err)
+				}
+				seen = append(seen, c.Revision)
+			}
+			if got := strings.Join(seen, " "); got != test.want {
+				t.Errorf("got the revisions %s, want %s", got, test.want)
+			}
+			if got := strings.Join(after, " "); got != test.after {
+				t.Errorf("watched after the revisions %s, want %s", got, test.after)
+			}
+			if test.name == "restart" && (!strings.Contains(errs.String(), "to go on after revision 6") || strings.Count(errs.String(), "Connected again: going on after revision 6.\n") != 1) {
+				t.Errorf("it says %q", errs)
+			}
+		})
 	}
 }
