@@ -225,15 +225,19 @@ func (r *Reader) show(q *Query, c *store.CollectionChange, cost *meter) (made ch
 	if actor == nil {
 		actor = &store.Actor{}
 	}
+	verb, subresource := o.Verb.String(), actor.Subresource
+	if actor.Loop != "" && c.After == nil { // it removed the last finalizer; the write of a request keeps its verb
+		verb, subresource = store.VerbDelete.String(), ""
+	}
 	switch {
 	case q.Collection != "" && c.Collection != q.Collection,
 		q.Namespace != "" && namespace != q.Namespace,
 		q.Name != "" && name != q.Name,
 		q.User != "" && (actor.Loop != "" || actor.User != q.User && actor.Impersonator != q.User),
-		q.Verb != "" && o.Verb.String() != q.Verb,
-		q.Subresource != "" && actor.Subresource != q.Subresource,
+		q.Verb != "" && verb != q.Verb,
+		q.Subresource != "" && subresource != q.Subresource,
 		q.Loop != nil && actor.Loop != *q.Loop,
-		q.excludes(c.Collection, o.Verb.String(), actor.Subresource, actor):
+		q.excludes(c.Collection, verb, subresource, actor):
 		return made, false, nil
 	}
 	if may, err := r.allowed(c.Collection); err != nil || !may {
@@ -257,7 +261,7 @@ func (r *Reader) show(q *Query, c *store.CollectionChange, cost *meter) (made ch
 		return made, false, err
 	}
 	made = changes.Change{
-		Revision: strconv.FormatUint(uint64(c.Revision), 10), Time: o.Time, Verb: o.Verb.String(), Subresource: actor.Subresource,
+		Revision: strconv.FormatUint(uint64(c.Revision), 10), Time: o.Time, Verb: verb, Subresource: subresource,
 		User: actor.User, ImpersonatedBy: actor.Impersonator, UserAgent: actor.UserAgent, FieldManager: actor.FieldManager,
 		AuditID: o.AuditID.String(), Loop: actor.Loop,
 		Resource: c.Collection, Namespace: namespace, Name: name, UID: uid, Fields: fields,

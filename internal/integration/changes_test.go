@@ -321,3 +321,31 @@ func TestChangesOfGoneDefinition(t *testing.T) {
 		goneSoon(t, w.c, things)
 	}
 }
+
+// TestChangesOfRemoval: the server removes an object with the last finalizer of its own, which is a deletion. The write of a
+// client that does so keeps its verb.
+func TestChangesOfRemoval(t *testing.T) {
+	w := newInstantWorld(t, &tidemark.Server{})
+	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	w.write(t, http.MethodPost, definitions, `{"metadata":{"name":"things.gone.example"},"spec":{"group":"gone.example","scope":"Namespaced","names":{"plural":"things","kind":"Thing"},`+
+		`"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
+	servedSoon(t, w.c, "/apis/gone.example/v1/namespaces/default/things")
+	w.write(t, http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"gone"}}`)
+	w.write(t, http.MethodPost, instantMaps, `{"metadata":{"name":"gone","finalizers":["example.com/mine"]}}`)
+	w.write(t, http.MethodDelete, instantMaps+"/gone", "")
+	w.write(t, "MERGE", instantMaps+"/gone", `{"metadata":{"finalizers":null}}`)
+	w.write(t, http.MethodDelete, "/api/v1/namespaces/gone", "")
+	w.write(t, http.MethodDelete, definitions+"/things.gone.example", "")
+	goneSoon(t, w.c, "/api/v1/namespaces/gone")
+	goneSoon(t, w.c, definitions+"/things.gone.example")
+	for _, x := range []struct{ resource, name, verb, loop string }{
+		{"namespaces", "gone", "delete", "namespace"},
+		{"customresourcedefinitions.apiextensions.k8s.io", "things.gone.example", "delete", "customresourcedefinition"},
+		{"configmaps", "gone", "patch", ""},
+	} {
+		all := listChanges(t, w.c, changesPath, 1, map[string]string{"resource": x.resource, "name": x.name, "verb": x.verb})
+		if len(all) == 0 || !all[0].Deletes() || all[0].Verb != x.verb || all[0].Subresource != "" || all[0].Loop != x.loop {
+			t.Errorf("%s: %+v", x.resource, all)
+		}
+	}
+}
