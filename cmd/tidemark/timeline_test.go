@@ -368,7 +368,7 @@ func TestRestoreObject(t *testing.T) {
 }
 
 const definition = `{"metadata":{"name":"widgets.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
-	"names":{"plural":"widgets","singular":"widget","kind":"Widget"},"versions":[{"name":"v1","served":true,"storage":true,
+	"names":{"plural":"widgets","singular":"widget","kind":"Widget","shortNames":["wi"]},"versions":[{"name":"v1","served":true,"storage":true,
 	"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{
 	"hosts":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}}}},"status":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}]}}`
 
@@ -421,6 +421,17 @@ func TestUndelete(t *testing.T) {
 	}
 	p.send(p.server.RESTConfig(), "DELETE", crds+"/widgets.example.com", "")
 	p.await(crds+"/widgets.example.com", http.StatusNotFound)
+	for _, name := range []string{"widgets.example.com", "widget", "wi", "Widget"} { // the definition is gone
+		if code, out, errs := p.run("history", name+"/w", "--verb=patch"); code != exitOK || !strings.Contains(out, `spec.hosts[="a"] removed a`) {
+			t.Errorf("history %s/w: %d %s%s", name, code, out, errs)
+		}
+		if code, _, errs := p.run("undelete", name+"/w"); code != exitFailed || !strings.Contains(errs, "bring its definition back first, as in tidemark undelete crd/widgets.example.com") {
+			t.Errorf("undelete %s/w: %d %s", name, code, errs)
+		}
+	}
+	if code, _, errs := p.run("undelete", "wi/w", fmt.Sprintf("--at=%s", p.names[len(p.names)-2])); code != exitFailed || !strings.Contains(errs, "bring its definition back first") {
+		t.Errorf("undelete of an instant: %d %s", code, errs)
+	}
 	if code, out, errs := p.run("undelete", "crd/widgets.example.com", "--cascade"); code != exitOK || strings.Count(out, " undeleted") != 2 {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
@@ -440,6 +451,15 @@ func TestUndelete(t *testing.T) {
 	}
 	if text := p.get(widgets); !strings.Contains(text, `"hosts":["b"]`) || !strings.Contains(text, `"name":"x"`) || strings.Contains(text, "later") {
 		t.Errorf("not as of the instant: %s", text)
+	}
+	p.send(p.server.RESTConfig(), "DELETE", crds+"/widgets.example.com", "")
+	p.await(crds+"/widgets.example.com", http.StatusNotFound)
+	if code, out, errs := p.run("undelete", "crd/widgets.example.com"); code != exitOK || strings.Count(out, " undeleted") != 1 {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	p.await(widgets, http.StatusOK)
+	if code, out, errs := p.run("undelete", "wi/x"); code != exitOK || !strings.Contains(out, "widgets.example.com/x undeleted in the namespace default") {
+		t.Errorf("%d %s%s", code, out, errs)
 	}
 
 	p.as("alice", "POST", "/api/v1/namespaces", `{"metadata":{"name":"shop"}}`)

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tidemark-dev/tidemark/internal/changes"
 )
 
 // Resource is a resource that a server serves, in one version.
@@ -136,9 +138,66 @@ func (e *Env) find(ctx context.Context, name string, below ...string) (*Resource
 		}
 	}
 	if !strings.Contains(name, ".") {
-		return nil, fmt.Errorf("the server doesn't have a resource type %q: if its definition is gone, name its group, too, as in %s.example.com", name, name)
+		return nil, fmt.Errorf("the server doesn't have a resource type %q: if its definition left the history, name its group, too, as in %s.example.com", name, name)
 	}
 	return nil, fmt.Errorf("the server doesn't have a resource type %q", name)
+}
+
+// gone returns the resource that a user means if its definition is gone: without a version, because none is served. It returns
+// nil if the history has no such definition, or if the user may not read definitions.
+func (e *Env) gone(ctx context.Context, name string) *Resource {
+	q := query{terms: map[string]string{changes.SelectResource: definitions, changes.SelectField: "metadata.uid"}} // made or removed
+	var found *Resource
+	_, err := e.each(ctx, q, func(c *changes.Change) (bool, error) {
+		if r := definedBy(c); r != nil && r.is(name) {
+			found = r
+		}
+		return found == nil, nil
+	})
+	e.Progress.Step("")
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
+// definitions is the resource of the definitions of custom resources.
+const definitions = "customresourcedefinitions.apiextensions.k8s.io"
+
+// definedBy returns the resource of the definition that a change removed; nil: it removed none.
+func definedBy(c *changes.Change) *Resource {
+	if !c.Deletes() {
+		return nil
+	}
+	r := &Resource{}
+	for i := range c.Fields {
+		f := &c.Fields[i]
+		var into any
+		switch f.Path {
+		case "spec.group":
+			into = &r.Group
+		case "spec.names.plural":
+			into = &r.Plural
+		case "spec.names.singular":
+			into = &r.Singular
+		case "spec.names.kind":
+			into = &r.Kind
+		case "spec.names.shortNames":
+			into = &r.Short
+		case "spec.scope":
+			var scope string
+			_ = json.Unmarshal(f.From, &scope)
+			r.Namespaced = scope == "Namespaced"
+			continue
+		default:
+			continue
+		}
+		_ = json.Unmarshal(f.From, into) // what cannot be read matches no name
+	}
+	if r.Plural == "" || r.Group == "" {
+		return nil
+	}
+	return r
 }
 
 // target is what arguments name: a kind, or an object of it.
@@ -155,11 +214,16 @@ func (e *Env) targets(ctx context.Context, args []string, below ...string) (all 
 	add := func(kind, name string) error {
 		r, err := e.find(ctx, kind, below...)
 		if err != nil {
-			parts := strings.SplitN(kind, ".", 2)
-			if len(parts) < 2 || apierrors.IsForbidden(err) {
+			if apierrors.IsForbidden(err) {
 				return err
 			}
-			r = &Resource{Plural: parts[0], Group: parts[1], Namespaced: true} // of a definition that is gone
+			if r = e.gone(ctx, kind); r == nil {
+				parts := strings.SplitN(kind, ".", 2)
+				if len(parts) < 2 {
+					return err
+				}
+				r = &Resource{Plural: parts[0], Group: parts[1], Namespaced: true} // of a definition that left the history, too
+			}
 		}
 		all = append(all, target{r, name})
 		return nil

@@ -99,7 +99,9 @@ func (e *Env) Undelete(ctx context.Context, args []string, o UndeleteOptions) er
 // look finds the deletion of an object, and reads its last state.
 func (u *undeletion) look(ctx context.Context, t target, at changes.Instant) (*lost, error) {
 	namespace := u.namespaceOf(t.resource)
-	if t.resource.Version == "" {
+	if isServed, err := u.serves(ctx, t.resource); err != nil {
+		return nil, err
+	} else if !isServed {
 		return nil, fmt.Errorf("the server doesn't have a resource type %q now: bring its definition back first, as in tidemark undelete crd/%s", t.resource.Name(), t.resource.Name())
 	}
 	present, err := u.get(ctx, changes.Instant{Now: true}, t.resource, namespace, t.name)
@@ -135,6 +137,12 @@ func (u *undeletion) look(ctx context.Context, t target, at changes.Instant) (*l
 	}
 	l.uid = l.object.text("metadata", "uid")
 	return l, nil
+}
+
+// serves reports whether the server serves a resource now.
+func (e *Env) serves(ctx context.Context, r *Resource) (bool, error) {
+	all, err := e.Resources(ctx, "")
+	return slices.ContainsFunc(all, func(now Resource) bool { return now.Group == r.Group && now.Plural == r.Plural }), err
 }
 
 // flagOf returns the flag of a namespace, for a command that the user may copy.
@@ -198,7 +206,7 @@ func (u *undeletion) root(ctx context.Context, l *lost) error {
 	if err := u.create(ctx, l); err != nil {
 		return err
 	}
-	if l.resource == "customresourcedefinitions.apiextensions.k8s.io" && !u.o.DryRun && len(below) > 0 {
+	if l.resource == definitions && !u.o.DryRun && len(below) > 0 {
 		if err := u.established(ctx, l); err != nil {
 			return err
 		}
@@ -287,7 +295,7 @@ func (u *undeletion) below(ctx context.Context, root *lost) ([]*lost, error) {
 		return nil, err
 	}
 	kind := ""
-	if root.resource == "customresourcedefinitions.apiextensions.k8s.io" {
+	if root.resource == definitions {
 		kind = root.object.text("spec", "names", "plural") + "." + root.object.text("spec", "group")
 	}
 	chosen := map[string]*lost{} // by uid
@@ -344,7 +352,7 @@ func ownersOf(c *changes.Change) (uids []string) {
 }
 
 // early are the resources that others need.
-var early = []string{"customresourcedefinitions.apiextensions.k8s.io", "resourcequotas", "limitranges", "serviceaccounts", "secrets", "configmaps", "persistentvolumeclaims",
+var early = []string{definitions, "resourcequotas", "limitranges", "serviceaccounts", "secrets", "configmaps", "persistentvolumeclaims",
 	"roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io", "services"}
 
 // ordered returns objects so that owners, and the resources that others need, come first.
