@@ -85,7 +85,7 @@ func TestCompact(t *testing.T) {
 	if code, out, errs := command("check", dir); code != exitOK {
 		t.Errorf("check: %d %s%s", code, out, errs)
 	}
-	if _, out, errs := command("history", "secret/changed", "--data-dir="+dir); !strings.Contains(errs, "No changes found.") {
+	if _, out, errs := command("history", "secret/changed", "--data-dir="+dir); !strings.Contains(errs, "No changes found") {
 		t.Errorf("the history: %s%s", out, errs)
 	}
 	if code, _, errs := command("compact", t.TempDir()); code != exitFailed || !strings.Contains(errs, "it is not a data directory") {

@@ -173,7 +173,7 @@ rows that are too long are folded; no name is cut. In a pipe, each change is one
 	flags.IntVar(&o.Limit, "limit", 0, "the most changes to print; 0 for all")
 	f.addDir(c)
 	completeFlag(c, "output", timeline.Outputs...)
-	completeFlag(c, "verb", "create", "update", "patch", "apply", "delete", "deletecollection")
+	completeFlag(c, "verb", timeline.Verbs...)
 	return c
 }
 

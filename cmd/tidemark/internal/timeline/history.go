@@ -32,10 +32,15 @@ type HistoryOptions struct {
 // Outputs are the formats of history.
 var Outputs = []string{"wide", "yaml", "json", "name"}
 
+// Verbs are those of changes.
+var Verbs = []string{"create", "update", "patch", "apply", "delete", "deletecollection"}
+
 func (o *HistoryOptions) check() error {
 	switch {
 	case o.Output != "" && !slices.Contains(Outputs, o.Output):
 		return usagef("--output=%q is not known: want wide, yaml, json or name, or nothing for a table", o.Output)
+	case o.Verb != "" && !slices.Contains(Verbs, o.Verb):
+		return usagef("--verb=%q is not known: want create, update, patch, apply, delete or deletecollection", o.Verb)
 	case o.Limit < 0:
 		return usagef("--limit=%d: want a number above zero", o.Limit)
 	case o.Watch && o.Until != "":
@@ -125,9 +130,19 @@ func (e *Env) History(ctx context.Context, args []string, o HistoryOptions) erro
 	}
 	one := len(all) == 1 && all[0].name != "" && !o.All
 	p := e.printer(o, one, field)
-	revision, err := e.list(ctx, queries, o, p)
-	if err != nil || !o.Watch {
+	revision, without, err := e.list(ctx, queries, o, p)
+	if err != nil {
 		return err
+	}
+	if o.Output == "" || o.Output == "wide" {
+		for _, i := range without {
+			if err := e.explainNone(ctx, all[i], namespace); err != nil {
+				return err
+			}
+		}
+	}
+	if !o.Watch {
+		return nil
 	}
 	return e.follow(ctx, queries[0].watched(), revision, func(c *changes.Change) error {
 		if err := p.print(c); err != nil {
@@ -162,21 +177,24 @@ func (e *Env) newest(ctx context.Context, q query) (revision string, err error) 
 // watched returns a query without the terms that only lists have.
 func (q query) watched() query { return q.with("order", "").with("since", "") }
 
-// list prints the changes that there are. It returns the revision after which a watch goes on.
-func (e *Env) list(ctx context.Context, queries []query, o HistoryOptions, p printer) (revision string, err error) {
-	done := func(err error) (string, error) {
+// list prints the changes that there are. It returns the revision after which a watch goes on, and the indexes of the queries
+// without changes.
+func (e *Env) list(ctx context.Context, queries []query, o HistoryOptions, p printer) (revision string, without []int, err error) {
+	done := func(err error) (string, []int, error) {
 		e.Progress.Step("")
 		if err == nil {
 			err = p.end(revision)
 		}
-		return revision, err
+		return revision, without, err
 	}
 	left := o.Limit
 	if o.Limit == 0 {
 		left = -1
 	}
 	if len(queries) == 1 {
+		without = []int{0}
 		revision, err = e.each(ctx, queries[0], func(c *changes.Change) (bool, error) {
+			without = nil
 			if left == 0 {
 				return false, nil
 			}
@@ -186,7 +204,7 @@ func (e *Env) list(ctx context.Context, queries []query, o HistoryOptions, p pri
 		return done(err)
 	}
 	var merged []changes.Change
-	for _, q := range queries {
+	for i, q := range queries {
 		n := 0
 		r, err := e.each(ctx, q, func(c *changes.Change) (bool, error) {
 			merged = append(merged, *c)
@@ -195,6 +213,9 @@ func (e *Env) list(ctx context.Context, queries []query, o HistoryOptions, p pri
 		})
 		if err != nil {
 			return done(err)
+		}
+		if n == 0 {
+			without = append(without, i)
 		}
 		if revision == "" {
 			revision = r
@@ -217,6 +238,64 @@ func (e *Env) list(ctx context.Context, queries []query, o HistoryOptions, p pri
 		}
 	}
 	return done(nil)
+}
+
+// explainNone says why a query of a target has no changes.
+func (e *Env) explainNone(ctx context.Context, t target, namespace string) error {
+	if t.resource != nil && !t.resource.Namespaced {
+		namespace = ""
+	}
+	where := inNamespace(namespace)
+	switch {
+	case t.resource == nil:
+		e.Progress.Done("No changes found%s.", where)
+		return nil
+	case t.name == "":
+		e.Progress.Done("No changes of %s found%s%s.", t.resource.Name(), where, ofUnknown(t.resource))
+		return nil
+	}
+	any, err := e.some(ctx, t.query(namespace))
+	switch {
+	case err != nil:
+		return err
+	case any != nil:
+		e.Progress.Done("No changes found: %s%s has some, but none that the flags select.", t, where)
+		return nil
+	}
+	first := orDash(e.first(ctx))
+	if t.resource.Version != "" {
+		if o, err := e.get(ctx, changes.Instant{Now: true}, t.resource, namespace, t.name); err == nil && o != nil {
+			e.Progress.Done("No changes found: %s%s is unchanged since revision %s, where the history begins.", t, where, first)
+			return nil
+		}
+	}
+	hint := ofUnknown(t.resource)
+	if namespace != "" {
+		// Who may not read all namespaces gets no hint.
+		if other, err := e.some(ctx, t.query("")); err == nil && other != nil {
+			hint += "; there is one in the namespace " + other.Namespace
+		}
+	}
+	e.Progress.Done("No changes found: no revision of the history, which begins at %s, has %s%s%s.", first, t, where, hint)
+	return nil
+}
+
+// ofUnknown returns the end of a message about a resource that the server does not serve, and whose definition it does not
+// remember.
+func ofUnknown(r *Resource) string {
+	if r.Version != "" || r.Kind != "" {
+		return ""
+	}
+	return fmt.Sprintf("; the server doesn't have a resource type %q now", r.Name())
+}
+
+// some returns the newest change that a query selects; nil: there is none.
+func (e *Env) some(ctx context.Context, q query) (found *changes.Change, err error) {
+	_, err = e.each(ctx, q, func(c *changes.Change) (bool, error) {
+		found = c
+		return false, nil
+	})
+	return found, err
 }
 
 func compareRevisions(a, b string) int {
@@ -359,7 +438,6 @@ func (p *tablePrinter) flush() error { return p.table.flush() }
 func (p *tablePrinter) end(string) error {
 	if p.rows == 0 {
 		p.table.rows = nil
-		p.env.Progress.Done("No changes found.")
 	}
 	return p.table.flush()
 }
