@@ -18,6 +18,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/timeline"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/changes"
@@ -104,7 +105,8 @@ func kubeconfigBelow(raw *clientcmdapi.Config, context, path string) ([]byte, er
 		return nil, err
 	}
 	for _, cluster := range raw.Clusters {
-		cluster.Server = addressBelow(cluster.Server, path)
+		server, _ := timeline.Outside(cluster.Server) // inside another tidemark at, the inner instant counts
+		cluster.Server = addressBelow(server, path)
 		cluster.Extensions = nil // a file of the server's own is one that the server may replace
 	}
 	return clientcmd.Write(*raw)

@@ -542,6 +542,27 @@ func TestAt(t *testing.T) {
 	if code, _, errs := command("at", "9000000000000000000", "--kubeconfig="+p.kubeconfig, "--", "false"); code != exitFailed || !strings.Contains(errs, "later than the newest revision") {
 		t.Errorf("a later revision: %d %s", code, errs)
 	}
+	// Commands inside another one: an instant is one of the server, and now is the instant.
+	inner := *p
+	inner.kubeconfig = filepath.Join(t.TempDir(), "inner")
+	if code, out, errs := command("at", at[1], "--kubeconfig="+p.kubeconfig, "--", "sh", "-c", `cp "$KUBECONFIG" `+inner.kubeconfig); code != exitOK {
+		t.Fatal(code, out, errs)
+	}
+	for instant, want := range map[string]string{at[3]: "/at/" + at[3] + "\n", "now": strings.TrimPrefix(p.server.RESTConfig().Host, "https:") + "\n"} {
+		code, out, errs := command("at", instant, "--kubeconfig="+inner.kubeconfig, "--", "sh", "-c", `grep server: "$KUBECONFIG"`)
+		if code != exitOK || !strings.HasSuffix(out, want) || strings.Count(out, "/at/") > 1 {
+			t.Errorf("at %s inside at: %d %s%s", instant, code, out, errs)
+		}
+	}
+	inner.want(exitOK, "REVISION  TIME  VERB  BY  CHANGED\nR2  TIME  patch  alice via kubectl  spec.replicas 3 -> 5\n", "history", "deploy/web", "--limit=1")
+	if code, out, errs := inner.run("diff", "deploy/web", "--from="+at[0]); code != exitFailed || !strings.Contains(out, "+  replicas: 5\n") {
+		t.Errorf("diff inside at: %d %s%s", code, out, errs)
+	}
+	for _, args := range [][]string{{"undelete", "cm/settings"}, {"restore", "deploy/web", "--at=" + at[0]}} {
+		if code, _, errs := inner.run(args...); code != exitFailed || !strings.Contains(errs, "/at/R2 is the state of an instant, which cannot be changed: run the command without tidemark at") {
+			t.Errorf("%s inside at: %d %s", args, code, errs)
+		}
+	}
 	if code, _, _ := command("at", "now", "--kubeconfig="+p.kubeconfig, "--", "sh", "-c", "kill -9 $$"); code != 128+9 {
 		t.Errorf("a signal: %d", code)
 	}

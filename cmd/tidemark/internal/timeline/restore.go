@@ -30,6 +30,9 @@ func (e *Env) Restore(ctx context.Context, args []string, o RestoreOptions) erro
 	if err != nil {
 		return usagef("--at: %w", err)
 	}
+	if err := e.writable(); err != nil {
+		return err
+	}
 	all, err := e.targets(ctx, args, "")
 	if err != nil {
 		return err

@@ -54,7 +54,11 @@ const pageSize = 500
 
 // send sends a request to a path of the server.
 func (e *Env) send(ctx context.Context, method, path, accept string, body []byte) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, method, e.Server.URL+path, bytes.NewReader(body))
+	address := e.Server.URL
+	if strings.HasPrefix(path, changes.AtPrefix) {
+		address, _ = Outside(address) // an instant is one of the server, also inside tidemark at
+	}
+	r, err := http.NewRequestWithContext(ctx, method, address+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +73,25 @@ func (e *Env) send(ctx context.Context, method, path, accept string, body []byte
 		r.Header.Set("User-Agent", e.UserAgent)
 	}
 	return e.Server.Send(r)
+}
+
+// Outside returns the address of a server without the path of an instant, and that instant as in the path; empty: it had none.
+func Outside(address string) (server, instant string) {
+	address = strings.TrimSuffix(address, "/")
+	if i := strings.LastIndex(address, changes.AtPrefix); i >= 0 {
+		if rest := address[i+len(changes.AtPrefix):]; rest != "" && !strings.Contains(rest, "/") {
+			return address[:i], rest
+		}
+	}
+	return address, ""
+}
+
+// writable returns an error if the server is the state of an instant: inside tidemark at.
+func (e *Env) writable() error {
+	if _, instant := Outside(e.Server.URL); instant != "" {
+		return fmt.Errorf("%s is the state of an instant, which cannot be changed: run the command without tidemark at", e.Server.URL)
+	}
+	return nil
 }
 
 // fetch reads a whole response.

@@ -55,6 +55,9 @@ func (e *Env) Undelete(ctx context.Context, args []string, o UndeleteOptions) er
 	if o.Output != "" && !slices.Contains([]string{"name", "yaml", "json"}, o.Output) {
 		return usagef("--output=%q is not known: want name, yaml or json, or nothing for a line for each object", o.Output)
 	}
+	if err := e.writable(); err != nil {
+		return err
+	}
 	at := changes.Instant{Now: true}
 	if o.At != "" {
 		var err error
