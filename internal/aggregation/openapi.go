@@ -257,7 +257,7 @@ func (o *openAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.serveV2(w, r, t)
 	default:
 		c, ok := r.Context().Value(callerKey{}).(Caller)
-		if b := t.page(strings.TrimPrefix(path, openAPIV3+"/")); b != nil && ok { // a request of the past has no caller
+		if b := t.page(strings.TrimPrefix(path, openAPIV3+"/")); b != nil && ok {
 			if err := b.Serve(w, r, c); err != nil {
 				refuse(w, err)
 			}

@@ -52,7 +52,7 @@ type Config struct {
 	// PastType returns the type in which the state of a revision stored the objects of a definition, and when the definition
 	// was made; nil: there was none. Known returns the type of an earlier call with the same time, or nil.
 	PastType func(ctx context.Context, definition string, r store.Revision, known func(made store.Revision) *resource.Type) (*resource.Type, store.Revision, error)
-	// PastOpenAPI returns a handler as OpenAPI for the types of an old state; nil: 404.
+	// PastOpenAPI returns a handler as OpenAPI for the types of an old state, without those of extension servers; nil: 404.
 	PastOpenAPI func(*resource.Catalog) http.Handler
 	// Connections connect clients to nodes, pods and services; nil: 501.
 	Connections *connect.Connector

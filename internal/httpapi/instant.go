@@ -163,7 +163,11 @@ const maxPasts = 2
 // past returns the documents of a catalog.
 func (h *Handler) past(c *resource.Catalog) *past {
 	if c == h.c.Catalog() {
-		return &past{c, h.documents(), h.c.OpenAPI}
+		p := &past{catalog: c, documents: h.documents()}
+		if h.c.PastOpenAPI != nil {
+			p.openAPI = h.c.PastOpenAPI(c)
+		}
+		return p
 	}
 	h.pasts.mu.Lock()
 	defer h.pasts.mu.Unlock()

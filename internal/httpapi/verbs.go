@@ -169,6 +169,10 @@ func (q *request) target() registry.Target {
 func (q *request) unserved(t registry.Target) error {
 	switch {
 	case q.h.c.Registry.ReadsVirtual(t):
+		if q.instant != nil {
+			return refusal(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+				t.Type.Resource+" have no past: they show the present alone", &metav1.StatusDetails{})
+		}
 		if q.info.Verb == verbWatch {
 			return apierrors.NewMethodNotSupported(t.Type.GroupResource(), verbWatch)
 		}

@@ -63,6 +63,8 @@ func (e *extension) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 		fmt.Fprint(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"wardle.example.com"},"versions":[{"version":"v1","resources":[
 			{"resource":"flunders","scope":"Namespaced","responseKind":{"kind":"Flunder","group":"","version":""},"singularResource":"flunder","verbs":["get","list","delete","deletecollection"]}]}]}]}`)
+	case r.URL.Path == "/openapi/v3":
+		fmt.Fprint(w, `{"paths":{"apis/wardle.example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/wardle.example.com/v1?hash=1"}}}`)
 	case !ok:
 		http.NotFound(w, r)
 	case rest == "":
@@ -178,6 +180,12 @@ func TestAggregation(t *testing.T) {
 	}
 	if code, b := servertest.GetAs(t, c, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"); code != http.StatusOK || !strings.Contains(b, `"resource":"flunders"`) {
 		t.Errorf("%d %s", code, b)
+	}
+	awaitBody(t, c, "/openapi/v3", "apis/wardle.example.com/v1")
+	for path, want := range map[string]int{"/openapi/v3": http.StatusOK, "/openapi/v2": http.StatusOK, "/openapi/v3/apis/wardle.example.com/v1": http.StatusNotFound, "/apis": http.StatusOK, flunder: http.StatusNotFound} {
+		if code, b := servertest.Get(t, c, at(s.Root().Revision(), path)); code != want || strings.Contains(b, `wardle.example.com`) {
+			t.Errorf("an instant has the extension server: %s: %d %s", path, code, b)
+		}
 	}
 	_, metrics := servertest.Get(t, c, "/metrics")
 	if !strings.Contains(metrics, `aggregator_unavailable_apiservice{name="v1.wardle.example.com"} 0`) || strings.Contains(metrics, `resource="flunders"`) {

@@ -140,6 +140,8 @@ func TestInstantRefuses(t *testing.T) {
 		{http.MethodOptions, at(w.created, instantMaps), "", 405, "OPTIONS is not possible here", ""},
 		{http.MethodPost, at(w.created, "/apis/authentication.k8s.io/v1/selfsubjectreviews"), `{}`, 405, "the past is read-only", ""},
 		{http.MethodGet, at(w.created, "/api/v1/namespaces/default/pods/p/log"), "", 405, "the past is read-only", ""},
+		{http.MethodGet, at(w.created, "/api/v1/componentstatuses"), "", 405, "componentstatuses have no past: they show the present alone", ""},
+		{http.MethodGet, at(w.created, "/api/v1/componentstatuses/etcd-0"), "", 405, "componentstatuses have no past", ""},
 		{http.MethodGet, at(w.created, "/metrics"), "", 404, "", ""},
 		{http.MethodGet, at(w.created, "/forks"), "", 404, "", ""},
 		{http.MethodGet, at(w.created, "/apis/no.such/v1/things"), "", 404, "", ""},

@@ -331,6 +331,9 @@ func (w *World) api() httpapi.Config {
 		Past:         w.custom.Past,
 		PastType:     w.custom.PastType,
 		PastOpenAPI: func(c *resource.Catalog) http.Handler {
+			if c == w.custom.Catalog() { // its documents are there
+				return w.openAPI
+			}
 			return w.openAPI.Fork(func() *resource.Catalog { return c })
 		},
 		Pages:               p.issuerPages(w.tokens, w.URL()),
