@@ -17,15 +17,14 @@ var Columns = []metav1.TableColumnDefinition{
 	{Name: "Revision", Type: "string", Format: "name", Description: "The resource version that the change made."},
 	{Name: "Time", Type: "string", Format: "date-time", Description: "When the change was made."},
 	{Name: "Verb", Type: "string", Description: "The verb of the request, and the subresource."},
+	{Name: "Object", Type: "string", Description: "The resource and the name of the object."},
 	{Name: "By", Type: "string", Description: "Who made the change."},
-	{Name: "Resource", Type: "string", Description: "The resource of the object."},
-	{Name: "Object", Type: "string", Description: "The name of the object."},
 	{Name: "Changed", Type: "string", Description: "The first fields that changed."},
 }
 
 // Row returns the row of a change. Include is the part of the change that it carries.
 func Row(c *changes.Change, include metav1.IncludeObjectPolicy) (metav1.TableRow, error) {
-	when := "<unknown>"
+	when := "-"
 	if !c.Time.IsZero() {
 		when = c.Time.Format(time.RFC3339)
 	}
@@ -33,7 +32,10 @@ func Row(c *changes.Change, include metav1.IncludeObjectPolicy) (metav1.TableRow
 	if c.Subresource != "" {
 		verb += "/" + c.Subresource
 	}
-	row := metav1.TableRow{Cells: []any{c.Revision, when, verb, c.By(), c.Resource, c.Name, Summary(c)}}
+	if verb == "" {
+		verb = "-"
+	}
+	row := metav1.TableRow{Cells: []any{c.Revision, when, verb, c.Resource + "/" + c.Name, c.By(), Summary(c)}}
 	var object any
 	switch include {
 	case metav1.IncludeNone:
@@ -61,7 +63,7 @@ func Summary(c *changes.Change) string {
 	case c.Deletes():
 		return "deleted"
 	case len(c.Fields) == 0:
-		return "<none>"
+		return "-"
 	}
 	var b strings.Builder
 	for i := range c.Fields {
@@ -80,9 +82,9 @@ func Summary(c *changes.Change) string {
 		}
 		switch {
 		case f.From == nil:
-			b.WriteString(" + " + short(f.To))
+			b.WriteString(" added " + short(f.To))
 		case f.To == nil:
-			b.WriteString(" - " + short(f.From))
+			b.WriteString(" removed " + short(f.From))
 		default:
 			b.WriteString(" " + short(f.From) + " -> " + short(f.To))
 		}

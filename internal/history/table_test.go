@@ -2,7 +2,10 @@ package history_test
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/changes"
 	"github.com/tidemark-dev/tidemark/internal/history"
@@ -24,5 +27,21 @@ func TestSummary(t *testing.T) {
 		if got := history.Summary(&changes.Change{Resource: c.resource, Fields: field(c.path)}); got != c.want {
 			t.Errorf("%s %s: got %q, want %q", c.resource, c.path, got, c.want)
 		}
+	}
+}
+
+// TestRow: the columns are those of the command history.
+func TestRow(t *testing.T) {
+	c := changes.Change{
+		Revision: "7", Verb: "patch", Subresource: "scale", User: "alice", UserAgent: "kubectl/v1", Resource: "deployments.apps", Namespace: "shop", Name: "web",
+		Fields: []changes.Field{{Path: "spec.paused", To: json.RawMessage("true")}, {Path: "spec.replicas", From: json.RawMessage("8")}},
+	}
+	row, err := history.Row(&c, metav1.IncludeNone)
+	want := []any{"7", "-", "patch/scale", "deployments.apps/web", "alice via kubectl", "spec.paused added true, spec.replicas removed 8"}
+	if err != nil || !reflect.DeepEqual(row.Cells, want) || len(row.Cells) != len(history.Columns) {
+		t.Errorf("got %q, want %q, %v", row.Cells, want, err)
+	}
+	if row, _ = history.Row(&changes.Change{Revision: "8", Resource: "pods", Name: "p"}, metav1.IncludeNone); !reflect.DeepEqual(row.Cells, []any{"8", "-", "-", "pods/p", "unknown", "-"}) {
+		t.Errorf("a change of which nothing is known: %q", row.Cells)
 	}
 }
