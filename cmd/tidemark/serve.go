@@ -669,7 +669,7 @@ func (f *serveFlags) announce(w io.Writer, kubeconfig string, api *controlServer
 	case f.server.Play > 0:
 		data += fmt.Sprintf(" from resource version %d on, read-only", f.server.Root().Revision())
 	case f.past():
-		data += fmt.Sprintf(" at resource version %d; changes are gone when the server stops", f.server.Root().Revision())
+		data += fmt.Sprintf(" at resource version %d, where its history begins; changes are gone when the server stops", f.server.Root().Revision())
 	}
 	use := "    export KUBECONFIG=" + shellQuote(kubeconfig)
 	if kubeconfig == "" {

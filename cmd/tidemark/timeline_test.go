@@ -115,7 +115,7 @@ var (
 	clockTime = regexp.MustCompile(`(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d`)
 	spaces    = regexp.MustCompile(`  +`)
 	uids      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	begins    = regexp.MustCompile(`which begins at \d+`)
+	begins    = regexp.MustCompile(`history begins at revision \d+`)
 	stamps    = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 )
 
@@ -124,7 +124,7 @@ func (p *pastServer) named(code int, out, errs string) (int, string, string) {
 		whole := regexp.MustCompile(`\b` + p.names[i] + `\b`)
 		out, errs = whole.ReplaceAllString(out, p.names[i+1]), whole.ReplaceAllString(errs, p.names[i+1])
 	}
-	errs = begins.ReplaceAllString(errs, "which begins at FIRST")
+	errs = begins.ReplaceAllString(errs, "history begins at revision FIRST")
 	out = stamps.ReplaceAllString(uids.ReplaceAllString(out, "UID"), "STAMP")
 	return code, spaces.ReplaceAllString(clockTime.ReplaceAllString(out, "TIME"), "  "), errs
 }
@@ -187,15 +187,15 @@ func TestHistory(t *testing.T) {
 	p.want(exitOK, five[46:], "history", "--exclude-server", "--exclude=cm", "--exclude=leases.coordination.k8s.io", "-o", "name")
 	p.want(exitOK, one, "history", "--reverse", "--limit=1", "--exclude-server", "-o", "name")
 	p.want(exitOK, "change.tidemark.dev/R5\nchange.tidemark.dev/R4\nchange.tidemark.dev/R3\n", "history", "cm/settings", "deploy/web", "-o", "name", "--limit=3")
-	p.want(exitOK, "No changes found: no revision of the history, which begins at FIRST, has deployments.apps/other in the namespace default.\n", "history", "deploy/other")
-	p.want(exitOK, "No changes found: no revision of the history, which begins at FIRST, has deployments.apps/web in the namespace shop; there is one in the namespace default.\n", "history", "deploy/web", "-n", "shop")
+	p.want(exitOK, "No changes found: no revision has deployments.apps/other in the namespace default; the history begins at revision FIRST.\n", "history", "deploy/other")
+	p.want(exitOK, "No changes found: no revision has deployments.apps/web in the namespace shop; the history begins at revision FIRST; there is one in the namespace default.\n", "history", "deploy/web", "-n", "shop")
 	p.want(exitOK, "No changes found: deployments.apps/web in the namespace default has some, but none that the flags select.\n", "history", "deploy/web", "--verb=delete")
 	p.want(exitOK, object+"R3  TIME  patch  deployments.apps/web  bob via kubectl  spec.template.spec.containers[name=app].image v1 -> v2\n"+
-		"No changes found: no revision of the history, which begins at FIRST, has deployments.apps/wbe in the namespace default.\n", "history", "deploy", "web", "wbe", "--by=bob")
-	p.want(exitOK, "No changes of things.example.com found in the namespace default; the server doesn't have a resource type \"things.example.com\" now.\n", "history", "things.example.com")
-	p.want(exitOK, "No changes found: no revision of the history, which begins at FIRST, has deployment.app/web in the namespace default; the server doesn't have a resource type \"deployment.app\" now.\n", "history", "deployment.app/web")
-	p.want(exitOK, "No changes found in the namespace default.\n", "history", "--since=now")
-	p.want(exitOK, "No changes found.\n", "history", "-A", "--since=now")
+		"No changes found: no revision has deployments.apps/wbe in the namespace default; the history begins at revision FIRST.\n", "history", "deploy", "web", "wbe", "--by=bob")
+	p.want(exitOK, "No changes of things.example.com found in the namespace default; the history begins at revision FIRST; the server doesn't have a resource type \"things.example.com\" now.\n", "history", "things.example.com")
+	p.want(exitOK, "No changes found: no revision has deployment.app/web in the namespace default; the history begins at revision FIRST; the server doesn't have a resource type \"deployment.app\" now.\n", "history", "deployment.app/web")
+	p.want(exitOK, "No changes found in the namespace default; the history begins at revision FIRST.\n", "history", "--since=now")
+	p.want(exitOK, "No changes found; the history begins at revision FIRST.\n", "history", "-A", "--since=now")
 	if code, _, errs := p.run("history", "--verb=foo"); code != exitUsage || !strings.Contains(errs, `--verb="foo" is not known: want create, update,`) {
 		t.Errorf("an unknown verb: %d %s", code, errs)
 	}

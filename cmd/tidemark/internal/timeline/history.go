@@ -248,10 +248,10 @@ func (e *Env) explainNone(ctx context.Context, t target, namespace string) error
 	where := inNamespace(namespace)
 	switch {
 	case t.resource == nil:
-		e.Progress.Done("No changes found%s.", where)
+		e.Progress.Done("No changes found%s; the history begins at revision %s.", where, orDash(e.first(ctx)))
 		return nil
 	case t.name == "":
-		e.Progress.Done("No changes of %s found%s%s.", t.resource.Name(), where, ofUnknown(t.resource))
+		e.Progress.Done("No changes of %s found%s; the history begins at revision %s%s.", t.resource.Name(), where, orDash(e.first(ctx)), ofUnknown(t.resource))
 		return nil
 	}
 	any, err := e.some(ctx, t.query(namespace))
@@ -265,7 +265,7 @@ func (e *Env) explainNone(ctx context.Context, t target, namespace string) error
 	first := orDash(e.first(ctx))
 	if t.resource.Version != "" {
 		if o, err := e.get(ctx, changes.Instant{Now: true}, t.resource, namespace, t.name); err == nil && o != nil {
-			e.Progress.Done("No changes found: %s%s is unchanged since revision %s, where the history begins.", t, where, first)
+			e.Progress.Done("No changes found: %s%s is unchanged since the history begins, at revision %s.", t, where, first)
 			return nil
 		}
 	}
@@ -276,7 +276,7 @@ func (e *Env) explainNone(ctx context.Context, t target, namespace string) error
 			hint += "; there is one in the namespace " + other.Namespace
 		}
 	}
-	e.Progress.Done("No changes found: no revision of the history, which begins at %s, has %s%s%s.", first, t, where, hint)
+	e.Progress.Done("No changes found: no revision has %s%s; the history begins at revision %s%s.", t, where, first, hint)
 	return nil
 }
 
