@@ -226,8 +226,11 @@ func (r *Reader) show(q *Query, c *store.CollectionChange, cost *meter) (made ch
 		actor = &store.Actor{}
 	}
 	verb, subresource := o.Verb.String(), actor.Subresource
-	if actor.Loop != "" && c.After == nil { // it removed the last finalizer; the write of a request keeps its verb
+	switch {
+	case actor.Loop != "" && c.After == nil: // it removed the last finalizer; the write of a request keeps its verb
 		verb, subresource = store.VerbDelete.String(), ""
+	case o.Verb == store.VerbCreate && c.Before != nil: // of the same request, such as the status of a definition
+		verb = store.VerbUpdate.String()
 	}
 	switch {
 	case q.Collection != "" && c.Collection != q.Collection,

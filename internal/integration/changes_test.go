@@ -348,4 +348,8 @@ func TestChangesOfRemoval(t *testing.T) {
 			t.Errorf("%s: %+v", x.resource, all)
 		}
 	}
+	definition := map[string]string{"resource": "customresourcedefinitions.apiextensions.k8s.io", "name": "things.gone.example", "verb": "create"}
+	if all := listChanges(t, w.c, changesPath, 10, definition); len(all) != 1 || !all[0].Creates() {
+		t.Errorf("a definition, whose status the same request sets, was created by %q", changeLines(all))
+	}
 }
