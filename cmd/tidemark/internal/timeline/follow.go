@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +49,9 @@ func (e *Env) follow(ctx context.Context, q query, revision string, f func(*chan
 			return explain(err)
 		case err != nil && !isLost:
 			isLost = true
+			if failed := (*url.Error)(nil); errors.As(err, &failed) {
+				err = failed.Err // without the whole query
+			}
 			e.Progress.Done("The connection to %s is lost: %v. Waiting for the server, to go on after revision %s.", e.Server.URL, err, revision)
 		}
 		select {
