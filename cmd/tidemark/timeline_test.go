@@ -403,6 +403,9 @@ func TestUndelete(t *testing.T) {
 	p.as("alice", "POST", settings, `{"metadata":{"name":"held","finalizers":["example.com/held"]},"data":{"a":"1"}}`)
 	p.send(p.server.RESTConfig(), "DELETE", settings+"/held", "")
 	p.send(p.server.RESTConfig(), "PATCH", settings+"/held", `{"metadata":{"finalizers":null},"data":{"a":"2"}}`)
+	if code, out, errs := p.run("history", "cm/held", "--verb=delete"); code != exitOK || !strings.HasSuffix(out, "delete  admin via kubectl  deletion began\n") {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
 	if code, out, errs := p.run("undelete", "configmap", "held"); code != exitOK {
 		t.Errorf("%d %s%s", code, out, errs)
 	}

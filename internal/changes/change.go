@@ -160,6 +160,38 @@ func (c *Change) Deletes() bool {
 	return c.identity(func(f *Field) bool { return f.From != nil && f.To == nil })
 }
 
+// Word describes what happened to the object as a whole: created, deleted, deletion began; empty: none of these.
+func (c *Change) Word() string {
+	switch {
+	case c.Creates():
+		return "created"
+	case c.Deletes():
+		return "deleted"
+	}
+	for i := range c.Fields {
+		if f := &c.Fields[i]; f.Path == deletionTime && f.From == nil {
+			return "deletion began"
+		}
+	}
+	return ""
+}
+
+const deletionTime = "metadata.deletionTimestamp"
+
+// Shown returns the fields that a table shows beside Word.
+func (c *Change) Shown() []Field {
+	if c.Word() != "deletion began" {
+		return c.Fields
+	}
+	shown := make([]Field, 0, len(c.Fields))
+	for _, f := range c.Fields {
+		if f.Path != deletionTime && f.Path != "metadata.deletionGracePeriodSeconds" {
+			shown = append(shown, f)
+		}
+	}
+	return shown
+}
+
 // identity returns the result of is for the field with the uid of the object, false if the change has no such field.
 func (c *Change) identity(is func(*Field) bool) bool {
 	for i := range c.Fields {

@@ -57,39 +57,40 @@ const (
 
 // Summary describes the fields of a change in a line.
 func Summary(c *changes.Change) string {
-	switch {
-	case c.Creates():
-		return "created"
-	case c.Deletes():
-		return "deleted"
-	case len(c.Fields) == 0:
-		return "-"
+	if c.Creates() || c.Deletes() {
+		return c.Word()
 	}
-	var b strings.Builder
-	for i := range c.Fields {
+	var parts []string
+	if word := c.Word(); word != "" {
+		parts = append(parts, word)
+	}
+	shown := c.Shown()
+	for i := range shown {
 		if i == summaryFields {
-			fmt.Fprintf(&b, ", and %d more", len(c.Fields)-i)
+			parts = append(parts, fmt.Sprintf("and %d more", len(shown)-i))
 			break
 		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		f := &c.Fields[i]
-		b.WriteString(f.Path)
-		short := short
-		if changes.Confidential(c.Resource, f.Path) {
-			short = masked
-		}
-		switch {
-		case f.From == nil:
-			b.WriteString(" added " + short(f.To))
-		case f.To == nil:
-			b.WriteString(" removed " + short(f.From))
-		default:
-			b.WriteString(" " + short(f.From) + " -> " + short(f.To))
-		}
+		parts = append(parts, summary(c.Resource, &shown[i]))
 	}
-	return b.String()
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// summary describes one field.
+func summary(resource string, f *changes.Field) string {
+	short := short
+	if changes.Confidential(resource, f.Path) {
+		short = masked
+	}
+	switch {
+	case f.From == nil:
+		return f.Path + " added " + short(f.To)
+	case f.To == nil:
+		return f.Path + " removed " + short(f.From)
+	}
+	return f.Path + " " + short(f.From) + " -> " + short(f.To)
 }
 
 // masked stands for a value that a table does not show.

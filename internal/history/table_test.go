@@ -41,6 +41,10 @@ func TestRow(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(row.Cells, want) || len(row.Cells) != len(history.Columns) {
 		t.Errorf("got %q, want %q, %v", row.Cells, want, err)
 	}
+	c.Fields = append([]changes.Field{{Path: "metadata.deletionGracePeriodSeconds", To: json.RawMessage("0")}, {Path: "metadata.deletionTimestamp", To: json.RawMessage(`"2026-11-30T10:42:07Z"`)}}, c.Fields[0])
+	if got, want := history.Summary(&c), "deletion began, spec.paused added true"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 	if row, _ = history.Row(&changes.Change{Revision: "8", Resource: "pods", Name: "p"}, metav1.IncludeNone); !reflect.DeepEqual(row.Cells, []any{"8", "-", "-", "pods/p", "unknown", "-"}) {
 		t.Errorf("a change of which nothing is known: %q", row.Cells)
 	}

@@ -466,18 +466,16 @@ const shownFields = 3
 
 // changed describes a change in one line.
 func (e *Env) changed(c *changes.Change, only *changes.Path, all bool) string {
-	word := ""
-	switch {
-	case c.Creates():
-		word = e.paint(green, "created")
-	case c.Deletes():
-		word = e.paint(red, "deleted")
+	word, color := c.Word(), red
+	if c.Creates() {
+		color = green
 	}
-	if word != "" && only == nil {
+	word = e.paint(color, word)
+	if only == nil && (c.Creates() || c.Deletes()) {
 		return word
 	}
 	shown := make([]changes.Field, 0, len(c.Fields))
-	for _, f := range c.Fields {
+	for _, f := range c.Shown() {
 		if only == nil || only.Touches([]changes.Field{f}) {
 			shown = append(shown, f)
 		}
