@@ -194,8 +194,11 @@ func TestHistory(t *testing.T) {
 		"No changes found: no revision has deployments.apps/wbe in the namespace default; the history begins at revision FIRST.\n", "history", "deploy", "web", "wbe", "--by=bob")
 	p.want(exitOK, "No changes of things.example.com found in the namespace default; the history begins at revision FIRST; the server doesn't have a resource type \"things.example.com\" now.\n", "history", "things.example.com")
 	p.want(exitOK, "No changes found: no revision has deployment.app/web in the namespace default; the history begins at revision FIRST; the server doesn't have a resource type \"deployment.app\" now.\n", "history", "deployment.app/web")
-	p.want(exitOK, "No changes found in the namespace default; the history begins at revision FIRST.\n", "history", "--since=now")
-	p.want(exitOK, "No changes found; the history begins at revision FIRST.\n", "history", "-A", "--since=now")
+	p.want(exitOK, "No changes found in the namespace default that the flags select; the history begins at revision FIRST.\n", "history", "--since=now")
+	p.want(exitOK, "No changes found that the flags select; the history begins at revision FIRST.\n", "history", "-A", "--since=now")
+	p.want(exitOK, "No changes found in the namespace shop; the history begins at revision FIRST; there is no namespace shop now.\n", "history", "-n", "shop")
+	p.want(exitOK, "No changes found: deployments.apps/web in the namespace default has some, but none that the flags select (--field=image is a field at the top of the object; others are paths, such as spec.replicas).\n", "history", "deploy/web", "--field=image")
+	p.want(exitOK, "deployments.apps/web in the namespace default has no field image.\n", "blame", "deploy/web", "--field=image")
 	if code, _, errs := p.run("history", "--verb=foo"); code != exitUsage || !strings.Contains(errs, `--verb="foo" is not known: want create, update,`) {
 		t.Errorf("an unknown verb: %d %s", code, errs)
 	}

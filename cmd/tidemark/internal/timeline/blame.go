@@ -77,6 +77,10 @@ func (e *Env) Blame(ctx context.Context, args []string, o BlameOptions) error {
 	if !at.Now {
 		q.terms["until"] = at.String()
 	}
+	if len(all) == 0 && o.Output == "" {
+		e.Progress.Done("%s%s has no field %s.", t, inNamespace(namespace), o.Field)
+		return nil
+	}
 	left := append([]*Blamed(nil), all...)
 	oldest := ""
 	_, err = e.each(ctx, q, func(c *changes.Change) (bool, error) {

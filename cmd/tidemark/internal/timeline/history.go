@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
@@ -136,7 +138,7 @@ func (e *Env) History(ctx context.Context, args []string, o HistoryOptions) erro
 	}
 	if o.Output == "" || o.Output == "wide" {
 		for _, i := range without {
-			if err := e.explainNone(ctx, all[i], namespace); err != nil {
+			if err := e.explainNone(ctx, all[i], namespace, o); err != nil {
 				return err
 			}
 		}
@@ -241,17 +243,17 @@ func (e *Env) list(ctx context.Context, queries []query, o HistoryOptions, p pri
 }
 
 // explainNone says why a query of a target has no changes.
-func (e *Env) explainNone(ctx context.Context, t target, namespace string) error {
+func (e *Env) explainNone(ctx context.Context, t target, namespace string, o HistoryOptions) error {
 	if t.resource != nil && !t.resource.Namespaced {
 		namespace = ""
 	}
 	where := inNamespace(namespace)
 	switch {
 	case t.resource == nil:
-		e.Progress.Done("No changes found%s; the history begins at revision %s.", where, orDash(e.first(ctx)))
+		e.Progress.Done("No changes found%s%s; the history begins at revision %s%s.", where, o.selected(), orDash(e.first(ctx)), e.noNamespace(ctx, namespace))
 		return nil
 	case t.name == "":
-		e.Progress.Done("No changes of %s found%s; the history begins at revision %s%s.", t.resource.Name(), where, orDash(e.first(ctx)), ofUnknown(t.resource))
+		e.Progress.Done("No changes of %s found%s%s; the history begins at revision %s%s%s.", t.resource.Name(), where, o.selected(), orDash(e.first(ctx)), ofUnknown(t.resource), e.noNamespace(ctx, namespace))
 		return nil
 	}
 	any, err := e.some(ctx, t.query(namespace))
@@ -259,7 +261,7 @@ func (e *Env) explainNone(ctx context.Context, t target, namespace string) error
 	case err != nil:
 		return err
 	case any != nil:
-		e.Progress.Done("No changes found: %s%s has some, but none that the flags select.", t, where)
+		e.Progress.Done("No changes found: %s%s has some, but none that the flags select%s.", t, where, o.hint())
 		return nil
 	}
 	first := orDash(e.first(ctx))
@@ -278,6 +280,33 @@ func (e *Env) explainNone(ctx context.Context, t target, namespace string) error
 	}
 	e.Progress.Done("No changes found: no revision has %s%s; the history begins at revision %s%s.", t, where, first, hint)
 	return nil
+}
+
+// selected returns a part of a message if flags select changes.
+func (o *HistoryOptions) selected() string {
+	if o.Since+o.Until+o.By+o.Verb+o.Field+o.Labels == "" && len(o.Exclude) == 0 && !o.ExcludeServer {
+		return ""
+	}
+	return " that the flags select" + o.hint()
+}
+
+// hint returns a part of a message if the field looks like the name of a member, such as image.
+func (o *HistoryOptions) hint() string {
+	if o.Field == "" || strings.ContainsAny(o.Field, ".[") {
+		return ""
+	}
+	return fmt.Sprintf(" (--field=%s is a field at the top of the object; others are paths, such as spec.replicas)", o.Field)
+}
+
+// noNamespace returns the end of a message about a namespace that is not there.
+func (e *Env) noNamespace(ctx context.Context, name string) string {
+	if name == "" {
+		return ""
+	}
+	if _, _, err := e.fetch(ctx, "/api/v1/namespaces/"+url.PathEscape(name), ""); apierrors.IsNotFound(err) {
+		return fmt.Sprintf("; there is no namespace %s now", name)
+	}
+	return ""
 }
 
 // ofUnknown returns the end of a message about a resource that the server does not serve, and whose definition it does not
