@@ -76,6 +76,11 @@ func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
 		if err := unreadable(current); err != nil {
 			return r.deleteUnreadable(ctx, w, current, err)
 		}
+		if gone := w.freed; gone != nil && (current == nil || current.Created != gone.Created) {
+			response := deleted(w.Target, gone) // another write has removed it since
+			response.Warnings, response.Annotations, response.committed = w.warnings, w.annotations(), w.committed
+			return response, nil
+		}
 		if current == nil {
 			return Object{}, w.notFound()
 		}
@@ -128,6 +133,9 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, s *store.State, 
 			c := store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified, Deleting: true}
 			if marked, err = r.commit(ctx, a, c); err != nil {
 				return Object{}, err
+			}
+			if phase == phaseRemoved {
+				w.freed = marked
 			}
 		}
 	}

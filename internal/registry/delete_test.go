@@ -269,3 +269,42 @@ func TestDeletionTime(t *testing.T) {
 		}
 	}
 }
+
+// TestDeleteBesideWrite: a Pod that is deleted at once is marked, and then removed. A write between the two steps removes it, as
+// it has no grace period any more. The deletion succeeds all the same, also if there is a new Pod of that name by then.
+func TestDeleteBesideWrite(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		s := newServer(t, store.Options{})
+		pod := fmt.Sprintf(somePod, "n", 30)
+		before := s.create("pods", "default", pod)
+		raced := false
+		s.Plugins = append(s.Plugins, registry.Plugin{Record: func(_ context.Context, tx *registry.Transaction) error {
+			if tx.Writes[0].Value != nil || raced {
+				return nil
+			}
+			raced = true
+			s.update("pods", "default", "p", strings.Replace(pod, `"name":"p"`, `"name":"p","labels":{"a":"b"}`, 1))
+			if s.Store.Any().Get("pods", before.Key) != nil {
+				t.Error("the write did not remove the Pod")
+			}
+			if again {
+				s.create("pods", "default", pod)
+			}
+			return nil
+		}})
+		zero := int64(0)
+		response, err := s.Delete(t.Context(), s.target("pods", "default", "p"), &metav1.DeleteOptions{GracePeriodSeconds: &zero}, nil)
+		if err != nil {
+			t.Fatalf("a new Pod: %t: %v", again, err)
+		}
+		if !raced {
+			t.Fatal("no write was between the steps")
+		}
+		if got, want := meta(t, response.Stored).UID, meta(t, before).UID; got != want {
+			t.Errorf("a new Pod: %t: the response has the Pod %s, want %s", again, got, want)
+		}
+		if left := s.Store.Any().Get("pods", before.Key) != nil; left != again {
+			t.Errorf("a Pod is left: %t, want %t", left, again)
+		}
+	}
+}

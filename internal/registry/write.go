@@ -62,6 +62,8 @@ type write struct {
 	mutated bool
 	// cleared is set if the next version lacks fields of disabled features that were sent.
 	cleared bool
+	// freed is the version of an object that a deletion has marked, and that nothing delays: any write removes it.
+	freed *store.Object
 	// committed is set once the request has stored or removed something.
 	committed bool
 	owners    ownership
