@@ -32,7 +32,7 @@ func (c *Cluster) serverArgs() []string {
 		"--kubeconfig-out=" + c.Kubeconfig,
 		"--secure-port=" + strconv.Itoa(c.kept.Port),
 		"--service-account-signing-key-file=" + c.path("sa.key"),
-		"--enable-admission-plugins=ServiceAccount",
+		"--enable-admission-plugins=ServiceAccount,NodeRestriction",
 		"--enable-bootstrap-token-auth",
 		"--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--ready-fd=1",

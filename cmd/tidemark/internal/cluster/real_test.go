@@ -261,3 +261,29 @@ func TestRollouts(t *testing.T) {
 		return d.Status.AvailableReplicas == replicas
 	})
 }
+
+// TestGenerations: the status of a simulated Pod has the generation of the Pod, also after a change.
+func TestGenerations(t *testing.T) {
+	tier.Full(t)
+	r := startReal(t, t.TempDir())
+	defer r.Stop()
+	const pods = "/api/v1/namespaces/default/pods"
+	await.True(t, "a Pod is created", func() bool { // the namespace gets its service account
+		return r.send(http.MethodPost, pods, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"one"}]}}`, nil) == http.StatusCreated
+	})
+	for i, image := range []string{"one", "two"} {
+		generation := i + 1
+		body := fmt.Sprintf(`{"spec":{"containers":[{"name":"c","image":%q}]}}`, image)
+		if code := r.send(http.MethodPatch, pods+"/p", body, nil); code != http.StatusOK {
+			t.Fatal(code)
+		}
+		await.True(t, fmt.Sprintf("generation %d is observed", generation), func() bool {
+			var p struct {
+				Metadata struct{ Generation int }
+				Status   struct{ ObservedGeneration int }
+			}
+			r.send(http.MethodGet, pods+"/p", "", &p)
+			return p.Metadata.Generation == generation && p.Status.ObservedGeneration == generation
+		})
+	}
+}
