@@ -176,7 +176,7 @@ func startSample(t *testing.T, s *tidemark.Server, etcd string) *program {
 	p := &program{port: freeport.Find(t), log: filepath.Join(dir, "log")}
 	p.cmd = exec.Command(os.Args[0],
 		fmt.Sprintf("--secure-port=%d", p.port), "--bind-address=127.0.0.1", "--cert-dir="+dir, "--etcd-servers="+etcd, "--kubeconfig="+kubeconfig,
-		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--feature-gates=APIPriorityAndFairness=false")
+		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--enable-priority-and-fairness=false")
 	p.cmd.Env = append(os.Environ(), asSample+"=1")
 	out, err := os.Create(p.log)
 	if err != nil {
