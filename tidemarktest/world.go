@@ -32,12 +32,13 @@ type TB interface {
 // copied.
 type World struct {
 	// CRDDirectoryPaths are files, and directories whose files end in .yaml, .yml or .json. Their
-	// objects are created, CustomResourceDefinitions first. Directories in directories are skipped.
+	// objects are created, CustomResourceDefinitions first. Directories in directories are skipped, and
+	// so are the kustomization.yaml and kustomizeconfig.yaml of a kustomization.
 	CRDDirectoryPaths []string
 	// ErrorIfCRDPathMissing makes a path that does not exist an error. Otherwise it is skipped.
 	ErrorIfCRDPathMissing bool
 	// Fixtures has manifests: all files of the file system whose names end in .yaml, .yml or .json,
-	// in the order of their paths. Nil: none.
+	// in the order of their paths, without those of a kustomization. Nil: none.
 	Fixtures fs.FS
 	// Users are users that each Env has; Env.As makes others.
 	Users []User
@@ -282,8 +283,12 @@ func (w *World) settle(ctx context.Context) error {
 	return nil
 }
 
-// isManifest reports whether a file has objects, by its name.
+// isManifest reports whether a file has objects, by its name. Directories of kubebuilder, such as config/crd, also have the
+// files of a kustomization, which envtest skips too.
 func isManifest(name string) bool {
+	if slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "kustomizeconfig.yaml"}, name) {
+		return false
+	}
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 

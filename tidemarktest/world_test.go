@@ -27,6 +27,18 @@ func TestWorldMistakes(t *testing.T) {
 	if log := r.log.String(); !strings.Contains(log, "testdata has no file whose name ends in .yaml") {
 		t.Errorf("a directory above that of the definitions: the log is %q", log)
 	}
+	kustomized := t.TempDir() // what kubebuilder writes to config/crd before there is a definition
+	for name, text := range map[string]string{"kustomization.yaml": "resources:\n- bases/widgets.yaml\n", "kustomizeconfig.yaml": "nameReference:\n- kind: Service\n"} {
+		if err := os.WriteFile(filepath.Join(kustomized, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alone := &tidemarktest.World{CRDDirectoryPaths: []string{kustomized}, Fixtures: os.DirFS(kustomized)}
+	r = &recording{TB: t}
+	alone.Fork(r)
+	if log := r.log.String(); !strings.Contains(log, kustomized+" has no file whose name ends in .yaml") || !strings.Contains(log, "Fixtures has no file") {
+		t.Errorf("a kustomization without a definition: the log is %q", log)
+	}
 	copied := new(tidemarktest.World)
 	reflect.ValueOf(copied).Elem().Set(reflect.ValueOf(used).Elem())
 	if _, err := copied.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "is a copy") {
