@@ -117,12 +117,16 @@ func (s *Store) List(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// objectKey matches keys that can be part of the name of an object.
-var objectKey = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+// objectKey matches keys that can be part of the name of an object: DNS labels with dots between them. None of them is a
+// hash, which has 64 characters and no dot.
+var objectKey = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
+
+// objectKeyBytes limits a key that is part of a name of at most 253 bytes, behind a label of 63 and a dot.
+const objectKeyBytes = 253 - 64
 
 // object returns the name of the ConfigMap of a key.
 func (s *Store) object(key string) string {
-	if !objectKey.MatchString(key) {
+	if len(key) > objectKeyBytes || !objectKey.MatchString(key) {
 		key = fmt.Sprintf("%x", sha256.Sum256([]byte(key)))
 	}
 	return s.name + "." + key

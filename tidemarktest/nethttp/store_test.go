@@ -21,7 +21,8 @@ func TestStore(t *testing.T) {
 	if err := nethttp.NewStore(env, "other").Put(t.Context(), "web", "of another store"); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"web": "{}", "a/b": "1", "": "empty", "Ünï": ""}
+	long := strings.Repeat("a.", 200) + "a"
+	want := map[string]string{"web": "{}", "home.example.com": "host", "a..b": "dots", long: "long", "a/b": "1", "": "empty", "Ünï": ""}
 	for key, value := range want {
 		for _, v := range []string{"old", value} {
 			if err := s.Put(t.Context(), key, v); err != nil {
@@ -46,7 +47,9 @@ func TestStore(t *testing.T) {
 		}
 	}
 	env.Settle(t)
-	env.Changes(t).By("cloud").Eventually(tidemarktest.Match{Verb: "apply", Name: "kube-system/cloud.web"})
+	for _, key := range []string{"web", "home.example.com"} { // readable in the history
+		env.Changes(t).By("cloud").Eventually(tidemarktest.Match{Verb: "apply", Name: "kube-system/cloud." + key})
+	}
 	env.Fault(t, tidemarktest.On("get", "configmaps").Status(http.StatusInternalServerError, 0).Times(1))
 	if _, _, err := s.Get(t.Context(), "web"); err == nil {
 		t.Error("Get with a fault succeeds")
