@@ -558,7 +558,7 @@ func TestEveryLagResource(t *testing.T) {
 		env.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: parent}}")
 		r := &recording{TB: t}
 		tidemarktest.EveryLag(r, env, staleCache)
-		if all := strings.Join(r.errors, "\n"); len(r.errors) == 0 || !strings.Contains(all, "a server whose configmaps stays 2 changes behind") || strings.Contains(all, "secrets stays") {
+		if all := strings.Join(r.errors, "\n"); len(r.errors) == 0 || !strings.Contains(all, "a server whose configmaps stay 2 changes behind") || strings.Contains(all, "secrets stay") {
 			t.Errorf("the failures are\n%s\nand the log\n%s", all, &r.log)
 		}
 	})
@@ -625,7 +625,7 @@ func TestEveryLagSlow(t *testing.T) {
 				staleCache(ctx, e)
 			}
 		})
-		if all := strings.Join(r.errors, "\n"); !strings.Contains(all, "a server whose configmaps stays 2 changes behind") {
+		if all := strings.Join(r.errors, "\n"); !strings.Contains(all, "a server whose configmaps stay 2 changes behind") {
 			t.Errorf("the failures are\n%s\nand the log\n%s", all, &r.log)
 		}
 	})

@@ -85,12 +85,12 @@ func (s *search) lags() []disturbance {
 
 // behind returns a run on a replica that stays some changes behind: all its resources, or one that has a name.
 func (s *search) behind(lag uint64, resource string) disturbance {
-	o, what, dir := Lag(lag), "a server", fmt.Sprintf("lag-%d", lag)
+	o, what, dir := Lag(lag), "a server stays", fmt.Sprintf("lag-%d", lag)
 	if resource != "" {
-		o, what, dir = o.Of(resource), "a server whose "+resource, dir+"-"+resource
+		o, what, dir = o.Of(resource), "a server whose "+resource+" stay", dir+"-"+resource
 	}
 	return disturbance{
-		name: fmt.Sprintf("%s stays %s behind", what, count(int(lag), "change")),
+		name: fmt.Sprintf("%s %s behind", what, count(int(lag), "change")),
 		dir:  dir,
 		from: moment{at: s.base()},
 		start: func(ctx context.Context, world *Env) (effect, error) {

@@ -41,12 +41,12 @@ func TestReport(t *testing.T) {
 func TestReportSupersets(t *testing.T) {
 	r := &reported{TB: t}
 	s := &search{t: r, name: "EveryPrefix", first: new(Run)}
-	all := []disturbance{{}, {name: "one", dir: "crash-after-write-1"}, {name: "two", dir: "two words"}, {name: "three"}}
-	s.report(all, []outcome{{tried: true}, {tried: true, err: errors.New("a\nb\nc")}, {tried: true, err: errors.New("c\nb")}, {tried: true, err: errors.New("d\nb\nc\ne")}})
+	all := []disturbance{{}, {name: "one", dir: "crash-after-write-1"}, {name: "two", dir: "two words"}, {name: "three"}, {name: "four"}}
+	s.report(all, []outcome{{tried: true}, {tried: true, err: errors.New("a\nb\nc")}, {tried: true, err: errors.New("c\nb")}, {tried: true, err: errors.New("d\nb\nc\ne")}, {tried: true, err: errors.New("d\nb\nc\ne")}})
 	want := []string{
 		"tidemarktest: EveryPrefix: two:\nc\nb",
-		"tidemarktest: EveryPrefix: one: the error with two, and 1 line more\n  this run alone, with its state and history in DIR: TIDEMARK_ONLY=crash-after-write-1 TIDEMARK_DUMP=DIR go test -run '^TestReportSupersets$'",
-		"tidemarktest: EveryPrefix: three: the error with two, and 2 lines more",
+		"tidemarktest: EveryPrefix: one: the error of \"two\", and 1 line more\n  this run alone, with its state and history in DIR: TIDEMARK_ONLY=crash-after-write-1 TIDEMARK_DUMP=DIR go test -run '^TestReportSupersets$'",
+		"tidemarktest: EveryPrefix: three: the error of \"two\", and 2 lines more; the same with 1 other run",
 	}
 	if len(r.errors) != 3 || r.errors[0] != want[0] || r.errors[1] != want[1] || !strings.HasPrefix(r.errors[2], want[2]) {
 		t.Errorf("the errors are %q, want %q", r.errors, want)

@@ -460,7 +460,7 @@ func (s *search) repeat(all []disturbance, outcomes []outcome) {
 		}
 	}
 	if doubts > 0 {
-		s.t.Logf("tidemarktest: %s: %d runs failed while the machine was overloaded, or were too slow; %d of them were repeated", s.name, doubts, repeated)
+		s.t.Logf("tidemarktest: %s: %s failed while the machine was overloaded, or were too slow; %d of them were repeated", s.name, count(doubts, "run"), repeated)
 	}
 }
 
@@ -668,9 +668,9 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 			text += s.leader()
 		}
 		if w.of != "" {
-			text = fmt.Sprintf("%s: the error with %s, and %s more", all[same[w.text][0]].name, all[same[w.of][0]].name, count(w.more, "line"))
+			text = fmt.Sprintf("%s: the error of %q, and %s more", all[same[w.text][0]].name, all[same[w.of][0]].name, count(w.more, "line"))
 			if n := len(same[w.text]) - 1; n > 0 {
-				text += fmt.Sprintf("; so with %d other runs", n)
+				text += fmt.Sprintf("; the same with %s", count(n, "other run"))
 			}
 			text += s.repeatCommand(all[same[w.text][0]].dir)
 		}
