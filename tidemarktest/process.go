@@ -96,6 +96,14 @@ func identify(program string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
 
+// origin returns the name of a program for messages, with the variable that it is from.
+func origin(program string) string {
+	if os.Getenv("TIDEMARK_BINARY") != "" {
+		return "TIDEMARK_BINARY=" + program
+	}
+	return program
+}
+
 // launch starts a server that outlives this process, and returns its control socket when it is ready.
 func launch(ctx context.Context, program, logFile string) (string, error) {
 	var random [8]byte
@@ -118,7 +126,7 @@ func launch(ctx context.Context, program, logFile string) (string, error) {
 		return "", err
 	}
 	if err := cmd.Start(); err != nil {
-		return "", fmt.Errorf("the server does not start: %w; is %s the program tidemark?", err, program)
+		return "", fmt.Errorf("the server does not start: %w; is %s the program tidemark?", err, origin(program))
 	}
 	defer stdout.Close()
 	defer context.AfterFunc(ctx, func() {
@@ -134,7 +142,7 @@ func launch(ctx context.Context, program, logFile string) (string, error) {
 		cmd.Process.Kill()
 		cmd.Wait()
 		text, _ := os.ReadFile(logFile)
-		return "", fmt.Errorf("the server does not start: %s serve: %s", program, reason(text, ctx.Err()))
+		return "", fmt.Errorf("the server does not start: %s serve: %s", origin(program), reason(text, ctx.Err()))
 	}
 	go cmd.Wait() // releases what belongs to it, if it ends first
 	return ready.Control, nil

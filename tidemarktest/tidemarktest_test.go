@@ -194,12 +194,13 @@ func TestDump(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for want, w := range map[string]*tidemarktest.World{
-		"testdata/none":              {CRDDirectoryPaths: []string{"testdata/none"}, ErrorIfCRDPathMissing: true},
+		"(relative to ":              {CRDDirectoryPaths: []string{"testdata/none"}, ErrorIfCRDPathMissing: true},
 		"bad.yaml":                   {Fixtures: fstest.MapFS{"bad.yaml": {Data: []byte("kind: [")}}},
 		"no kind Widget":             {Fixtures: fstest.MapFS{"w.yaml": {Data: []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: a}}")}}},
 		"do not exist: config/crds)": {CRDDirectoryPaths: []string{"config/crds"}, Fixtures: fstest.MapFS{"w.yaml": {Data: []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: a}}")}}},
 		".datta: field not declared": {Fixtures: fstest.MapFS{"c.yaml": {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, datta: {}}")}}},
 		"there is no controller ":    {Controllers: []string{"none"}},
+		`of Kubernetes, "1.99":`:     {KubernetesVersion: "1.99"},
 	} {
 		if _, err := w.Open(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q in it", err, want)

@@ -95,10 +95,10 @@ func (w *World) Fork(t TB) *Env {
 		t.Logf("tidemarktest: CRDDirectoryPaths: skipped, because they do not exist: %s", strings.Join(w.missing, ", "))
 	}
 	for _, dir := range w.empty {
-		t.Logf("tidemarktest: CRDDirectoryPaths: %s has no file whose name ends in .yaml, .yml or .json; directories in it are skipped", dir)
+		t.Logf("tidemarktest: CRDDirectoryPaths: %s has no manifest: no file whose name ends in .yaml, .yml or .json, apart from those of a kustomization; directories in it are skipped", dir)
 	}
 	if w.bare {
-		t.Logf("tidemarktest: Fixtures has no file whose name ends in .yaml, .yml or .json")
+		t.Logf("tidemarktest: Fixtures has no manifest: no file whose name ends in .yaml, .yml or .json, apart from those of a kustomization")
 	}
 	env.t = t
 	env.watchDeadline(t, func(text string) { os.Stderr.WriteString(text) })
@@ -308,6 +308,9 @@ func readPaths(paths []string, strict bool) (all []manifest, missing []string, e
 			continue
 		}
 		if err != nil {
+			if dir, unknown := os.Getwd(); unknown == nil && !filepath.IsAbs(p) {
+				err = fmt.Errorf("%w (relative to %s)", err, dir)
+			}
 			return nil, nil, err
 		}
 		files := []string{p}

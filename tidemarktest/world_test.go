@@ -24,7 +24,7 @@ func TestWorldMistakes(t *testing.T) {
 	above := &tidemarktest.World{CRDDirectoryPaths: []string{"testdata"}} // the definitions are in testdata/crd
 	r = &recording{TB: t}
 	above.Fork(r)
-	if log := r.log.String(); !strings.Contains(log, "testdata has no file whose name ends in .yaml") {
+	if log := r.log.String(); !strings.Contains(log, "testdata has no manifest: no file whose name ends in .yaml") {
 		t.Errorf("a directory above that of the definitions: the log is %q", log)
 	}
 	kustomized := t.TempDir() // what kubebuilder writes to config/crd before there is a definition
@@ -36,7 +36,7 @@ func TestWorldMistakes(t *testing.T) {
 	alone := &tidemarktest.World{CRDDirectoryPaths: []string{kustomized}, Fixtures: os.DirFS(kustomized)}
 	r = &recording{TB: t}
 	alone.Fork(r)
-	if log := r.log.String(); !strings.Contains(log, kustomized+" has no file whose name ends in .yaml") || !strings.Contains(log, "Fixtures has no file") {
+	if log := r.log.String(); !strings.Contains(log, kustomized+" has no manifest: no file whose name ends in .yaml") || !strings.Contains(log, "Fixtures has no manifest") {
 		t.Errorf("a kustomization without a definition: the log is %q", log)
 	}
 	copied := new(tidemarktest.World)
@@ -47,7 +47,7 @@ func TestWorldMistakes(t *testing.T) {
 	bare := &tidemarktest.World{Fixtures: os.DirFS("internal")}
 	r = &recording{TB: t}
 	bare.Fork(r)
-	if log := r.log.String(); !strings.Contains(log, "Fixtures has no file whose name ends in .yaml") {
+	if log := r.log.String(); !strings.Contains(log, "Fixtures has no manifest: no file whose name ends in .yaml") {
 		t.Errorf("fixtures without a manifest: the log is %q", log)
 	}
 	twice := &tidemarktest.World{Users: []tidemarktest.User{{Name: "alice"}, {Name: "alice", Groups: []string{"developers"}}}}

@@ -179,7 +179,7 @@ func (w *World) version(minor string) (*features.Profile, error) {
 	}
 	p, err := w.process.Kubernetes.At(minor)
 	if err != nil {
-		return nil, fmt.Errorf("the version of Kubernetes: %w", err)
+		return nil, fmt.Errorf("the version of Kubernetes, %q: %w", minor, err)
 	}
 	return p, nil
 }
