@@ -40,15 +40,14 @@ var (
 // ValidateJob checks a new Job.
 func ValidateJob(j *batchv1.Job) field.ErrorList {
 	var errs check.Errors
-	validateJob(&errs, j, true)
+	generatedSelector(&errs, j)
+	ownSpec(&errs, &j.Spec)
+	hostnames(&errs, j)
 	return errs.List()
 }
 
-// validateJob checks a Job. If domain is false, its Pods may lack the labels with a domain, as in
-// Jobs of an old server.
-func validateJob(errs *check.Errors, j *batchv1.Job, domain bool) {
-	generatedSelector(errs, j, domain)
-	ownSpec(errs, &j.Spec)
+// hostnames checks that the Pods of an indexed Job can have its name with their index as their hostname.
+func hostnames(errs *check.Errors, j *batchv1.Job) {
 	if isIndexed(&j.Spec) && j.Spec.Completions != nil && *j.Spec.Completions > 0 {
 		hostname := fmt.Sprintf("%s-%d", j.Name, *j.Spec.Completions-1)
 		if len(validation.IsDNS1123Label(hostname)) > 0 {
@@ -76,18 +75,16 @@ func isIndexed(s *batchv1.JobSpec) bool {
 }
 
 // generatedSelector checks that the selector and labels are those that PrepareJob generates.
-func generatedSelector(errs *check.Errors, j *batchv1.Job, domain bool) {
+func generatedSelector(errs *check.Errors, j *batchv1.Job) {
 	if j.Spec.ManualSelector != nil && *j.Spec.ManualSelector || j.Spec.Selector == nil {
 		return
 	}
-	own := labels.Set{oldControllerUIDLabel: string(j.UID), oldJobNameLabel: j.Name}
-	names := []string{oldControllerUIDLabel, oldJobNameLabel}
-	if domain {
-		own[batchv1.ControllerUidLabel], own[batchv1.JobNameLabel] = string(j.UID), j.Name
-		names = append(names, batchv1.ControllerUidLabel, batchv1.JobNameLabel)
+	own := labels.Set{
+		oldControllerUIDLabel: string(j.UID), oldJobNameLabel: j.Name,
+		batchv1.ControllerUidLabel: string(j.UID), batchv1.JobNameLabel: j.Name,
 	}
 	at := field.NewPath("spec", "template", "metadata", "labels")
-	for _, name := range names {
+	for _, name := range []string{oldControllerUIDLabel, oldJobNameLabel, batchv1.ControllerUidLabel, batchv1.JobNameLabel} {
 		switch have, ok := j.Spec.Template.Labels[name]; {
 		case !ok:
 			errs.Required(at.Key(name), "", fmt.Sprintf("must be '%s'", own[name]))
@@ -191,12 +188,10 @@ func indexed(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	atMost("maxFailedIndexes", s.MaxFailedIndexes, maxOfMany, detail)
 }
 
-// ValidateJobUpdate checks an update. Like kube-apiserver, it reports errors of the spec twice.
+// ValidateJobUpdate checks an update. Labels of the template need not be those that PrepareJob generates: the selector is
+// immutable, and must select the template.
 func ValidateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	var errs check.Errors
-	_, name := old.Spec.Template.Labels[batchv1.JobNameLabel]
-	_, uid := old.Spec.Template.Labels[batchv1.ControllerUidLabel]
-	validateJob(&errs, j, name && uid)
 	ownSpec(&errs, &j.Spec)
 	s, had, at := &j.Spec, &old.Spec, field.NewPath("spec")
 	switch {
@@ -213,6 +208,7 @@ func ValidateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	errs.Immutable(at, "backoffLimitPerIndex", s.BackoffLimitPerIndex, had.BackoffLimitPerIndex)
 	errs.Immutable(at, "managedBy", s.ManagedBy, had.ManagedBy)
 	errs.Immutable(at, "successPolicy", s.SuccessPolicy, had.SuccessPolicy)
+	hostnames(&errs, j)
 	return errs.List()
 }
 
