@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/builtin/declared"
@@ -63,6 +65,98 @@ func TestDeclared(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: got\n%q, want\n%q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestDeclaredWords: a fault that code and a rule find is reported once, in the words of the rule.
+func TestDeclaredWords(t *testing.T) {
+	const (
+		driver = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'Example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+		key    = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+		values = "`int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`"
+		claim  = "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}\n"
+		result = "status: {allocation: {devices: {results: [{request: r, driver: a.b, pool: p, device: d}]}}}\n"
+		slice  = "spec: {driver: a.b, pool: {name: p, resourceSliceCount: 1}, allNodes: true, devices: [{name: d, attributes: {a: "
+	)
+	for _, c := range []struct {
+		kind, subresource, o, old string
+		want                      []string
+	}{
+		{"deviceclasses", "", `spec: {config: [{opaque: {driver: a b}}], extendedResourceName: x}`, "", []string{
+			"spec.config[0].opaque.parameters: Required value",
+			`spec.config[0].opaque.driver: Invalid value: "a b": ` + driver,
+			`spec.extendedResourceName: Invalid value: "x": a name must be a domain-prefixed path, such as 'example.com/my-prop'`,
+		}},
+		{"deviceclasses", "", `spec: {extendedResourceName: ""}`, "", []string{
+			`spec.extendedResourceName: Invalid value: "": a name must be a domain-prefixed path, such as 'example.com/my-prop'`,
+			`spec.extendedResourceName: Invalid value: "": ` + key,
+		}},
+		{"deviceclasses", "", `spec: {extendedResourceName: requests.a/b}`, "spec: {}", []string{
+			`spec.extendedResourceName: Invalid value: "requests.a/b": must not have "requests." prefix`,
+		}},
+		{"deviceclasses", "", `spec: {extendedResourceName: kubernetes.io/x}`, "", []string{
+			`spec.extendedResourceName: Invalid value: "kubernetes.io/x": must not have "kubernetes.io/" domain`,
+		}},
+		{"resourceclaims", "status", claim + strings.Replace(result, "a.b", "a b", 1), claim, []string{
+			`status.allocation.devices.results[0].driver: Invalid value: "a b": ` + driver,
+		}},
+		{"resourceclaims", "status", claim + strings.Replace(result, "pool: p", "pool: p/", 1), claim, []string{
+			`status.allocation.devices.results[0].pool: Invalid value: "p/": segment 1: must not be empty`,
+		}},
+		{"resourceclaims", "status", claim + strings.Replace(result, "device: d", "device: d, shareID: x", 1), claim, []string{
+			`status.allocation.devices.results[0].shareID: Invalid value: "x": must be a lowercase UUID in 8-4-4-4-12 format`,
+		}},
+		{"resourceclaims", "status", claim + strings.Replace(result, "device: d", "device: d, tolerations: [{key: k, operator: Exists, value: v}]", 1), claim, []string{
+			"status.allocation.devices.results[0].tolerations[0].value: Invalid value: \"v\": must be empty for operator `Exists`",
+		}},
+		{"resourceclaims", "status", claim + strings.Replace(result, "device: d", "device: e", 1), claim + result, []string{
+			"status.allocation: Invalid value: null: field cannot be modified once set",
+		}},
+		{"resourceclaims", "", "spec: {devices: {constraints: [{matchAttribute: /x}]}}", "", []string{
+			`spec.devices.constraints[0].matchAttribute: Invalid value: "": prefix must not be empty`,
+		}},
+		{"resourceslices", "", slice + "{}}}]}", "", []string{
+			`spec.devices[0].attributes[a]: Invalid value: "": must specify one of: ` + values,
+		}},
+		{"resourceslices", "", slice + "{int: 1, bool: true}}}]}", "", []string{
+			`spec.devices[0].attributes[a]: Invalid value: "{int, bool}": must specify exactly one of: ` + values,
+		}},
+		{"runtimeclasses", "", "handler: " + strings.Repeat("x", 64), "", []string{
+			`handler: Invalid value: "` + strings.Repeat("x", 64) + `": must be no more than 63 bytes`,
+		}},
+	} {
+		group := "resource.k8s.io"
+		if c.kind == "runtimeclasses" {
+			group = "node.k8s.io"
+		}
+		k := builtin.Catalog().Lookup(group, "v1", c.kind)
+		object := func(text string) runtime.Object {
+			if text == "" {
+				return nil
+			}
+			o := k.New()
+			if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
+				t.Fatal(err)
+			}
+			return o
+		}
+		ctx, o, old := context.Background(), object(c.o), object(c.old)
+		var errs field.ErrorList
+		switch {
+		case c.subresource != "":
+			errs = k.Subresources[slices.IndexFunc(k.Subresources, func(s resource.Subresource) bool { return s.Name == c.subresource })].Validate(ctx, o, old)
+		case old != nil:
+			errs = k.Strategy.ValidateUpdate(ctx, o, old)
+		default:
+			errs = k.Strategy.Validate(ctx, o)
+		}
+		var got []string
+		for _, err := range k.Strategy.Declared(ctx, errs, o, old, c.subresource) {
+			got = append(got, err.Error())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s %s: got\n%q, want\n%q", c.kind, c.o, got, c.want)
 		}
 	}
 }

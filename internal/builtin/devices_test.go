@@ -1,6 +1,7 @@
 package builtin_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -163,6 +164,9 @@ func TestResourceSlice(t *testing.T) {
 	}), validateSlice)
 	testkinds.Updates(t, resourceSlice, testkinds.UpdatesBelow("spec", []testkinds.Update{
 		{"update: devices change", "", "devices: [{name: e}]\npool.generation: 2", ""},
+		{"update: an unchanged capacity is not checked", "devices[0]: {name: d, allowMultipleAllocations: true, capacity: {a: {value: 8, requestPolicy: {default: 1}}}}", "devices[0].allowMultipleAllocations: false", ""},
+		{"update: an unchanged taint is not checked", "devices[0].taints: [{key: a b, effect: NoSchedule}]", "devices[0].allowMultipleAllocations: false", ""},
+		{"update: a changed capacity is checked", "devices[0]: {name: d, capacity: {a: {value: 8}}}", "devices[0].capacity: {a: {value: 8, requestPolicy: {default: 1}}}", "devices[0].capacity[a].requestPolicy: Forbidden: allowMultipleAllocations must be true"},
 		{"update: pool, driver and node stay", "", "pool.name: x\ndriver: x\nnodeName: x", "pool.name: Invalid value: \"x\": field is immutable\ndriver: Invalid value: \"x\": field is immutable\nnodeName: Invalid value: \"x\": field is immutable"},
 	}), func(s, old *resourcev1.ResourceSlice) []string {
 		return testkinds.Texts(devices.ValidateSliceUpdate(s, old))
@@ -182,6 +186,10 @@ func TestResourceSlice(t *testing.T) {
 }
 
 func TestSliceDevice(t *testing.T) {
+	var attributes49 string
+	for i := range 49 {
+		attributes49 += fmt.Sprintf("a%d: {int: 1}, ", i)
+	}
 	testkinds.Rules(t, resourceSlice, testkinds.Below("spec.devices[0]", []testkinds.Rule{
 		{"valid", "attributes: {a: {string: b}, c.d/e: {version: 1.2.3-rc.1+b}, f: {int: 1}, g: {bool: true}}\ncapacity: {a: {value: 1}}", ""},
 		{"a name is a label", "name: A", `name: Invalid value: "A": a lowercase RFC 1123 label must consist of...`},
@@ -193,6 +201,7 @@ func TestSliceDevice(t *testing.T) {
 		{"a version has no leading zeros", "attributes: {a: {version: 1.02.3}}", `attributes[a].version: Invalid value: "1.02.3": must be a string compatible with semver.org spec 2.0.0`},
 		{"a version has no empty parts", "attributes: {a: {version: 1.2.3-a..b}}", `attributes[a].version: Invalid value: "1.2.3-a..b": must be a string compatible with semver.org spec 2.0.0`},
 		{"a version has 64 characters", "attributes: {a: {version: \"1.2.3-{a*60}\"}}", "attributes[a].version: Too long: may not be more than 64 bytes"},
+		{"48 values", "attributes: {" + attributes49 + "}", ": Invalid value: 49: the total number of attributes and capacities must not exceed 32\n: Invalid value: 49: the total number of attribute values must not exceed 48"},
 		{"a taint has a key", "taints: [{effect: NoSchedule}]", "taints[0].key: Invalid value: \"\": name part must be non-empty\ntaints[0].key: Invalid value: \"\": name part must consist of..."},
 		{"a taint has a label as its value", "taints: [{key: a, value: b c, effect: NoSchedule}]", `taints[0].value: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`},
 		{"a taint has an effect", "taints: [{key: a}]", "taints[0].effect: Required value"},

@@ -31,8 +31,10 @@ func wrongs(value string, path *field.Path, words []string) (errs field.ErrorLis
 	return errs
 }
 
+// Errors have the origin of the declared rule that says the same, with words of its own.
+
 func validateLabel(name string, path *field.Path) field.ErrorList {
-	return wrongs(name, path, validation.IsDNS1123Label(name))
+	return wrongs(name, path, validation.IsDNS1123Label(name)).WithOrigin("format=k8s-short-name")
 }
 
 func validateDriver(name string, path *field.Path) field.ErrorList {
@@ -43,7 +45,7 @@ func validateDriver(name string, path *field.Path) field.ErrorList {
 	if len(name) > longestDriver {
 		errs = append(errs, field.TooLong(path, "", longestDriver))
 	}
-	return append(errs, wrongs(name, path, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
+	return append(errs, wrongs(name, path, validation.IsDNS1123Subdomain(strings.ToLower(name))).WithOrigin("format=k8s-long-name-caseless")...)
 }
 
 func validatePool(name string, path *field.Path) field.ErrorList {
@@ -57,7 +59,7 @@ func validatePool(name string, path *field.Path) field.ErrorList {
 	for part := range strings.SplitSeq(name, "/") {
 		errs = append(errs, wrongs(part, path, validation.IsDNS1123Subdomain(part))...)
 	}
-	return errs
+	return errs.WithOrigin("format=k8s-resource-pool-name")
 }
 
 // validateQualified checks the name of an attribute or a capacity: an identifier,
@@ -87,7 +89,7 @@ func validateFullyQualified(name string, path *field.Path) field.ErrorList {
 	if !strings.Contains(name, "/") {
 		errs = append(errs, field.Invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash"))
 	}
-	return errs
+	return errs.WithOrigin("format=k8s-resource-fully-qualified-name")
 }
 
 func validateIdentifier(id string, path *field.Path) field.ErrorList {

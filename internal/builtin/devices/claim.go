@@ -164,7 +164,7 @@ func validateChoice(c choice, all *selectors, path *field.Path) field.ErrorList 
 	if at := path.Child("deviceClassName"); c.class == "" {
 		errs = append(errs, field.Required(at, ""))
 	} else {
-		errs = append(errs, wrongs(c.class, at, validation.IsDNS1123Subdomain(c.class))...)
+		errs = append(errs, wrongs(c.class, at, validation.IsDNS1123Subdomain(c.class)).WithOrigin("format=k8s-long-name")...)
 	}
 	errs = append(errs, each(c.selectors, resourcev1.DeviceSelectorsMaxSize, path.Child("selectors"), all.validate)...)
 	switch at := path.Child("count"); c.mode {

@@ -34,7 +34,7 @@ func validateClass(c *resourcev1.DeviceClass, stored bool) field.ErrorList {
 			return validateConfiguration(&c.DeviceConfiguration, path)
 		})...)
 	if name := c.Spec.ExtendedResourceName; name != nil && !isExtended(*name) {
-		errs = append(errs, field.Invalid(path.Child("extendedResourceName"), *name, "must be a valid extended resource name"))
+		errs = append(errs, field.Invalid(path.Child("extendedResourceName"), *name, "must be a valid extended resource name").WithOrigin("format=k8s-extended-resource-name"))
 	}
 	return errs
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,19 +15,25 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// validateDevice checks a device. If placed is true, each device selects its own nodes.
-func validateDevice(d *resourcev1.Device, placed bool, path *field.Path) field.ErrorList {
+// validateDevice checks a device. Parts of the stored device, which may be nil, are not checked again. If placed is true, each
+// device selects its own nodes.
+func validateDevice(d, old *resourcev1.Device, placed bool, path *field.Path) field.ErrorList {
 	errs := validateLabel(d.Name, path.Child("name"))
 	const most = resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice
 	if n := len(d.Attributes) + len(d.Capacity); n > most {
 		errs = append(errs, field.Invalid(path, n, fmt.Sprintf("the total number of attributes and capacities must not exceed %d", most)))
 	}
+	const mostValues = resourcev1.ResourceSliceMaxAttributeValuesPerDevice
+	if n := len(d.Attributes); n > mostValues { // one value each: lists are alpha
+		errs = append(errs, field.Invalid(path, n, fmt.Sprintf("the total number of attribute values must not exceed %d", mostValues)))
+	}
 	errs = append(errs, eachKey(d.Attributes, -1, longestKey, path.Child("attributes"), validateQualified, validateAttribute)...)
-	shared := d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations
-	errs = append(errs, eachKey(d.Capacity, -1, longestKey, path.Child("capacity"), validateQualified, func(c *resourcev1.DeviceCapacity, path *field.Path) field.ErrorList {
-		return validateCapacity(c, shared, path)
-	})...)
-	errs = append(errs, each(d.Taints, resourcev1.DeviceTaintsMaxLength, path.Child("taints"), validateTaint)...)
+	if old == nil || !equality.Semantic.DeepEqual(d.Capacity, old.Capacity) {
+		errs = append(errs, validateCapacities(d, path.Child("capacity"))...)
+	}
+	if old == nil || !equality.Semantic.DeepEqual(d.Taints, old.Taints) {
+		errs = append(errs, each(d.Taints, resourcev1.DeviceTaintsMaxLength, path.Child("taints"), validateTaint)...)
+	}
 	errs = append(errs, eachOnce(d.ConsumesCounters, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, path.Child("consumesCounters"),
 		func(c *resourcev1.DeviceCounterConsumption) string { return c.CounterSet },
 		func(c *resourcev1.DeviceCounterConsumption, path *field.Path) field.ErrorList {
@@ -34,6 +41,13 @@ func validateDevice(d *resourcev1.Device, placed bool, path *field.Path) field.E
 		})...)
 	errs = append(errs, validatePlace(d, placed, path)...)
 	return append(errs, validateBinding(d.BindingConditions, d.BindingFailureConditions, path)...)
+}
+
+func validateCapacities(d *resourcev1.Device, path *field.Path) field.ErrorList {
+	shared := d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations
+	return eachKey(d.Capacity, -1, longestKey, path, validateQualified, func(c *resourcev1.DeviceCapacity, path *field.Path) field.ErrorList {
+		return validateCapacity(c, shared, path)
+	})
 }
 
 func validatePlace(d *resourcev1.Device, placed bool, path *field.Path) field.ErrorList {
@@ -83,10 +97,10 @@ func validateAttribute(a *resourcev1.DeviceAttribute, path *field.Path) field.Er
 	}
 	switch n {
 	case 0:
-		errs = append(errs, field.Invalid(path, "", "exactly one value must be specified"))
+		errs = append(errs, field.Invalid(path, "", "exactly one value must be specified").WithOrigin("union"))
 	case 1:
 	default:
-		errs = append(errs, field.Invalid(path, check.Bare(a), "exactly one value must be specified"))
+		errs = append(errs, field.Invalid(path, check.Bare(a), "exactly one value must be specified").WithOrigin("union"))
 	}
 	return errs
 }

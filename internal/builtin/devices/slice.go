@@ -124,13 +124,24 @@ func validateSlice(s, old *resourcev1.ResourceSliceSpec) field.ErrorList {
 	errs = append(errs, eachOnce(s.Devices, mostDevices(s), path.Child("devices"),
 		func(d *resourcev1.Device) string { return d.Name },
 		func(d *resourcev1.Device, path *field.Path) field.ErrorList {
-			return validateDevice(d, s.PerDeviceNodeSelection != nil && *s.PerDeviceNodeSelection, path)
+			return validateDevice(d, stored(old, d.Name), s.PerDeviceNodeSelection != nil && *s.PerDeviceNodeSelection, path)
 		})...)
 	return append(errs, eachOnce(s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, path.Child("sharedCounters"),
 		func(c *resourcev1.CounterSet) string { return c.Name },
 		func(c *resourcev1.CounterSet, path *field.Path) field.ErrorList {
 			return validateCounters(c.Name, "name", c.Counters, path)
 		})...)
+}
+
+// stored returns the stored device of a name, or nil.
+func stored(s *resourcev1.ResourceSliceSpec, name string) *resourcev1.Device {
+	if s == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(s.Devices, func(d resourcev1.Device) bool { return d.Name == name }); i >= 0 {
+		return &s.Devices[i]
+	}
+	return nil
 }
 
 // mostDevices returns how many devices a slice may have: fewer with taints or counters.

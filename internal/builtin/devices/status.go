@@ -95,7 +95,7 @@ func ValidateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 			errs = append(errs, validateNodes(n, at.Child("nodeSelector"))...)
 		}
 	case !equality.Semantic.DeepEqual(s.Allocation, was.Allocation):
-		errs = append(errs, field.Invalid(at, check.Bare(s.Allocation), "field is immutable"))
+		errs = append(errs, field.Invalid(at, check.Bare(s.Allocation), "field is immutable").WithOrigin("update"))
 	}
 	return errs
 }
@@ -126,6 +126,7 @@ func validateAllocation(a *resourcev1.DeviceAllocationResult, claim *resourcev1.
 			errs = append(errs, validatePool(r.Pool, path.Child("pool"))...)
 			errs = append(errs, validateLabel(r.Device, path.Child("device"))...)
 			errs = append(errs, validateBinding(r.BindingConditions, r.BindingFailureConditions, path)...)
+			errs = append(errs, each(r.Tolerations, -1, path.Child("tolerations"), validateToleration)...)
 			if r.ShareID != nil {
 				errs = append(errs, validateUID(string(*r.ShareID), path.Child("shareID"))...)
 			}
@@ -180,6 +181,10 @@ func sharedOf(d *resourcev1.AllocatedDeviceStatus) shared {
 
 // validateUID requires a UUID as Kubernetes writes it.
 func validateUID(uid string, path *field.Path) field.ErrorList {
+	return uuid(uid, path).WithOrigin("format=k8s-uuid")
+}
+
+func uuid(uid string, path *field.Path) field.ErrorList {
 	const hyphens = "        -    -    -    -            "
 	if len(uid) != len(hyphens) {
 		return field.ErrorList{field.Invalid(path, uid, fmt.Sprintf("error validating uid: invalid UUID length: %d", len(uid)))}

@@ -20,7 +20,7 @@ func ValidateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 		errs = append(errs, field.Required(path, ""))
 	} else {
 		for _, wrong := range validation.NameIsDNSLabel(c.Handler, false) {
-			errs = append(errs, field.Invalid(path, c.Handler, wrong))
+			errs = append(errs, field.Invalid(path, c.Handler, wrong).WithOrigin("format=k8s-short-name"))
 		}
 	}
 	if o := c.Overhead; o != nil {
