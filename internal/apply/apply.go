@@ -119,7 +119,7 @@ func (s *Schema) applyTrees(entries []*entry, live, patch []byte, w applying) (n
 func (s *Schema) patchTree(patch []byte) (map[string]any, error) {
 	m := map[string]any{}
 	if err := unmarshalTree(patch, &m); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: error unmarshaling JSON: while decoding JSON: %v", err))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: error unmarshaling JSON: while decoding JSON: %v", err))
 	}
 	u := unstructured.Unstructured{Object: m}
 	if gvk := u.GroupVersionKind(); gvk != s.kind {

@@ -140,7 +140,7 @@ func TestErrors(t *testing.T) {
 			"failed to create typed patch object (/x; /v1, Kind=ConfigMap): .data.a: expected string, got &value.valueUnstructured{Value:1}", ""},
 		{"twice", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","finalizers":["a","a"]}}`, http.StatusBadRequest,
 			`failed to create typed patch object (/x; /v1, Kind=ConfigMap): .metadata.finalizers: duplicate entries for key [="a"]`, ""},
-		{"no object", `[]`, http.StatusBadRequest, "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}", ""},
+		{"no object", `[]`, http.StatusBadRequest, "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}", ""},
 	} {
 		_, _, err := s.Apply(managed, live, []byte(c.patch), apply.Write{Manager: "two", Time: at(3)}, false)
 		var status *apierrors.StatusError

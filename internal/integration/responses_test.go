@@ -125,10 +125,10 @@ func TestIgnoredPatches(t *testing.T) {
 	const maps = "/api/v1/namespaces/default/configmaps"
 	run(t, c, []step{{"POST " + maps, `{"metadata":{"name":"a"},"data":{"a":"b"}}`, 201, nil}})
 	for _, tt := range []struct{ verb, body, ignore, warn string }{
-		{"MERGE", `{"data":{"a":01}}`, "Invalid JSON Patch", "error decoding patch: invalid character '1' after object key:value pair"},
-		{"MERGE", `x`, "Invalid JSON Patch", "error decoding patch: invalid character 'x' looking for beginning of value"},
+		{"MERGE", `{"data":{"a":01}}`, "invalid JSON patch", "invalid JSON patch"},
+		{"MERGE", `x`, "invalid JSON patch", "invalid JSON patch"},
 		{"MERGE", `"x"`, "Invalid JSON Patch", "error decoding patch: json: cannot unmarshal string into Go value of type map[string]interface {}"},
-		{"JSON", `[{"op":"add","path":"/data/a","value":01}]`, "invalid character '1' after object key:value pair", "error decoding patch: invalid character '1' after object key:value pair"},
+		{"JSON", `[{"op":"add","path":"/data/a","value":01}]`, "invalid JSON patch", "invalid JSON patch"},
 		{"JSON", `{"op":1}`, "json: cannot unmarshal object into Go value of type jsonpatch.Patch", "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"},
 	} {
 		run(t, c, []step{

@@ -46,6 +46,15 @@ type Patched struct {
 	Complaints []string
 }
 
+// CheckText returns the error for a patch whose text is not JSON: a bad request. The patch is of any kind
+// but a server-side apply.
+func CheckText(patch []byte) error {
+	if jsontext.Value(patch).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+		return nil
+	}
+	return apierrors.NewBadRequest("invalid JSON patch")
+}
+
 // JSON applies a JSON patch. Validate finds the Complaints. A patch that cannot be read for them has
 // an error of its own, as in kube-apiserver.
 func JSON(document, patch []byte, validate bool) (Patched, error) {

@@ -35,11 +35,11 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 	switch {
 	case errors.As(err, &tooLarge):
 		return Object{}, err
-	case err != nil: // whatever the medium is, kube-apiserver speaks of YAML
-		return Object{}, apierrors.NewBadRequest("error decoding YAML: " + err.Error())
+	case err != nil:
+		return Object{}, apierrors.NewBadRequest(err.Error())
 	}
 	if err := wire.CheckDepth(config); err != nil {
-		return Object{}, apierrors.NewBadRequest("error decoding YAML: " + err.Error())
+		return Object{}, apierrors.NewBadRequest(wire.DecodingPatch + err.Error())
 	}
 	created := false
 	var unchanged *store.Object // if the apply changes nothing
@@ -218,7 +218,7 @@ func (w *write) reportDuplicates(complaint string) error {
 	switch {
 	case complaint == "" || w.options.FieldValidation == metav1.FieldValidationIgnore:
 	case w.options.FieldValidation == metav1.FieldValidationStrict:
-		return apierrors.NewBadRequest("error strict decoding YAML: " + complaint)
+		return apierrors.NewBadRequest("error strict decoding patch: " + complaint)
 	default:
 		w.warnings = append(w.warnings, wire.Warnings(complaint)...)
 	}

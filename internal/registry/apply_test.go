@@ -76,11 +76,14 @@ func TestApply(t *testing.T) {
 		{"an old version", "m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"5"}}`, registry.WriteOptions{}, 409, "the object has been modified"},
 		{"another uid", "m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"5"}}`, registry.WriteOptions{}, 422, "field is immutable"},
 		{"what the schema does not have", "m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"bogus":1}`, registry.WriteOptions{}, 400, ".bogus: field not declared in schema"},
-		{"no YAML", "m", `a: b: c`, registry.WriteOptions{}, 400, "error decoding YAML: error converting YAML to JSON: yaml: mapping values are not allowed in this context"},
-		{"an array", "m", `[]`, registry.WriteOptions{}, 400, "error decoding YAML"},
+		{"no YAML", "m", `a: b: c`, registry.WriteOptions{}, 400, "error encoding patch: yaml: mapping values are not allowed in this context"},
+		{"a number that JSON lacks", "m", `a: .inf`, registry.WriteOptions{}, 400, "error encoding patch: json: unsupported value: +Inf"},
+		{"one in braces", "m", " {a: .inf}", registry.WriteOptions{}, 400, "error decoding patch: error converting YAML to JSON: json: unsupported value: +Inf"},
+		{"no JSON", "m", `{"a":[}`, registry.WriteOptions{}, 400, "error decoding patch: error converting YAML to JSON: yaml: did not find expected node content"},
+		{"an array", "m", `[]`, registry.WriteOptions{}, 400, "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}"},
 		{"aliases", "m", "a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f]\n", registry.WriteOptions{}, 400, "aliasing"},
 		{"too deep", "m", `{"a":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`, registry.WriteOptions{}, 400, "nests deeper"},
-		{"a key twice, strictly", "m", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: \"2\"\n  x: \"2\"\n", registry.WriteOptions{FieldValidation: "Strict"}, 400, "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 7: key \"x\" already set in map"},
+		{"a key twice, strictly", "m", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: \"2\"\n  x: \"2\"\n", registry.WriteOptions{FieldValidation: "Strict"}, 400, "error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  line 7: key \"x\" already set in map"},
 	}
 	for _, row := range rows {
 		row.options.FieldManager = row.manager

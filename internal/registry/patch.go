@@ -43,6 +43,9 @@ func (r *Registry) attemptPatch(ctx context.Context, t Target, p Patch, o WriteO
 	if m := wire.AppliedMedium(p.Type); m != "" {
 		return r.apply(ctx, w, Body{Media: m, Bytes: p.Bytes})
 	}
+	if err := patch.CheckText(p.Bytes); err != nil {
+		return Object{}, err
+	}
 	work := wire.Work(t.Type, wire.JSON, p.Bytes)
 	if p.Type == types.JSONPatchType && patch.MayCopy(p.Bytes) {
 		work = max(work, patch.MaxBytes)
@@ -51,7 +54,7 @@ func (r *Registry) attemptPatch(ctx context.Context, t Target, p Patch, o WriteO
 		return Object{}, err
 	}
 	if err := wire.CheckDepth(p.Bytes); err != nil {
-		return Object{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
+		return Object{}, apierrors.NewBadRequest(wire.DecodingPatch + err.Error())
 	}
 	made, err := r.modify(ctx, w, objectChange{next: func(v currentObject) (runtime.Object, error) {
 		made, err := w.patched(ctx, v, &p)

@@ -50,6 +50,11 @@ func TestPatch(t *testing.T) {
 		{"a dry-run", types.MergePatchType, `{"data":{"v":"dry"}}`, registry.WriteOptions{DryRun: []string{"All"}}, 0, `"v":"dry"`, ""},
 		{"it was one", types.MergePatchType, `{}`, registry.WriteOptions{}, 0, `"v":"1"`, ""},
 		{"too deep", types.MergePatchType, `{"a":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`, registry.WriteOptions{}, 400, "nests deeper", ""},
+		{"no number of JSON", types.MergePatchType, `{"data":{"a":01}}`, registry.WriteOptions{}, 400, "invalid JSON patch", ""},
+		{"two values", types.JSONPatchType, `[] []`, registry.WriteOptions{FieldValidation: "Ignore"}, 400, "invalid JSON patch", ""},
+		{"nothing", types.StrategicMergePatchType, ``, registry.WriteOptions{}, 400, "invalid JSON patch", ""},
+		{"no JSON, wrong options", types.JSONPatchType, `x`, registry.WriteOptions{Force: new(bool)}, 422, "force: Forbidden: may not be specified for non-apply patch", ""},
+		{"a string that is not UTF-8", types.StrategicMergePatchType, "{\"data\":{\"v\":\"\xff\"}}", registry.WriteOptions{DryRun: []string{"All"}}, 0, "", ""},
 	}
 	for _, row := range rows {
 		before := s.Store.Any().Get("configmaps", "default/a").Modified
@@ -72,6 +77,9 @@ func TestPatch(t *testing.T) {
 	}
 	if _, err := s.Patch(ctx, s.target("configmaps", "default", "zz"), registry.Patch{Type: types.MergePatchType, Bytes: []byte(`{}`)}, registry.WriteOptions{}); err == nil || statusOf(t, err).Code != 404 {
 		t.Errorf("patching an absent object: %v", err)
+	}
+	if _, err := s.Patch(ctx, s.target("configmaps", "default", "zz"), registry.Patch{Type: types.MergePatchType, Bytes: []byte(`x`)}, registry.WriteOptions{}); err == nil || statusOf(t, err).Code != 400 {
+		t.Errorf("patching an absent object with text that is not JSON: %v", err)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestConfigurationCBOR(t *testing.T) {
 		t.Errorf("%s %q %v, want %s", config, complaint, err, want)
 	}
 	for body, want := range map[string]string{"ff": `cbor: unexpected "break" code`, "": "EOF", "a10101": "cbor: cannot unmarshal positive integer into Go value of type string"} {
-		if _, _, err := wire.Configuration(wire.CBOR, fromHex(t, body)); err == nil || err.Error() != want {
+		if _, _, err := wire.Configuration(wire.CBOR, fromHex(t, body)); err == nil || err.Error() != wire.DecodingPatch+want {
 			t.Errorf("%s: %v, want %s", body, err, want)
 		}
 	}

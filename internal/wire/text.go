@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	goyaml "go.yaml.in/yaml/v2" // the decoder of sigs.k8s.io/yaml
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
 )
 
@@ -208,23 +210,39 @@ func expanded(v any, left *int) {
 
 // Configuration returns an applied configuration in CBOR, YAML or JSON as JSON. A duplicate
 // key in YAML is a complaint in the words of field validation, not an error; its last value
-// counts.
+// counts. The text of an error is the message of kube-apiserver.
 func Configuration(m MediaType, body []byte) (config []byte, complaint string, err error) {
 	if m == CBOR {
 		config, err = configurationCBOR(body)
+		var tooLarge *apierrors.StatusError
+		if err != nil && !errors.As(err, &tooLarge) {
+			err = fmt.Errorf("%s%w", DecodingPatch, err)
+		}
 		return config, "", err
 	}
 	if jsontext.Value(body).IsValid() { // it has no duplicate key
 		return plainNumbers(body), "", nil
 	}
 	config, strict, err := fromYAML(body)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s%w", convertingYAML, err)
+	switch {
+	case err != nil && startsAsJSON(body):
+		return nil, "", fmt.Errorf("%s%s%w", DecodingPatch, convertingYAML, err)
+	case err != nil:
+		return nil, "", fmt.Errorf("error encoding patch: %w", err)
 	}
 	if len(strict) > 0 {
 		complaint = convertingYAML + strict[0]
 	}
 	return plainNumbers(config), complaint, nil
+}
+
+// DecodingPatch is the beginning of the message about a patch that cannot be decoded.
+const DecodingPatch = "error decoding patch: "
+
+// startsAsJSON reports whether a configuration looks like a JSON object. kube-apiserver converts any other
+// one before it decodes it, and so has another message for it.
+func startsAsJSON(body []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeftFunc(body, unicode.IsSpace), []byte("{"))
 }
 
 // plainNumbers rewrites the numbers with fractions or exponents, and -0, in a valid JSON text as a conversion
