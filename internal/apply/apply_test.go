@@ -64,6 +64,40 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// TestUnkeyed: an object keeps its entries while a list has an element without keys, whether the list changes or not.
+func TestUnkeyed(t *testing.T) {
+	s, err := apply.Builtin(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, &corev1.ServiceAccount{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := func(rest string) []byte {
+		return []byte(`{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"name":"a","uid":"u"}` + rest + `}`)
+	}
+	keyed := account(`,"secrets":[{"name":"s"}]`)
+	managed, err := s.Update(nil, nil, keyed, apply.Write{Manager: "m", Time: at(1)})
+	if err != nil || managed == nil {
+		t.Fatalf("got %s, %v", managed, err)
+	}
+	old := keyed
+	for _, next := range [][]byte{
+		account(`,"secrets":[{}]`),
+		account(`,"automountServiceAccountToken":true,"secrets":[{}]`),
+		account(`,"imagePullSecrets":[{"name":"p"}],"secrets":[{},{}]`),
+		account(`,"automountServiceAccountToken":false,"secrets":[{},{}]`),
+		keyed,
+	} {
+		got, err := s.Update(managed, old, next, apply.Write{Manager: "n", Time: at(2)})
+		if err != nil || !bytes.Equal(got, managed) {
+			t.Errorf("%s: got %s, %v, want %s", next, got, err, managed)
+		}
+		old = next
+	}
+	next := account(`,"automountServiceAccountToken":true,"secrets":[{"name":"s"}]`)
+	if got, err := s.Update(managed, old, next, apply.Write{Manager: "n", Time: at(2)}); err != nil || bytes.Equal(got, managed) {
+		t.Errorf("a list with keys: got %s, %v", got, err)
+	}
+}
+
 // TestUntracked checks that an object without managed fields gets none before the first apply.
 func TestUntracked(t *testing.T) {
 	s := configMaps(t)

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"slices"
 
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
 
@@ -48,7 +49,13 @@ type position struct{ root, metadata bool }
 // value compares two values of one path and returns the marks of the path and the nodes below
 // it. Either value may be absent.
 func (c *comparison) value(s *shape, l, r int32, at position) (n node) {
-	if c.odd || l != none && r != none && string(c.left.raw(l)) == string(c.right.raw(r)) {
+	if c.odd {
+		return n
+	}
+	if l != none && r != none && string(c.left.raw(l)) == string(c.right.raw(r)) {
+		if s != nil && s.list != nil {
+			c.keyed(s.list, r)
+		}
 		return n
 	}
 	if s == nil {
@@ -72,6 +79,26 @@ func (c *comparison) value(s *shape, l, r int32, at position) (n node) {
 		n.first, n.n = m.first, m.n
 	}
 	return n
+}
+
+// keyed sets odd if an element of an unchanged list has none of its keys. The library rejects the object then, although the
+// list did not change. Kinds whose lists can have such elements have them beside the fields that change.
+func (c *comparison) keyed(s *listShape, list int32) {
+	if s.atomic || len(s.keys) == 0 || c.right.values[list].kind != '[' {
+		return
+	}
+	for _, k := range s.keys {
+		if k.standsIn != nil {
+			return
+		}
+	}
+	for e := list + 1; e < c.right.values[list].next; e = c.right.values[e].next {
+		has := func(k keyName) bool { return c.right.find(e, []byte(k.name), e+1) != none }
+		if c.right.values[e].kind != '{' || !slices.ContainsFunc(s.keys, has) {
+			c.odd = true
+			return
+		}
+	}
 }
 
 // may is a set of types that a value can have.

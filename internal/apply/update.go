@@ -20,7 +20,8 @@ type Write struct {
 // is the array to start from, see Before. No bytes mean no entries, before and after. The
 // result equals before when the write changed no owner. An existing object without entries
 // has none until a configuration is applied to it. An object that does not fit its schema
-// where it changes keeps its entries as they were, as in kube-apiserver; a new one has none. An error means that one of the
+// where it changes, or in a list without keys beside the change, keeps its entries as they were, as in kube-apiserver; a new
+// one has none. An error means that one of the
 // objects is not a JSON object.
 func (s *Schema) Update(before, old, next []byte, w Write) ([]byte, error) {
 	entries, err := parseManaged(before)
