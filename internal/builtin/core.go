@@ -17,6 +17,7 @@ func coreGroup(p *features.Profile) resource.Group {
 	if !p.Enabled(features.RelaxedServiceNames) {
 		serviceName = validation.NameIsDNS1035Label
 	}
+	pods := core.Pods{EarlyResources: !p.Enabled(features.PodResources)}
 	return group("", version{"v1", []resource.Type{
 		{
 			Names: resource.Names{Resource: "bindings", Kind: "Binding"},
@@ -144,16 +145,16 @@ func coreGroup(p *features.Profile) resource.Group {
 				{Name: "log", Verbs: onlyGet, Connect: connectLog},
 				connection[corev1.PodPortForwardOptions]("portforward", createGet, connectPod),
 				proxy[corev1.PodProxyOptions](proxyPod),
-				{Name: "resize", Verbs: getPatchUpdate, Set: sets(core.ResizePod), Validate: updates(core.ValidateResize)},
+				{Name: "resize", Verbs: getPatchUpdate, Set: sets(pods.Resize), Validate: updates(core.ValidateResize)},
 				{Name: "status", Verbs: getPatchUpdate, Set: sets(core.SetPodStatus), Validate: updates(core.ValidatePodStatus), Warnings: warns(core.PodStatusWarnings)},
 			},
 			Display: resource.Display{Fields: podFields, FieldError: notSupported},
 			Strategy: resource.Strategy{
 				AllowUnconditionalUpdate: true, Status: resource.StatusRules{Fixed: resource.OwnerReferences}, Generation: counted,
 				Deletion:       resource.Deletion{ReturnsObject: true, GracePeriod: podGracePeriod},
-				Default:        defaults(core.DefaultPod),
-				PrepareCreate:  defaults(core.PreparePod),
-				PrepareUpdate:  prepares(core.PreparePodUpdate),
+				Default:        defaults(pods.Default),
+				PrepareCreate:  defaults(pods.Prepare),
+				PrepareUpdate:  prepares(pods.PrepareUpdate),
 				Validate:       validates(core.ValidatePod),
 				ValidateUpdate: updates(core.ValidatePodUpdate),
 				Warnings:       warns(core.PodWarnings),

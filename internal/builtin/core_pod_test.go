@@ -1,6 +1,8 @@
 package builtin_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -131,6 +133,40 @@ func TestResize(t *testing.T) {
 		core.DefaultPod(p)
 		core.DefaultPod(old)
 		return testkinds.Texts(core.ValidateResize(p, old))
+	})
+}
+
+// TestPodResources: a client does not own the defaults of Pod-level resources, which it can leave out of an update.
+func TestPodResources(t *testing.T) {
+	const resources = "spec.resources: {limits: {cpu: 2}}\nspec.containers[0].resources: {limits: {hugepages-2Mi: 4Mi, cpu: 1}}"
+	const set = "spec.resources.limits.hugepages-2Mi: 4Mi\nspec.resources.requests.cpu: 1\nspec.resources.requests.hugepages-2Mi: 4Mi"
+	of := func(all []string) []string {
+		return slices.DeleteFunc(all, func(s string) bool { return !strings.HasPrefix(s, "spec.resources") })
+	}
+	for _, c := range []struct {
+		rules              core.Pods
+		byDefault, prepare string
+	}{{core.Pods{}, "", set}, {core.Pods{EarlyResources: true}, set, ""}} {
+		testkinds.Rules(t, corePod, []testkinds.Rule{{"default", resources, c.byDefault}}, func(p *corev1.Pod) []string {
+			return of(testkinds.Changes(p, c.rules.Default))
+		})
+		testkinds.Rules(t, corePod, []testkinds.Rule{{"prepare", resources, c.prepare}}, func(p *corev1.Pod) []string {
+			c.rules.Default(p)
+			return of(testkinds.Changes(p, c.rules.Prepare))
+		})
+	}
+	const limits = "spec.resources: {limits: {cpu: 2}, requests: {cpu: 2}}"
+	testkinds.Updates(t, corePod, []testkinds.Update{
+		{"an update leaves them out", limits, "spec.resources: null", "spec.resources.limits.cpu: 2\nspec.resources.requests.cpu: 2"},
+		{"an update changes them", limits, "spec.resources: {limits: {cpu: 3}}", ""},
+	}, func(p, old *corev1.Pod) []string {
+		return of(testkinds.Changes(p, func(p *corev1.Pod) { core.Pods{}.PrepareUpdate(p, old) }))
+	})
+	testkinds.Updates(t, corePod, []testkinds.Update{
+		{"a resize leaves them out", limits, "spec.resources: null", ""},
+		{"a resize completes them", limits, "spec.resources: {limits: {cpu: 3}}", "spec.resources.limits.cpu: 3\nspec.resources.requests.cpu: 3"},
+	}, func(p, old *corev1.Pod) []string {
+		return testkinds.Changes(old, func(stored *corev1.Pod) { core.Pods{}.Resize(stored, p) })
 	})
 }
 

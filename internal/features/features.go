@@ -46,6 +46,8 @@ const (
 	MaxUnavailable = "MaxUnavailableStatefulSet"
 	// RelaxedServiceNames lets the name of a Service begin with a digit.
 	RelaxedServiceNames = "RelaxedServiceNameValidation"
+	// PodResources sets the defaults of Pod-level resources after admission.
+	PodResources = "PodLevelResourcesFixDefaulting"
 	// VolumeLimits gives CSIDrivers the field preventPodSchedulingIfMissing, with a default.
 	VolumeLimits = "VolumeLimitScaling"
 
@@ -54,7 +56,7 @@ const (
 )
 
 // behaviour are the gates that the constants name, but for those of fields, which the table of fields has.
-var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, ShardedLists, UnmanagedResponses, StaticManifests, StreamCompression, AutoscalerGeneration, ScaleToZero, RelaxedServiceNames}
+var behaviour = []string{allAlpha, allBeta, CBOR, UnsafeDeletion, ExcludedReviews, ShardedLists, UnmanagedResponses, StaticManifests, StreamCompression, AutoscalerGeneration, ScaleToZero, RelaxedServiceNames, PodResources}
 
 // Stage is the maturity of a feature.
 type Stage uint8

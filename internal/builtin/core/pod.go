@@ -16,7 +16,52 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// DefaultPod sets the defaults of a Pod.
+// Pods has the rules of Pods that depend on a feature gate.
+type Pods struct {
+	// EarlyResources sets the defaults of Pod-level resources with all others, so that the client owns them, and not after
+	// admission, when all containers are known.
+	EarlyResources bool
+}
+
+// Default sets the defaults of a Pod.
+func (r Pods) Default(p *corev1.Pod) {
+	DefaultPod(p)
+	if r.EarlyResources {
+		podspec.DefaultEarlyResources(&p.Spec)
+	}
+}
+
+// Prepare is PreparePod. It sets the defaults of Pod-level resources.
+func (r Pods) Prepare(p *corev1.Pod) {
+	if !r.EarlyResources {
+		podspec.DefaultResources(&p.Spec)
+	}
+	PreparePod(p)
+}
+
+// PrepareUpdate is PreparePodUpdate. Pod-level resources stay if the client left them out.
+func (r Pods) PrepareUpdate(p, old *corev1.Pod) bool {
+	changed := !r.EarlyResources && p.Spec.Resources == nil && old.Spec.Resources != nil
+	if changed {
+		p.Spec.Resources = old.Spec.Resources
+	}
+	return PreparePodUpdate(p, old) || changed
+}
+
+// Resize is ResizePod. Pod-level resources stay if the client left them out, and get the defaults of new ones.
+func (r Pods) Resize(p, sent *corev1.Pod) {
+	had := p.Spec.Resources
+	ResizePod(p, sent)
+	if r.EarlyResources {
+		return
+	}
+	if p.Spec.Resources == nil && had != nil {
+		p.Spec.Resources = had
+	}
+	podspec.DefaultResources(&p.Spec)
+}
+
+// DefaultPod sets the defaults of a Pod, but for those of Pod-level resources.
 func DefaultPod(p *corev1.Pod) {
 	podspec.DefaultPod(p)
 	defaultPodIPs(&p.Status)

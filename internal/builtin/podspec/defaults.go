@@ -9,13 +9,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultPod sets the defaults of a Pod's spec, and removes annotations that kubelets no
+// DefaultPod sets the defaults of a Pod's spec, without those of DefaultResources, and removes annotations that kubelets no
 // longer read.
 func DefaultPod(p *corev1.Pod) {
 	spec := &p.Spec
 	requestLimits(spec.Containers)
 	requestLimits(spec.InitContainers)
-	defaultPodResources(spec)
 	check.SetIfNil(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	if spec.HostNetwork {
 		defaultHostPorts(spec.Containers)

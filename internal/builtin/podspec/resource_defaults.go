@@ -1,44 +1,79 @@
 package podspec
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// defaultPodResources sets the defaults of Pod-level resources if there are any: limits of huge
-// pages are the sums of the containers; requests are the sums of the containers, or else the
-// limits.
-func defaultPodResources(spec *corev1.PodSpec) {
+// DefaultResources sets the defaults of Pod-level resources if there are any: limits of huge pages are the sums of the
+// containers; requests are the sums of the containers, or else the limits; a resource that each container limits is limited
+// to the sum, or to the request if that is more.
+func DefaultResources(spec *corev1.PodSpec) {
 	r := spec.Resources
 	if r == nil || len(r.Limits) == 0 && len(r.Requests) == 0 {
 		return
 	}
-	limits, requests := r.Limits, r.Requests
-	for name, q := range sumOfContainers(spec, limitsOf) {
-		_, requested := requests[name]
-		if check.IsHugePages(name) && !requested {
-			setMissing(&limits, name, q)
+	defaultHugePages(spec)
+	defaultRequests(spec)
+	sums := sumOfContainers(spec, limitsOf)
+	for name, request := range r.Requests {
+		if !ofPods(name) || !limitedByAll(spec, name) {
+			continue
 		}
+		limit := sums[name]
+		if request.Cmp(limit) > 0 {
+			limit = request
+		}
+		setMissing(&r.Limits, name, limit)
 	}
-	if len(limits) > 0 {
-		r.Limits = limits
-	} else {
+}
+
+// DefaultEarlyResources is DefaultResources as Kubernetes had it before 1.37: without limits of the resources that all
+// containers limit, and without defaults for a Pod that has requests only.
+func DefaultEarlyResources(spec *corev1.PodSpec) {
+	r := spec.Resources
+	if r == nil || len(r.Limits) == 0 && len(r.Requests) == 0 {
 		return
 	}
+	if defaultHugePages(spec); len(r.Limits) > 0 {
+		defaultRequests(spec)
+	}
+}
+
+// limitedByAll reports whether each container has a limit of a resource.
+func limitedByAll(spec *corev1.PodSpec, name corev1.ResourceName) bool {
+	unlimited := func(c corev1.Container) bool {
+		_, ok := c.Resources.Limits[name]
+		return !ok
+	}
+	return len(spec.EphemeralContainers) == 0 && !slices.ContainsFunc(spec.Containers, unlimited) && !slices.ContainsFunc(spec.InitContainers, unlimited)
+}
+
+func defaultHugePages(spec *corev1.PodSpec) {
+	r := spec.Resources
+	for name, q := range sumOfContainers(spec, limitsOf) {
+		_, requested := r.Requests[name]
+		if check.IsHugePages(name) && !requested {
+			setMissing(&r.Limits, name, q)
+		}
+	}
+}
+
+func defaultRequests(spec *corev1.PodSpec) {
+	r := spec.Resources
 	for name, q := range sumOfContainers(spec, requestsOf) {
 		if ofPods(name) && mayOvercommit(name) {
-			setMissing(&requests, name, q)
+			setMissing(&r.Requests, name, q)
 		}
 	}
-	for name, q := range limits {
+	for name, q := range r.Limits {
 		if ofPods(name) {
-			setMissing(&requests, name, q)
+			setMissing(&r.Requests, name, q)
 		}
-	}
-	if len(requests) > 0 {
-		r.Requests = requests
 	}
 }
 

@@ -69,7 +69,24 @@ func TestPodResourceDefaults(t *testing.T) {
 		{"requests are the limits", ": {limits: {cpu: 2}}", "requests.cpu: 2"},
 		{"requests are those of the containers", ": {limits: {cpu: 2, memory: 1Gi}}\nspec.containers[0].resources: {requests: {cpu: 500m}}", "requests.cpu: 500m\nrequests.memory: 1Gi"},
 		{"limits of huge pages are those of the containers", ": {limits: {cpu: 2}}\nspec.containers[0].resources: {limits: {hugepages-2Mi: 4Mi, cpu: 1}}", "limits.hugepages-2Mi: 4Mi\nrequests.cpu: 1\nrequests.hugepages-2Mi: 4Mi"},
-	}), defaultsBelow("spec.resources."))
+		{"requests alone are completed", ": {requests: {cpu: 2}}\nspec.containers[0].resources: {requests: {memory: 1Gi}}", "requests.memory: 1Gi"},
+		{"limits are those of the containers", ": {requests: {cpu: 2}}\nspec.containers[0].resources: {limits: {cpu: 3}, requests: {cpu: 1}}", "limits.cpu: 3"},
+		{"limits are at least the requests", ": {requests: {cpu: 4}}\nspec.containers[0].resources: {limits: {cpu: 3}, requests: {cpu: 1}}", "limits.cpu: 4"},
+		{"no limits where a container has none", ": {requests: {cpu: 4}}\nspec.containers: [{name: c, image: i, resources: {limits: {cpu: 3}}}, {name: d, image: i}]", ""},
+		{"no limits where an ephemeral container has none", ": {requests: {cpu: 4}}\nspec.containers[0].resources: {limits: {cpu: 3}}\nspec.ephemeralContainers: [{name: e, image: i}]", ""},
+	}), resourceDefaults(podspec.DefaultResources))
+	testkinds.Rules(t, pod, testkinds.Below("spec.resources", []testkinds.Rule{
+		{"early: requests alone are not completed", ": {requests: {cpu: 2}}\nspec.containers[0].resources: {limits: {cpu: 3}, requests: {memory: 1Gi}}", ""},
+		{"early: limits are those of huge pages", ": {limits: {cpu: 2}}\nspec.containers[0].resources: {limits: {hugepages-2Mi: 4Mi, memory: 1Gi}}", "limits.hugepages-2Mi: 4Mi\nrequests.cpu: 2\nrequests.hugepages-2Mi: 4Mi\nrequests.memory: 1Gi"},
+	}), resourceDefaults(podspec.DefaultEarlyResources))
+}
+
+// resourceDefaults returns the Pod-level resources that a function sets in a Pod with the other defaults.
+func resourceDefaults(set func(*corev1.PodSpec)) func(*corev1.Pod) []string {
+	return func(p *corev1.Pod) []string {
+		podspec.DefaultPod(p)
+		return testkinds.Changes(p, func(p *corev1.Pod) { set(&p.Spec) })
+	}
 }
 
 func TestOverhead(t *testing.T) {
@@ -98,6 +115,7 @@ func TestQOSClass(t *testing.T) {
 		{"requests of the whole Pod", "spec.resources: {requests: {cpu: 1}}", "status.qosClass: Burstable"},
 	}), func(p *corev1.Pod) []string {
 		podspec.DefaultPod(p)
+		podspec.DefaultResources(&p.Spec)
 		return []string{"status.qosClass: " + string(podspec.QOSClass(&p.Spec))}
 	})
 }

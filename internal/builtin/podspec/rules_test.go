@@ -24,6 +24,7 @@ spec:
 func podErrors(p *corev1.Pod) []string {
 	var errs check.Errors
 	podspec.DefaultPod(p)
+	podspec.DefaultResources(&p.Spec)
 	podspec.ValidatePod(&errs, p, nil)
 	podspec.ValidateProfileAnnotations(&errs, p, field.NewPath("spec"))
 	return testkinds.Texts(errs.List())
