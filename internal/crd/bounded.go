@@ -157,31 +157,44 @@ func (n *checked) alternatives(s *spec.Schema, v any, result *validate.Result) *
 	check := func(part *spec.Schema) *validate.Result {
 		return (&checked{ctx: n.ctx, c: n.c, schema: part, root: n.root, path: n.path, formats: n.formats, work: n.work}).Validate(v)
 	}
-	count := func(parts []spec.Schema) (right int, first *validate.Result) {
+	// The library shows the errors of the alternative that has passed the most checks.
+	count := func(parts []spec.Schema) (right int, best *validate.Result) {
 		for i := range parts {
 			found := check(&parts[i])
 			if found.IsValid() {
 				right++
-			} else if first == nil {
-				first = found
+			} else if best == nil || found.MatchCount > best.MatchCount {
+				best = found
 			}
 		}
-		return right, first
+		return right, best
 	}
-	for i := range s.AllOf {
-		result.Merge(check(&s.AllOf[i]))
-	}
-	if right, first := count(s.AnyOf); len(s.AnyOf) > 0 && right == 0 {
+	if right, best := count(s.AnyOf); len(s.AnyOf) > 0 && right == 0 {
 		result.AddErrors(openapierrors.New(openapierrors.CompositeErrorCode, "%q must validate at least one schema (anyOf)", n.path))
-		result.Merge(first)
+		result.Merge(best)
 	}
-	switch right, first := count(s.OneOf); {
+	switch right, best := count(s.OneOf); {
 	case len(s.OneOf) == 0 || right == 1:
 	case right == 0:
 		result.AddErrors(openapierrors.New(openapierrors.CompositeErrorCode, "%q must validate one and only one schema (oneOf). Found none valid", n.path))
-		result.Merge(first)
+		result.Merge(best)
 	default:
 		result.AddErrors(openapierrors.New(openapierrors.CompositeErrorCode, "%q must validate one and only one schema (oneOf). Found %d valid alternatives", n.path, right))
+	}
+	right := 0
+	for i := range s.AllOf {
+		found := check(&s.AllOf[i])
+		if found.IsValid() {
+			right++
+		}
+		result.Merge(found)
+	}
+	switch right {
+	case len(s.AllOf):
+	case 0:
+		result.AddErrors(openapierrors.New(openapierrors.CompositeErrorCode, "%q must validate all the schemas (allOf). None validated", n.path))
+	default:
+		result.AddErrors(openapierrors.New(openapierrors.CompositeErrorCode, "%q must validate all the schemas (allOf)", n.path))
 	}
 	if s.Not != nil && check(s.Not).IsValid() {
 		result.AddErrors(openapierrors.New(openapierrors.CompositeErrorCode, "%q must not validate the schema (not)", n.path))

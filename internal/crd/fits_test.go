@@ -43,6 +43,7 @@ func randomSchema(r *rand.Rand, depth int) props {
 		if r.IntN(6) == 0 {
 			p.Enum = []apiextensionsv1.JSON{{Raw: []byte(`"a"`)}, {Raw: []byte(`"bé"`)}}
 		}
+		randomTexts(r, &p)
 	case "integer", "number":
 		p.Minimum, p.Maximum = some(r, float64(r.IntN(4)-2)), some(r, one(r, 1.5, 3, 1e10, 1e300))
 		p.ExclusiveMinimum, p.ExclusiveMaximum = p.Minimum != nil && r.IntN(2) == 0, p.Maximum != nil && r.IntN(2) == 0
@@ -62,6 +63,26 @@ func randomSchema(r *rand.Rand, depth int) props {
 		return props{XIntOrString: true, AnyOf: one(r, nil, []props{{Type: "integer"}, {Type: "string"}})}
 	}
 	return p
+}
+
+// randomTexts gives the schema of a string alternatives now and then.
+func randomTexts(r *rand.Rand, p *props) {
+	parts := func() (all []props) {
+		for range 1 + r.IntN(3) {
+			all = append(all, props{MinLength: some(r, int64(r.IntN(4))), MaxLength: some(r, int64(r.IntN(4))), Pattern: one(r, "", "^[a-z]*$", "b")})
+		}
+		return all
+	}
+	switch r.IntN(10) {
+	case 0:
+		p.AllOf = parts()
+	case 1:
+		p.AnyOf = parts()
+	case 2:
+		p.OneOf = parts()
+	case 3:
+		p.Not = &parts()[0]
+	}
 }
 
 func randomMembers(r *rand.Rand, p *props, depth int) {

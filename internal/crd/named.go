@@ -85,7 +85,7 @@ func forRules(s *structuralschema.Structural, n *needed) *structuralschema.Struc
 	for name := range s.Properties {
 		escaped, _ := apiservercel.Escape(name)
 		of := n.of[escaped]
-		if of == nil && inside(s.Properties[name])&aRule == 0 {
+		if of == nil && inside(s.Properties[name])&(aRule|anAllOf) == 0 {
 			continue
 		}
 		if of == nil {
@@ -94,7 +94,7 @@ func forRules(s *structuralschema.Structural, n *needed) *structuralschema.Struc
 		p := s.Properties[name]
 		left.Properties[name] = *forRules(&p, of)
 	}
-	if s.Items != nil && inside(*s.Items)&aRule != 0 {
+	if s.Items != nil && inside(*s.Items)&(aRule|anAllOf) != 0 {
 		of := &needed{}
 		for _, key := range s.XListMapKeys {
 			if escaped, ok := apiservercel.Escape(key); ok {
@@ -103,7 +103,7 @@ func forRules(s *structuralschema.Structural, n *needed) *structuralschema.Struc
 		}
 		left.Items = forRules(s.Items, of)
 	}
-	if more := s.AdditionalProperties; more != nil && more.Structural != nil && inside(*more.Structural)&aRule != 0 {
+	if more := s.AdditionalProperties; more != nil && more.Structural != nil && inside(*more.Structural)&(aRule|anAllOf) != 0 {
 		of := *more
 		of.Structural = forRules(more.Structural, &needed{})
 		left.AdditionalProperties = &of
@@ -115,7 +115,8 @@ func forRules(s *structuralschema.Structural, n *needed) *structuralschema.Struc
 type contents uint8
 
 const (
-	aRule contents = 1 << iota
+	aRule   contents = 1 << iota
+	anAllOf          // which may have rules
 	anIntOrString
 	anEmbedded // object
 )
@@ -124,8 +125,11 @@ const (
 // of a map's value would be that of a copy on the heap.
 func inside(s structuralschema.Structural) contents {
 	var c contents
-	if len(s.XValidations) > 0 || s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0 { // which may have rules
+	if len(s.XValidations) > 0 {
 		c |= aRule
+	}
+	if s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0 {
+		c |= anAllOf
 	}
 	if s.XIntOrString {
 		c |= anIntOrString

@@ -126,7 +126,7 @@ func (v *version) compile() (*compiled, error) {
 		}
 		return c.structural
 	})
-	if inside(*c.structural)&aRule != 0 {
+	if inside(*c.structural)&aRule != 0 { // as in the library, rules in allOf alone are not checked
 		c.rules = newRules(rulesOf(c.structural), bytes.Count(v.schemaText(), ruleMember))
 	}
 	c.compares = comparesMetadata(c.structural)
