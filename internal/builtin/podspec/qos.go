@@ -10,7 +10,7 @@ import (
 // or limits for them. Pod-level resources replace those of the containers.
 func QOSClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	q := quality{limited: true}
-	if spec.Resources != nil {
+	if hasPodResources(spec.Resources) {
 		q.limited = q.add(spec.Resources) || len(spec.Resources.Limits) == 0
 	} else {
 		for _, part := range [...][]corev1.Container{spec.Containers, spec.InitContainers} {
@@ -20,6 +20,21 @@ func QOSClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 		}
 	}
 	return q.class()
+}
+
+// hasPodResources reports whether there are Pod-level resources of names that Pods can have.
+func hasPodResources(r *corev1.ResourceRequirements) bool {
+	if r == nil {
+		return false
+	}
+	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		for name := range list {
+			if ofPods(name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // quality sums up cpu and memory.

@@ -112,6 +112,7 @@ func TestQOSClass(t *testing.T) {
 		{"zero counts for nothing", ": {requests: {cpu: 0}}", "status.qosClass: BestEffort"},
 		{"other resources do not count", ": {limits: {example.com/a: 1}}", "status.qosClass: BestEffort"},
 		{"of the whole Pod", "spec.resources: {limits: {cpu: 1, memory: 1}}", "status.qosClass: Guaranteed"},
+		{"not of the whole Pod without resources", ": {limits: {cpu: 1, memory: 1}}\nspec.resources: {}", "status.qosClass: Guaranteed"},
 		{"requests of the whole Pod", "spec.resources: {requests: {cpu: 1}}", "status.qosClass: Burstable"},
 	}), func(p *corev1.Pod) []string {
 		podspec.DefaultPod(p)
