@@ -2,12 +2,14 @@ package devices
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -174,7 +176,7 @@ func validateValues(c *resourcev1.DeviceCapacity, path *field.Path) field.ErrorL
 		}
 	}
 	errs = append(errs, eachOnce(all, mostValues, path,
-		func(q *apiresource.Quantity) string { return fmt.Sprint(q.Value()) },
+		func(q *apiresource.Quantity) string { return q.AsDec().String() },
 		func(q *apiresource.Quantity, path *field.Path) field.ErrorList {
 			if q.Cmp(c.Value) > 0 {
 				return field.ErrorList{field.Invalid(path, q.String(), "option is larger than capacity value: "+c.Value.String())}
@@ -201,20 +203,55 @@ func validateRange(c *resourcev1.DeviceCapacity, path *field.Path) field.ErrorLi
 	}
 	whole := c.Value.String()
 	less("min", *r.Min, c.Value, *r.Min, "min is larger than capacity value: "+whole)
-	less("min", *r.Min, usual, usual, "default is less than min: "+r.Min.String())
+	less("default", *r.Min, usual, usual, "default is less than min: "+r.Min.String())
 	if r.Max != nil {
 		less("max", *r.Min, *r.Max, *r.Min, "min is larger than max: "+r.Max.String())
 		less("max", *r.Max, c.Value, *r.Max, "max is larger than capacity value: "+whole)
-		less("max", usual, *r.Max, usual, "default is more than max: "+r.Max.String())
+		less("default", usual, *r.Max, usual, "default is more than max: "+r.Max.String())
 	}
-	if r.Step == nil {
+	quantities := []struct {
+		at string
+		q  *apiresource.Quantity
+	}{{"default", &usual}, {"min", r.Min}, {"max", r.Max}, {"step", r.Step}}
+	exact, fraction := true, false
+	refuse := func(at string, q *apiresource.Quantity, words string) {
+		errs, exact = append(errs, field.Invalid(path.Child(at), q.String(), words)), false
+	}
+	for _, x := range quantities {
+		fraction = fraction || x.q != nil && x.q.Cmp(*apiresource.NewQuantity(x.q.Value(), x.q.Format)) != 0 && x.q.CmpInt64(math.MaxInt64) < 0
+	}
+	for _, x := range quantities {
+		if fraction && x.q != nil && x.q.Cmp(*apiresource.NewMilliQuantity(x.q.MilliValue(), x.q.Format)) != 0 {
+			refuse(x.at, x.q, "value cannot be represented as a milli value")
+		}
+	}
+	if r.Step == nil || !exact {
 		return errs
+	}
+	if r.Step.Sign() <= 0 {
+		return append(errs, field.Invalid(path.Child("step"), r.Step.String(), "must be greater than zero"))
 	}
 	first := r.Min.DeepCopy()
 	first.Add(*r.Step)
 	less("step", first, c.Value, *r.Step, fmt.Sprintf("one step %s is larger than capacity value: %s", first.String(), whole))
+	for _, x := range quantities {
+		switch {
+		case fraction || x.q == nil:
+		case x.q.Sign() < 0:
+			refuse(x.at, x.q, apivalidation.IsNegativeErrorMsg)
+		case x.q.CmpInt64(math.MaxInt64) > 0:
+			refuse(x.at, x.q, "must not be larger than 9223372036854775807")
+		}
+	}
+	if !exact {
+		return errs
+	}
+	value := (*apiresource.Quantity).Value
+	if fraction {
+		value = (*apiresource.Quantity).MilliValue
+	}
 	steps := func(q apiresource.Quantity) {
-		if step := r.Step.Value(); step != 0 && (q.Value()-r.Min.Value())%step != 0 {
+		if (value(&q)-value(r.Min))%value(r.Step) != 0 {
 			errs = append(errs, field.Invalid(path.Child("step"), q.String(), fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", r.Step.String(), r.Min.String())))
 		}
 	}
