@@ -3,6 +3,8 @@ package apply
 import (
 	"fmt"
 	"time"
+
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
 // Write describes the write that managed fields record.
@@ -50,6 +52,15 @@ func (s *Schema) Update(before, old, next []byte, w Write) ([]byte, error) {
 		return before, nil
 	}
 	return encodeManaged(entries), nil
+}
+
+// Fits reports whether an object, which is JSON in the schema's version, fits the schema.
+func (s *Schema) Fits(object []byte) bool {
+	all, err := tree(object)
+	if err == nil {
+		_, err = s.typed(all, typed.AllowDuplicates)
+	}
+	return err == nil
 }
 
 // liveTree is the object before the write; a create has an empty one.

@@ -179,6 +179,10 @@ func sameButStatus(a, b runtime.Object) bool {
 	return apiequality.Semantic.DeepEqual(without(a, "status"), without(b, "status"))
 }
 
+func sameStatus(a, b runtime.Object) bool {
+	return apiequality.Semantic.DeepEqual(a.(*Object).Members["status"], b.(*Object).Members["status"])
+}
+
 func sameMembers(a, b runtime.Object) bool {
 	return apiequality.Semantic.DeepEqual(a.(*Object).Members, b.(*Object).Members)
 }

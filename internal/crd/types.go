@@ -32,6 +32,7 @@ func (v *version) parts() resource.Parts {
 	if !v.hasStatus() {
 		return p
 	}
+	p.SameStatus = sameStatus
 	if p.SameDesired = sameButStatus; v.Storage {
 		p.ClearStatus = v.newStatus
 	}

@@ -142,6 +142,13 @@ func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, se
 		a.Object = sent
 		return nil
 	case !a.any(changesObjects):
+		fits, err := r.fitsUnstored(ctx, w, a.Old, sent)
+		if err != nil {
+			return err
+		}
+		if !fits {
+			w.owners.keepDecided(a.before.stored)
+		}
 		if a.Object, err = w.merge(a.Old, sent); err != nil || w.owners.hasDecided || w.exchanges() || !w.altered(sent, a.Object) {
 			return err
 		}
@@ -244,6 +251,34 @@ func sameOwned(sent, next runtime.Object, statusAlone bool) bool {
 		}
 	}
 	return true
+}
+
+// fitsUnstored reports whether the parts of a custom object that the request does not store fit the schema: the
+// status of a write to the object, and all but the status of a write to the status. As in kube-apiserver, the
+// write changes no managed field otherwise.
+func (r *Registry) fitsUnstored(ctx context.Context, w *write, old, sent runtime.Object) (bool, error) {
+	p := w.Type.Parts()
+	if w.Type.Custom == nil || p.SameStatus == nil || w.owners.hasDecided {
+		return true, nil
+	}
+	switch w.Subresource {
+	case "":
+		if p.SameStatus(sent, old) {
+			return true, nil
+		}
+	case "status":
+		if p.SameDesired(sent, old) {
+			return true, nil
+		}
+	default:
+		return true, nil
+	}
+	s, err := r.schema(ctx, w.Type)
+	if err != nil {
+		return false, err
+	}
+	b, err := r.sentBytes(ctx, w.Type, sent)
+	return err == nil && s.Fits(b), err
 }
 
 // setClient stores the object that the client sent, and its managed fields. As in kube-apiserver, a

@@ -26,7 +26,7 @@ type ownership struct {
 	// them before the object was encoded.
 	early   []byte
 	tracked bool
-	// byPlugin reports whether a plugin has decided.
+	// byPlugin reports whether this attempt has decided: a plugin, or keepDecided.
 	byPlugin bool
 }
 
@@ -42,6 +42,12 @@ func (o *ownership) forget() {
 // setDecided sets the managed fields to store.
 func (o *ownership) setDecided(managed []byte) {
 	o.decided, o.hasDecided, o.byPlugin = managed, true, false
+}
+
+// keepDecided keeps the managed fields of the stored object in this attempt.
+func (o *ownership) keepDecided(stored *store.Object) {
+	o.setDecided(o.managedOf(stored))
+	o.byPlugin = true
 }
 
 // takeFrom moves the managed fields of a body out of the object.

@@ -53,6 +53,9 @@ type Parts struct {
 	// SameDesired reports whether two objects differ in nothing but metadata and status.
 	// A kind without the subresource "status" has no status in this sense.
 	SameDesired func(a, b runtime.Object) bool
+	// SameStatus reports whether the status of two objects is the same. It is nil for a kind without the
+	// subresource "status", and for built-in kinds.
+	SameStatus func(a, b runtime.Object) bool
 }
 
 // Parts returns the functions that access parts of the objects.
