@@ -125,10 +125,13 @@ func TestDeclaredWords(t *testing.T) {
 		{"runtimeclasses", "", "handler: " + strings.Repeat("x", 64), "", []string{
 			`handler: Invalid value: "` + strings.Repeat("x", 64) + `": must be no more than 63 bytes`,
 		}},
+		{"volumeattachments", "", "spec: {attacher: a/b, nodeName: n, source: {persistentVolumeName: v}}", "", []string{
+			`spec.attacher: Invalid value: "a/b": ` + driver,
+		}},
 	} {
-		group := "resource.k8s.io"
-		if c.kind == "runtimeclasses" {
-			group = "node.k8s.io"
+		group := map[string]string{"runtimeclasses": "node.k8s.io", "volumeattachments": "storage.k8s.io"}[c.kind]
+		if group == "" {
+			group = "resource.k8s.io"
 		}
 		k := builtin.Catalog().Lookup(group, "v1", c.kind)
 		object := func(text string) runtime.Object {

@@ -262,7 +262,7 @@ func DefaultAttachment(a *storagev1.VolumeAttachment) {
 // ValidateAttachment checks the attacher, the volume and the node.
 func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	path, s := field.NewPath("spec"), &a.Spec.Source
-	errs := driverName(a.Spec.Attacher, path.Child("attacher"))
+	errs := driverName(a.Spec.Attacher, path.Child("attacher")).WithOrigin("format=k8s-long-name-caseless") // of the declared rule
 	switch at := path.Child("source"); {
 	case s.InlineVolumeSpec == nil && s.PersistentVolumeName == nil:
 		errs = append(errs, field.Required(at, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
