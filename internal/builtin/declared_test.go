@@ -125,11 +125,14 @@ func TestDeclaredWords(t *testing.T) {
 		{"runtimeclasses", "", "handler: " + strings.Repeat("x", 64), "", []string{
 			`handler: Invalid value: "` + strings.Repeat("x", 64) + `": must be no more than 63 bytes`,
 		}},
+		{"certificatesigningrequests", "approval", `status: {conditions: [{type: Approved, status: "True"}, {type: Denied, status: "True"}]}`, "status: {}", []string{
+			`status.conditions: Invalid value: "{conditions[{\"type\": \"Approved\"}], conditions[{\"type\": \"Denied\"}]}": must specify at most one of: ` + "`conditions[{\"type\": \"Approved\"}]`, `conditions[{\"type\": \"Denied\"}]`",
+		}},
 		{"volumeattachments", "", "spec: {attacher: a/b, nodeName: n, source: {persistentVolumeName: v}}", "", []string{
 			`spec.attacher: Invalid value: "a/b": ` + driver,
 		}},
 	} {
-		group := map[string]string{"runtimeclasses": "node.k8s.io", "volumeattachments": "storage.k8s.io"}[c.kind]
+		group := map[string]string{"runtimeclasses": "node.k8s.io", "volumeattachments": "storage.k8s.io", "certificatesigningrequests": "certificates.k8s.io"}[c.kind]
 		if group == "" {
 			group = "resource.k8s.io"
 		}

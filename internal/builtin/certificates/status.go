@@ -159,7 +159,7 @@ func validateConditions(all []condition, may tolerated) field.ErrorList {
 		}
 		for _, other := range decided {
 			if !may.both && slices.Contains(decided, c.Type) && c.Type != other && seen.Has(other) {
-				errs = append(errs, field.Invalid(path, c.Type, "Approved and Denied conditions are mutually exclusive"))
+				errs = append(errs, field.Invalid(path, c.Type, "Approved and Denied conditions are mutually exclusive").WithOrigin("zeroOrOneOf"))
 			}
 		}
 		if seen.Again(c.Type) && !may.twice {
