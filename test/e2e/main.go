@@ -51,7 +51,7 @@ func run(args []string, out io.Writer) error {
 	case command == "table" && len(args) > 0:
 		return table(args, out)
 	}
-	return fmt.Errorf("%s: want focus [LIST...], check DRYRUN.json, or table RUN.json...", command)
+	return fmt.Errorf("%s: want focus [LIST ...], check DRYRUN.json, or table RUN.json [RUN.json ...]", command)
 }
 
 // lines returns the lines of a list that are neither empty nor a comment.
