@@ -156,7 +156,7 @@ func TestEveryPrefix(t *testing.T) {
 		}
 		for i, parts := range [][]string{
 			{"after write 2 of 3", "create configmaps default/claim by", "- configmaps default/server"},
-			{"after write 1 of 3: the error with a crash at revision", "after write 2 of 3, and", "more"},
+			{"after write 1 of 3: the error of \"a crash at revision", "after write 2 of 3\", and", "more"},
 		} {
 			for _, part := range parts {
 				if !strings.Contains(r.errors[i], part) {
@@ -200,7 +200,7 @@ func TestEveryFault(t *testing.T) {
 		}
 		want[0] = append(want[0], "the same error with 4 more:", `an error 429 for request 1 "get`, `an error 429 for request 1 "create`)
 		for _, i := range []int{2, 1} { // the error for create i goes on for those after it
-			want = append(want, []string{fmt.Sprintf(`an error 500 for request %d "create configmaps in default" by steps-controller, and for each one like it until the cluster had settled: the error with`, i)})
+			want = append(want, []string{fmt.Sprintf(`an error 500 for request %d "create configmaps in default" by steps-controller, and for each one like it until the cluster had settled: the error of "`, i)})
 		}
 		if len(r.errors) != len(want) {
 			t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
