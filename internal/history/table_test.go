@@ -46,6 +46,6 @@ func TestRow(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if row, _ = history.Row(&changes.Change{Revision: "8", Resource: "pods", Name: "p"}, metav1.IncludeNone); !reflect.DeepEqual(row.Cells, []any{"8", "-", "-", "pods/p", "unknown", "-"}) {
-		t.Errorf("a change of which nothing is known: %q", row.Cells)
+		t.Errorf("a change without details: %q", row.Cells)
 	}
 }

@@ -43,14 +43,14 @@ func (r *Registry) attemptPatch(ctx context.Context, t Target, p Patch, o WriteO
 	if m := wire.AppliedMedium(p.Type); m != "" {
 		return r.apply(ctx, w, Body{Media: m, Bytes: p.Bytes})
 	}
-	if err := patch.CheckText(p.Bytes); err != nil {
-		return Object{}, err
-	}
 	work := wire.Work(t.Type, wire.JSON, p.Bytes)
 	if p.Type == types.JSONPatchType && patch.MayCopy(p.Bytes) {
 		work = max(work, patch.MaxBytes)
 	}
 	if err := fairness.Widen(ctx, work); err != nil {
+		return Object{}, err
+	}
+	if err := patch.CheckText(p.Bytes); err != nil {
 		return Object{}, err
 	}
 	if err := wire.CheckDepth(p.Bytes); err != nil {

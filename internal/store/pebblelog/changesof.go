@@ -60,11 +60,9 @@ func (o *ofObject) walk(ctx context.Context, backward bool) error {
 		return o.log.damaged(fmt.Sprintf("the current version of %q", o.place), err)
 	}
 	if backward {
-		err = o.backward(ctx, it, current)
-	} else {
-		err = o.forward(ctx, it, current)
+		return o.backward(ctx, it, current)
 	}
-	return err
+	return o.forward(ctx, it, current)
 }
 
 // backward pairs each version with the one that followed it, if that is not after upTo.

@@ -63,7 +63,11 @@ func appendCurrentKey(b []byte, collection, key string) []byte {
 }
 
 func appendReplacedKey(b []byte, collection, key string, modified store.Revision) []byte {
-	b = appendPlace(append(b, spaceReplaced), collection, key)
+	return appendVersion(appendPlace(append(b, spaceReplaced), collection, key), modified)
+}
+
+// appendVersion ends the key of a replaced version, which begins with its space and its place.
+func appendVersion(b []byte, modified store.Revision) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(modified))
 }
 

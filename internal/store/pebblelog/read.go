@@ -3,7 +3,6 @@ package pebblelog
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -195,8 +194,7 @@ func (m *merge) version() (modified store.Revision, ok bool) {
 
 // replacedKey is the key of a replaced version of the place.
 func (m *merge) replacedKey(modified store.Revision) []byte {
-	m.key = append(append(m.key[:0], spaceReplaced), m.place...)
-	m.key = binary.BigEndian.AppendUint64(m.key, uint64(modified))
+	m.key = appendVersion(append(append(m.key[:0], spaceReplaced), m.place...), modified)
 	return m.key
 }
 
