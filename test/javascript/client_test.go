@@ -1,5 +1,5 @@
 // Package javascript_test runs the operations of @kubernetes/client-node against Tidemark. The
-// client's results with kube-apiserver v1.36.3 are in testdata.
+// client's results with kube-apiserver v1.37.2 are in testdata.
 package javascript_test
 
 import (

@@ -1,4 +1,4 @@
-tidemark serve ./data
+tidemark serve --data-dir=./data
 kubectl create secret generic db --from-literal=password=old-password
 kubectl delete secret db
 stop
