@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -89,6 +90,25 @@ func TestPolicyAudit(t *testing.T) {
 		`apiserver_validating_admission_policy_check_total{enforcement_action="audit",error_type="invalid_error",policy="p",policy_binding="p"} 1` + "\n"
 	if err := testutil.CollectAndCompare(m.Collectors()[0], strings.NewReader(text)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPolicyAuditOfMany: the audit event has each failed validation, up to 50.
+func TestPolicyAuditOfMany(t *testing.T) {
+	for _, n := range []int{2, 60} {
+		s := policytest.New(t, validating.Plugin(policy.Config{Catalog: builtin.Catalog}))
+		installValidating(t, s, `"validations":[`+strings.TrimSuffix(strings.Repeat(`{"expression":"false","message":"m"},`, n), ",")+`]`, `"Audit"`)
+		got, err := s.DryRun("configmaps", `{"metadata":{"name":"c"}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var failures []struct{ ExpressionIndex int }
+		if err := json.Unmarshal([]byte(got.Annotations["validation.policy.admission.k8s.io/validation_failure"]), &failures); err != nil {
+			t.Fatal(err)
+		}
+		if len(failures) != min(n, 50) || failures[len(failures)-1].ExpressionIndex != min(n, 50)-1 {
+			t.Errorf("%d validations: the event has %v", n, failures)
+		}
 	}
 }
 

@@ -160,7 +160,7 @@ func valueOf(v reflect.Value) ref.Val {
 		return &sequence{v: v, items: make([]ref.Val, v.Len())}
 	case reflect.Map:
 		if m, ok := v.Interface().(map[string]string); ok {
-			return types.NewStringStringMap(types.DefaultTypeAdapter, m)
+			return stringMap{types.NewStringStringMap(types.DefaultTypeAdapter, m)}
 		}
 		return &object{v: v}
 	case reflect.Pointer, reflect.Interface:
@@ -289,6 +289,17 @@ func whole(v reflect.Value) ref.Val {
 		return types.WrapErr(fmt.Errorf("reading a value: %w", err))
 	}
 	return types.DefaultTypeAdapter.NativeToValue(native)
+}
+
+// stringMap is the value of a map of strings.
+type stringMap struct{ traits.Mapper }
+
+// Equal compares with another map. Any other value is an error, as in Kubernetes 1.37.
+func (m stringMap) Equal(other ref.Val) ref.Val {
+	if _, ok := other.(traits.Mapper); !ok {
+		return types.MaybeNoSuchOverloadErr(other)
+	}
+	return m.Mapper.Equal(other)
 }
 
 // object is the value of a struct or of a map with texts as keys.
@@ -478,8 +489,13 @@ func (o *object) Iterator() traits.Iterator {
 	return m.Iterator()
 }
 
-// Equal compares with another value.
-func (o *object) Equal(other ref.Val) ref.Val { return o.whole().Equal(other) }
+// Equal compares with another map. Any other value is an error, as in Kubernetes 1.37.
+func (o *object) Equal(other ref.Val) ref.Val {
+	if _, ok := other.(traits.Mapper); !ok {
+		return types.MaybeNoSuchOverloadErr(other)
+	}
+	return o.whole().Equal(other)
+}
 
 // ConvertToNative converts to a Go type.
 func (o *object) ConvertToNative(t reflect.Type) (any, error) { return o.whole().ConvertToNative(t) }
@@ -567,8 +583,13 @@ func (l *sequence) Add(other ref.Val) ref.Val {
 	return m.Add(other)
 }
 
-// Equal compares with another value.
-func (l *sequence) Equal(other ref.Val) ref.Val { return l.whole().Equal(other) }
+// Equal compares with another list. Any other value is an error, as in Kubernetes 1.37.
+func (l *sequence) Equal(other ref.Val) ref.Val {
+	if _, ok := other.(traits.Lister); !ok {
+		return types.MaybeNoSuchOverloadErr(other)
+	}
+	return l.whole().Equal(other)
+}
 
 // ConvertToNative converts to a Go type.
 func (l *sequence) ConvertToNative(t reflect.Type) (any, error) { return l.whole().ConvertToNative(t) }

@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/cel-go/common/types"
@@ -132,6 +133,29 @@ func TestManagedFields(t *testing.T) {
 		got, err := NewEvaluation(t.Context(), &Input{Object: o}, nil, Budget).Eval(p)
 		if err != nil || got != types.True || (calls > 0) != (want > 0) {
 			t.Errorf("%s: got %v, %v after %d calls", text, got, err, calls)
+		}
+	}
+}
+
+// TestEqualOfOtherKinds: a map or a list that is compared with a value of another kind is an error, as in Kubernetes 1.37.
+func TestEqualOfOtherKinds(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}, Finalizers: []string{"f"}}}
+	for text, want := range map[string]string{
+		"object == 1":                       "no such overload",
+		"object.metadata.labels == 'b'":     "no such overload",
+		"object.metadata.finalizers == 'f'": "no such overload",
+		"object != 1":                       "",
+		"object == object":                  "",
+		"object.metadata.labels == {'a': 'b'} && object.metadata.finalizers == ['f']": "",
+		"object.metadata.labels != null":                                              "",
+	} {
+		p, failed := Compile(text, Variables{}, Stored)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		got, err := NewEvaluation(t.Context(), &Input{Object: Typed(pod, nil)}, nil, Budget).Eval(p)
+		if want == "" && (err != nil || got != types.True) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, %v, want %q", text, got, err, want)
 		}
 	}
 }

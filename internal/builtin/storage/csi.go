@@ -306,7 +306,7 @@ func validateAttachmentStatus(s *storagev1.VolumeAttachmentStatus) (errs field.E
 			continue
 		}
 		if len(e.err.Message) > maxErrorMessage {
-			errs = append(errs, field.TooLong(path.Child(e.name, "message"), "", maxAttachmentBytes)) // kube-apiserver's error has that number
+			errs = append(errs, field.TooLong(path.Child(e.name, "message"), "", maxErrorMessage))
 		}
 		if c := e.err.ErrorCode; c != nil && *c < 0 {
 			errs = append(errs, field.Invalid(path.Child(e.name, "errorCode"), *c, utilvalidation.InclusiveRangeError(0, math.MaxInt32)))

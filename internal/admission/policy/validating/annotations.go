@@ -15,6 +15,8 @@ const (
 	maxAnnotation = 10 * 1024
 	// maxAnnotations bounds all values of a policy for one request, in bytes. Further ones are left out.
 	maxAnnotations = 256 * 1024
+	// maxFailures bounds the failed validations in an audit event. Further ones are left out.
+	maxFailures = 50
 )
 
 // annotation is the value of an audit annotation, or the error of its expression.
@@ -68,11 +70,21 @@ type failure struct {
 	Actions         []admissionregistrationv1.ValidationAction `json:"validationActions"`
 }
 
-// annotateFailure adds a failed validation to the audit event. The first one counts.
+// annotateFailure remembers a failed validation for the audit event.
 func (r *request) annotateFailure(i *invocation, d *decision) {
-	value, err := json.Marshal([]failure{{d.message, i.Policy.Name, i.Binding.Name, d.index, i.Binding.Actions}})
+	if len(r.failures) < maxFailures {
+		r.failures = append(r.failures, failure{d.message, i.Policy.Name, i.Binding.Name, d.index, i.Binding.Actions})
+	}
+}
+
+// publishFailures adds the failed validations of all policies to the audit event, in one value.
+func (r *request) publishFailures() {
+	if len(r.failures) == 0 {
+		return
+	}
+	value, err := json.Marshal(r.failures)
 	if err != nil {
-		return // cannot happen: strings and an integer
+		return // cannot happen: strings and integers
 	}
 	r.a.Annotate("validation.policy.admission.k8s.io/validation_failure", string(value))
 }

@@ -77,6 +77,7 @@ func (p *plugin) validate(ctx context.Context, a *registry.Attributes) error {
 		}
 	}
 	r.publish(annotated)
+	r.publishFailures()
 	for i := range r.inputs {
 		if err := r.inputs[i].input.Undecided(r.denied); err != nil {
 			return err
@@ -93,6 +94,7 @@ type request struct {
 	inputs []formInput
 	// annotations are the audit annotations of the policy that is evaluated, nil if there are none.
 	annotations *annotations
+	failures    []failure // those with the action Audit, of all policies
 
 	denied  bool
 	message string
