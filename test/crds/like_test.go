@@ -96,6 +96,10 @@ func (w *writer) update(t *testing.T, v version, at string, first tree) bool {
 	if now[0].text() != now[1].text() || now[0].code != http.StatusOK {
 		return same(t, "GET "+at, now) && false
 	}
+	if metadata, ok := now[0].body["metadata"].(tree); ok {
+		w.owners = marshal(metadata["managedFields"])
+		defer func() { w.owners = "" }()
+	}
 	alike := true
 	try := func(r request) {
 		if whole, ok := r.body.(tree); ok && strings.HasSuffix(at, "/status") {
