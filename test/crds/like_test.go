@@ -3,6 +3,7 @@ package crds
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"slices"
@@ -19,9 +20,11 @@ func TestOthersLikePeer(t *testing.T) {
 	tier.Full(t)
 	b, r := newBoth(t), random(t)
 	for _, d := range corpus(t) {
+		own, r := *b, rand.New(rand.NewPCG(r.Uint64(), 0))
 		t.Run(d.name, func(t *testing.T) {
-			if b.define(t, d) {
-				w := writer{both: b, d: d, r: maker{Rand: r}}
+			t.Parallel() // most of the time, the test waits until kube-apiserver serves the definition
+			if own.define(t, d) {
+				w := writer{both: &own, d: d, r: maker{Rand: r}}
 				for range *rounds {
 					w.object(t, 2)
 				}

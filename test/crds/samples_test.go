@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/tier"
@@ -147,21 +148,27 @@ func missing(v, in any, path string) string {
 func TestSamplesLikePeer(t *testing.T) {
 	tier.Full(t)
 	b := newBoth(t)
+	var lock sync.Mutex
 	refused := map[int]string{}
-	bySample(t, func(t *testing.T, d *definition, each func(func(n int, path string, o tree))) {
-		t.Run(d.name, func(t *testing.T) {
-			if !b.define(t, d) {
-				return
-			}
-			each(func(n int, path string, o tree) {
-				if d.namespaced {
-					path = strings.Replace(path, "/namespaces/default/", "/namespaces/"+b.namespace+"/", 1)
+	t.Run("definitions", func(t *testing.T) { // ends when its parallel tests have
+		bySample(t, func(t *testing.T, d *definition, each func(func(n int, path string, o tree))) {
+			t.Run(d.name, func(t *testing.T) {
+				t.Parallel()
+				if !b.define(t, d) {
+					return
 				}
-				responses := b.send(t, request{"POST", path, "", o})
-				same(t, fmt.Sprint(d.name, " ", n), responses)
-				if said := responses[0].said(); said != "" {
-					refused[n] = said
-				}
+				each(func(n int, path string, o tree) {
+					if d.namespaced {
+						path = strings.Replace(path, "/namespaces/default/", "/namespaces/"+b.namespace+"/", 1)
+					}
+					responses := b.send(t, request{"POST", path, "", o})
+					same(t, fmt.Sprint(d.name, " ", n), responses)
+					if said := responses[0].said(); said != "" {
+						lock.Lock()
+						refused[n] = said
+						lock.Unlock()
+					}
+				})
 			})
 		})
 	})
