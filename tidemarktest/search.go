@@ -285,7 +285,7 @@ func (s *search) runFirst(env *Env) (err error) {
 		if s.first, err = r.end(ctx, quiet); err != nil {
 			break
 		}
-		if s.writes = clientWrites(s.first.Changes); len(s.writes) > 0 {
+		if s.writes = clientWrites(s.first.Changes); len(s.writes) > 0 || r.hasReturned() {
 			break
 		}
 	}
