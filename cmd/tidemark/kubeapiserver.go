@@ -39,6 +39,10 @@ const controllersVariable = "TIDEMARK_CONTROLLERS"
 // serve. That is not the default: some harnesses start the programs and exit.
 const exitWithParentVariable = "TIDEMARK_EXIT_WITH_PARENT"
 
+// changesVariable serves the history of objects, like --serve-changes of serve. It is off by default: discovery has the
+// groups of kube-apiserver alone, so that servers of both kinds look alike.
+const changesVariable = "TIDEMARK_SERVE_CHANGES"
+
 // apiServerControllers are the controllers whose work kube-apiserver and etcd do. Without a
 // kube-controller-manager, there are no others.
 var apiServerControllers = []string{"event-ttl", "service-ip-repair"}
@@ -137,8 +141,7 @@ func (a *apiServer) run(flags *pflag.FlagSet, getenv func(string) string, stderr
 	if len(a.etcdServers) == 0 {
 		return errors.New("--etcd-servers must be specified")
 	}
-	a.complete(flags, getenv)
-	if err := cmp.Or(a.chooseAdmission(flags), f.checkOIDC(flags), f.check(flags.Changed)); err != nil {
+	if err := cmp.Or(a.complete(flags, getenv), a.chooseAdmission(flags), f.checkOIDC(flags), f.check(flags.Changed)); err != nil {
 		return err
 	}
 	if err := a.useCertDir(); err != nil {
@@ -165,7 +168,7 @@ func (a *apiServer) run(flags *pflag.FlagSet, getenv func(string) string, stderr
 }
 
 // complete adds the defaults of kube-apiserver that serve does not have.
-func (a *apiServer) complete(flags *pflag.FlagSet, getenv func(string) string) {
+func (a *apiServer) complete(flags *pflag.FlagSet, getenv func(string) string) (err error) {
 	f, s := &a.serve, &a.serve.server
 	f.gates = a.gates.gates
 	if !flags.Changed("emulated-version") {
@@ -178,6 +181,21 @@ func (a *apiServer) complete(flags *pflag.FlagSet, getenv func(string) string) {
 	if !flags.Changed("authorization-mode") && !flags.Changed("authorization-config") {
 		s.Authorization.Modes = []string{"AlwaysAllow"}
 	}
+	f.changes, err = isSet(getenv, changesVariable)
+	return err
+}
+
+// isSet returns a variable that is true or false; without it, false.
+func isSet(getenv func(string) string, name string) (bool, error) {
+	text := getenv(name)
+	if text == "" {
+		return false, nil
+	}
+	set, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fmt.Errorf("%s=%q: want true or false", name, text)
+	}
+	return set, nil
 }
 
 // besideProgram returns the contents of a file in the directory of this program, without white space; empty if there is no
@@ -305,11 +323,9 @@ func (a *apiServer) useEtcd(changed func(string) bool) error {
 // untilStopped returns a context that a signal ends, and the end of the parent if the environment asks
 // for that.
 func untilStopped(getenv func(string) string) (ctx context.Context, stop func(), err error) {
-	withParent := false
-	if text := getenv(exitWithParentVariable); text != "" {
-		if withParent, err = strconv.ParseBool(text); err != nil {
-			return nil, nil, fmt.Errorf("%s=%q: want true or false", exitWithParentVariable, text)
-		}
+	withParent, err := isSet(getenv, exitWithParentVariable)
+	if err != nil {
+		return nil, nil, err
 	}
 	ctx, stop = untilSignal(context.Background(), exitFailed)
 	if withParent {

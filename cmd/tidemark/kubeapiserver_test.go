@@ -300,6 +300,17 @@ func TestControllersVariable(t *testing.T) {
 	}
 }
 
+// TestChangesVariable: as kube-apiserver, the program serves no group of its own unless the environment asks for it.
+func TestChangesVariable(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{"": false, "true": true} {
+		p := likeEnvtest(t, []string{changesVariable + "=" + value})
+		if _, body := p.body(t, http.MethodGet, "/apis", ""); strings.Contains(body, "tidemark.dev") != want {
+			t.Errorf("%q: the groups are %s", value, body)
+		}
+	}
+}
+
 // TestAdmissionControl: --admission-control has the only plugins that are enabled, none if it is empty, as kwokctl passes
 // it. In the default set, ServiceAccount refuses a Pod in a namespace without ServiceAccounts.
 func TestAdmissionControl(t *testing.T) {

@@ -15,8 +15,7 @@ const scenarioFolder = "TIDEMARK_TEST_SCENARIOS"
 
 // differences are the scenarios that Tidemark does not pass here, with the reasons.
 var differences = map[string]string{
-	"builtin-defaulting/discovery-and-leases": "a Warning says that an APIService has no effect",
-	"crds/create-established":                 "in etcd a definition is created with its status, as one revision",
+	"crds/create-established": "in etcd a definition is created with its status, as one revision",
 }
 
 // TestRecorded: the recorded scenarios pass through Tidemark and through a kube-apiserver on the same etcd, at the same
