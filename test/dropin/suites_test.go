@@ -122,7 +122,7 @@ func TestSetupEnvtest(t *testing.T) {
 	outside(t, ".", nil, testprogram.Path(t), "envtest-assets", "--archive", "--url="+server.URL, public)
 	index := server.URL + "/envtest-releases.yaml"
 	const tool = "sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.25.1"
-	out := outside(t, t.TempDir(), nil, "go", "run", tool, "use", "1.36.x", "--index="+index, "--bin-dir="+t.TempDir(), "-p", "path")
+	out := outside(t, t.TempDir(), nil, "go", "run", tool, "use", "1.37.x", "--index="+index, "--bin-dir="+t.TempDir(), "-p", "path")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	e := begin(t, lines[len(lines)-1], example)
 	if err := e.Stop(); err != nil {
