@@ -267,12 +267,8 @@ func TestDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	programs := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	// By default kubectl waits half a minute for the first OpenAPI document, which is too short on a busy machine.
-	kubectl := fmt.Sprintf("#!/bin/sh\n%s=1 exec '%s' --request-timeout=5m \"$@\"\n", asKubectl, self)
+	kubectl := fmt.Sprintf("#!/bin/sh\n%s=1 exec '%s' --request-timeout=5m \"$@\"\n", asKubectl, kubectlProgram(t))
 	if err := os.WriteFile(filepath.Join(programs, "kubectl"), []byte(kubectl), 0o755); err != nil {
 		t.Fatal(err)
 	}

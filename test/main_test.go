@@ -20,8 +20,12 @@ import (
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
-// asKubectl makes this test binary run the real kubectl, in a separate process.
-const asKubectl = "TIDEMARK_TEST_AS_KUBECTL"
+const (
+	// asKubectl makes this test binary run the real kubectl, in a separate process.
+	asKubectl = "TIDEMARK_TEST_AS_KUBECTL"
+	// otherKubectl is the path of another kubectl, of another version, that the tests run instead.
+	otherKubectl = "TIDEMARK_TEST_KUBECTL"
+)
 
 var seed = flag.Uint64("seed", 0, "seed of the randomized tests; 0 picks one")
 
@@ -48,7 +52,21 @@ type kubectlIn struct {
 	t          *testing.T
 	kubeconfig string
 	home       string
-	editor     string // the program that kubectl edit runs; empty: none
+	editor     string   // the program that kubectl edit runs; empty: none
+	env        []string // more of its environment
+}
+
+// kubectlProgram returns the path of kubectl.
+func kubectlProgram(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv(otherKubectl); path != "" {
+		return path
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return self
 }
 
 func newKubectl(t *testing.T, s *tidemark.Server) *kubectlIn {
@@ -77,12 +95,9 @@ func onKubectl(t *testing.T, test func(t *testing.T, k *kubectlIn)) {
 // command returns a kubectl command. Empty input means no input. By default kubectl waits half a minute for the first
 // OpenAPI document, which a busy machine can exceed.
 func (k *kubectlIn) command(ctx context.Context, input string, args ...string) *exec.Cmd {
-	self, err := os.Executable()
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	cmd := exec.CommandContext(ctx, self, append([]string{"--request-timeout=5m"}, args...)...)
+	cmd := exec.CommandContext(ctx, kubectlProgram(k.t), append([]string{"--request-timeout=5m"}, args...)...)
 	cmd.Env = append(os.Environ(), asKubectl+"=1", "KUBECONFIG="+k.kubeconfig, "HOME="+k.home, "KUBE_EDITOR="+k.editor)
+	cmd.Env = append(cmd.Env, k.env...)
 	if input != "" {
 		cmd.Stdin = strings.NewReader(input)
 	}
