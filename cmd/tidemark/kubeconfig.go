@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/cluster"
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/pki"
@@ -33,7 +34,8 @@ func newKubeconfig() *cobra.Command {
 		Short: "Print a kubeconfig with a client certificate for a user",
 		Long: `Kubeconfig prints a kubeconfig for a user, with a client certificate that the certificate
 authority of the data directory DIR signs. The server may be running or not; nothing is stored.
-Run the command as the user of the server, on its machine.
+Run the command as the user of the server, on its machine. DIR may also be that of tidemark
+cluster.
 
 The user has the rights of its roles and bindings, and those of its groups. A member of the
 group system:masters may do everything. A certificate cannot be revoked: it is valid until it
@@ -66,7 +68,11 @@ func (f *kubeconfigFlags) run(dir string, now time.Time, out io.Writer) error {
 	case f.expires < time.Second:
 		return usageError{fmt.Errorf("--expires=%v: want a second or more, such as 24h", f.expires)}
 	}
-	issuer, err := pki.ReadIssuer(filepath.Join(dir, "pki"))
+	data, ok := cluster.DataDir(dir)
+	if !ok {
+		data = dir
+	}
+	issuer, err := pki.ReadIssuer(filepath.Join(data, "pki"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s has no certificate authority: name the data directory of a server that was started, as in tidemark serve --data-dir", dir)
 	}
@@ -91,7 +97,7 @@ func (f *kubeconfigFlags) run(dir string, now time.Time, out io.Writer) error {
 	return err
 }
 
-// reach returns how clients reach the server of a data directory.
+// reach returns how clients reach the server whose kubeconfig is in a directory.
 func (f *kubeconfigFlags) reach(dir string) (kubeconfig.Config, error) {
 	if f.server != "" {
 		if u, err := url.Parse(f.server); err != nil || u.Scheme != "https" || u.Host == "" {

@@ -17,10 +17,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestKubeconfig: the printed kubeconfig authenticates its user at the server of the directory, which may run.
+// TestKubeconfig: the printed kubeconfig authenticates its user at the server of the directory, which may run. The directory
+// of tidemark cluster serves too.
 func TestKubeconfig(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "data")
+	root := t.TempDir()
+	dir := filepath.Join(root, "data")
 	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
 	refused := func(want int, text string, args ...string) {
 		t.Helper()
@@ -29,7 +31,12 @@ func TestKubeconfig(t *testing.T) {
 		}
 	}
 	refused(exitFailed, "name it with --server", dir, "--user=ann")
-	if err := s.WriteKubeconfig(filepath.Join(dir, datadir.KubeconfigFile)); err != nil {
+	for _, in := range []string{dir, root} {
+		if err := s.WriteKubeconfig(filepath.Join(in, datadir.KubeconfigFile)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "cluster.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	refused(exitUsage, "DIR is missing")
@@ -41,10 +48,10 @@ func TestKubeconfig(t *testing.T) {
 	refused(exitFailed, "has no certificate authority", t.TempDir(), "--user=ann")
 
 	before := entries(t, filepath.Join(dir, "pki"))
-	for _, more := range []string{"--expires=1h", "--server=" + s.URL()} {
-		code, out, errs := command("kubeconfig", dir, "--user=ann: #1", "--group=dev", "--group=on,call", more)
+	for _, more := range [][]string{{dir, "--expires=1h"}, {dir, "--server=" + s.URL()}, {root, "--expires=1h"}} {
+		code, out, errs := command(append([]string{"kubeconfig", "--user=ann: #1", "--group=dev", "--group=on,call"}, more...)...)
 		if code != exitOK || errs != "" || strings.Contains(out, "token") {
-			t.Fatalf("%d %s%s", code, out, errs)
+			t.Fatalf("%v: %d %s%s", more, code, out, errs)
 		}
 		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(out))
 		if err != nil {

@@ -144,6 +144,12 @@ func (c *Cluster) Stop() error {
 // PID returns the process ID of a component; zero: it does not run at the moment.
 func (c *Cluster) PID(component string) int { return c.group.pid(component) }
 
+// DataDir returns the data directory of the cluster in a directory; false: there is none.
+func DataDir(dir string) (string, bool) {
+	_, err := os.Stat(filepath.Join(dir, "cluster.json"))
+	return filepath.Join(dir, "data"), err == nil
+}
+
 // path returns the path of a file of the cluster.
 func (c *Cluster) path(name string) string { return filepath.Join(c.o.Dir, name) }
 
