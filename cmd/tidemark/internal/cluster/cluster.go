@@ -22,6 +22,7 @@
 //	kwok.conf
 //	sa.key                   the key of service account tokens
 //	kwok.yaml                the stages of simulated nodes and Pods
+//	kwok-metrics.yaml        their metrics
 //	cluster.json             ports and the number of nodes, for the next start
 //	logs/NAME.log            the output of a component; that before 16 MiB is in NAME.log.1
 package cluster
@@ -287,8 +288,10 @@ func (c *Cluster) startLeaders(ctx context.Context) error {
 // startNodes starts kwok, creates the nodes that are missing, and waits until they are ready.
 func (c *Cluster) startNodes(ctx context.Context) error {
 	began := time.Now()
-	if err := os.WriteFile(c.path("kwok.yaml"), stages, 0o600); err != nil {
-		return err
+	for name, content := range map[string][]byte{"kwok.yaml": stages, "kwok-metrics.yaml": metrics} {
+		if err := os.WriteFile(c.path(name), content, 0o600); err != nil {
+			return err
+		}
 	}
 	if err := c.api.allowKwok(ctx); err != nil {
 		return err

@@ -5,6 +5,7 @@ package cluster_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/cluster"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
@@ -114,6 +117,57 @@ func TestStartAndStop(t *testing.T) {
 	s.must(c.Stop())
 	if diary := s.diary()[8:]; !slices.Contains(diary, "kwok started") || diary[7] != "tidemark ended" {
 		t.Errorf("the second start:\n%s", strings.Join(diary, "\n"))
+	}
+}
+
+// TestKwokConfigs: kwok serves metrics at the path that each node names to metrics-server, and a usage of resources in a
+// file of the user comes before that of the cluster.
+func TestKwokConfigs(t *testing.T) {
+	s := newStage(t)
+	dir, mine := t.TempDir(), filepath.Join(t.TempDir(), "mine.yaml")
+	o := s.options(dir)
+	o.KwokConfigs = []string{mine}
+	c, err := cluster.Start(t.Context(), o)
+	s.must(err)
+	s.must(c.Stop())
+
+	args, err := os.ReadFile(filepath.Join(s.state, "args-"+cluster.Kwok))
+	s.must(err)
+	var files []string
+	for line := range strings.SplitSeq(string(args), "\n") {
+		if file, ok := strings.CutPrefix(line, "--config="); ok {
+			files = append(files, file)
+		}
+	}
+	metrics := filepath.Join(dir, "kwok-metrics.yaml")
+	if want := []string{filepath.Join(dir, "kwok.yaml"), mine, metrics}; !slices.Equal(files, want) {
+		t.Errorf("the files of kwok are %v, want %v", files, want)
+	}
+	text, err := os.ReadFile(metrics)
+	s.must(err)
+	var metric struct{ Spec struct{ Path string } }
+	s.must(yaml.Unmarshal([]byte(strings.Split(string(text), "\n---\n")[0]), &metric))
+	if metric.Spec.Path == "" {
+		t.Errorf("the file has no path first:\n%s", text)
+	}
+
+	text, err = os.ReadFile(filepath.Join(s.state, "nodes"))
+	s.must(err)
+	var nodes []struct {
+		Metadata struct {
+			Name        string
+			Annotations map[string]string
+		}
+	}
+	s.must(json.Unmarshal(text, &nodes))
+	for _, n := range nodes {
+		want := strings.ReplaceAll(metric.Spec.Path, "{nodeName}", n.Metadata.Name)
+		if got := n.Metadata.Annotations["metrics.k8s.io/resource-metrics-path"]; got != want {
+			t.Errorf("metrics of %s are at %q, want %q", n.Metadata.Name, got, want)
+		}
+	}
+	if len(nodes) != 2 {
+		t.Errorf("%d nodes, want 2", len(nodes))
 	}
 }
 

@@ -76,7 +76,8 @@ func (c *Cluster) schedulerArgs() []string {
 	return append(c.componentArgs("scheduler.conf"), c.o.Flags[Scheduler]...)
 }
 
-// kwokArgs returns the command line of kwok, which is the kubelet of all its nodes.
+// kwokArgs returns the command line of kwok, which is the kubelet of all its nodes. For the usage of a Pod, kwok takes the
+// first file that has one: the files of the user come before metrics.
 func (c *Cluster) kwokArgs() []string {
 	args := []string{
 		"--kubeconfig=" + c.path("kwok.conf"),
@@ -86,6 +87,7 @@ func (c *Cluster) kwokArgs() []string {
 		args = append(args, "--config="+file)
 	}
 	args = append(args,
+		"--config="+c.path("kwok-metrics.yaml"),
 		"--manage-nodes-with-annotation-selector="+nodeMark+"="+nodeMarked,
 		"--node-ip=127.0.0.1",
 		"--node-port="+strconv.Itoa(c.kept.KwokPort),

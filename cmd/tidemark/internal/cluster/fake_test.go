@@ -28,7 +28,8 @@ import (
 )
 
 // stateVariable names the directory of the fakes in their environment: diary is a pipe or a file with a line for each start
-// and each end, and crashes-NAME has the number of times that a component still ends at its start.
+// and each end, crashes-NAME has the number of times that a component still ends at its start, args-NAME its last command
+// line, and nodes the nodes that were created.
 const stateVariable = "CLUSTER_TEST_STATE"
 
 // TestMain runs this binary as the component whose name it has.
@@ -57,6 +58,9 @@ func fake(name string, args []string) error {
 	defer diary.Close()
 	if crash(name) {
 		return fmt.Errorf("%s has nothing to do", name)
+	}
+	if err := os.WriteFile(filepath.Join(os.Getenv(stateVariable), "args-"+name), []byte(strings.Join(args, "\n")), 0o600); err != nil {
+		return err
 	}
 	if name == cluster.Tidemark {
 		err = serve(args)
@@ -221,6 +225,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{}`)
 	case r.URL.Path == "/api/v1/nodes" && r.Method == http.MethodPost:
 		s.nodes = append(s.nodes, body)
+		text, _ := json.Marshal(s.nodes)
+		os.WriteFile(filepath.Join(os.Getenv(stateVariable), "nodes"), text, 0o600)
 		w.WriteHeader(http.StatusCreated)
 	case r.URL.Path == "/api/v1/nodes":
 		s.listNodes(w)

@@ -13,11 +13,19 @@ import (
 //go:embed stages.yaml
 var stages []byte
 
+// metrics are the metrics of simulated nodes and Pods.
+//
+//go:embed metrics.yaml
+var metrics []byte
+
 const (
 	// kwokUser is the user of kwok, and the name of its role.
 	kwokUser = "tidemark:kwok"
 	// nodeMark and nodeMarked are the annotation of the nodes that kwok simulates.
 	nodeMark, nodeMarked = "kwok.x-k8s.io/node", "fake"
+	// metricsPath is the annotation by which a node names the path of its metrics to metrics-server: one server, kwok, has
+	// those of all nodes.
+	metricsPath = "metrics.k8s.io/resource-metrics-path"
 	// nodePrefix is the prefix of their names.
 	nodePrefix = "node-"
 )
@@ -67,7 +75,7 @@ func node(i int) object {
 	return object{
 		"metadata": object{
 			"name":        name,
-			"annotations": object{nodeMark: nodeMarked},
+			"annotations": object{nodeMark: nodeMarked, metricsPath: "/metrics/nodes/" + name + "/metrics/resource"},
 			"labels":      object{"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "type": "kwok"},
 		},
 		"status": object{"capacity": size, "allocatable": size},

@@ -25,7 +25,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// programs names, in the environment, the folder of the programs kube-controller-manager, kube-scheduler and kwok.
+// programs names, in the environment, the folder of the programs kube-controller-manager, kube-scheduler and kwok, and of
+// metrics-server for TestTop.
 const programs = "TIDEMARK_TEST_CLUSTER_PROGRAMS"
 
 // deployments and replicas are the size of a rollout.
@@ -53,16 +54,29 @@ func startReal(t *testing.T, dir string) *real {
 	var err error
 	r.Cluster, err = cluster.Start(t.Context(), o)
 	r.must(err)
-	issuer, err := pki.ReadIssuer(filepath.Join(dir, "data", "pki"))
+	r.client = r.connect("tester", "system:masters")
+	return r
+}
+
+// issue issues a certificate for a user, and returns the one of its authority, too.
+func (r *real) issue(user string, groups ...string) (authority, certificate, key []byte) {
+	r.Helper()
+	issuer, err := pki.ReadIssuer(filepath.Join(r.dir, "data", "pki"))
 	r.must(err)
-	certificate, key, err := issuer.IssueClient("tester", []string{"system:masters"}, time.Now(), 24*time.Hour)
+	certificate, key, err = issuer.IssueClient(user, groups, time.Now(), 24*time.Hour)
 	r.must(err)
+	return issuer.CertificatePEM(), certificate, key
+}
+
+// connect returns the client of a user.
+func (r *real) connect(user string, groups ...string) *http.Client {
+	r.Helper()
+	authority, certificate, key := r.issue(user, groups...)
 	pair, err := tls.X509KeyPair(certificate, key)
 	r.must(err)
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(issuer.CertificatePEM())
-	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}}}
-	return r
+	roots.AppendCertsFromPEM(authority)
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}}}
 }
 
 func (r *real) must(err error) {
