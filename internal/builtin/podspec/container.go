@@ -89,6 +89,10 @@ func (r *rules) checkInitContainers(at *field.Path) {
 func (r *rules) checkEphemeral(at *field.Path) {
 	all := r.spec.EphemeralContainers
 	var names check.Seen[string] // besides r.containers, which they can target
+	// As in kube-apiserver, the name of an init container counts even if it is empty.
+	for i := range r.spec.InitContainers {
+		names.Again(r.spec.InitContainers[i].Name)
+	}
 	for i := range all {
 		e, at := &all[i], at.Index(i)
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)

@@ -93,6 +93,7 @@ func TestEphemeralContainers(t *testing.T) {
 		{"no space around the image", ": {name: e, image: \"i \"}", `image: Invalid value: "i ": must not have leading or trailing whitespace`},
 		{"a name is not that of a container", ": {name: c, image: i}", `name: Duplicate value: "c"`},
 		{"names are unique", ": {name: e, image: i}\nspec.ephemeralContainers[1]: {name: e, image: i}", `spec.ephemeralContainers[1].name: Duplicate value: "e"`},
+		{"an unnamed one is as an unnamed init container", "spec.initContainers: [{image: i}]\n: {image: i}", "spec.initContainers[0].name: Required value\nname: Required value\nname: Duplicate value: \"\""},
 		{"a target exists", ": {name: e, image: i, targetContainerName: x}", `targetContainerName: Not found: "x"`},
 		{"no ports", ": {name: e, image: i, ports: [{containerPort: 80}]}", "ports: Forbidden: cannot be set for an Ephemeral Container"},
 		{"no resources", ": {name: e, image: i, resources: {limits: {cpu: 1}}}", "resources: Forbidden: cannot be set for an Ephemeral Container"},
