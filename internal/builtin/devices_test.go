@@ -105,6 +105,7 @@ func TestDeviceClaim(t *testing.T) {
 	}), validate)
 	testkinds.Rules(t, devicesClaim, testkinds.Below("spec.devices", []testkinds.Rule{
 		{"default: one device", "requests[0].exactly.tolerations: [{key: a}]", "requests[0].exactly.allocationMode: ExactCount\nrequests[0].exactly.count: 1\nrequests[0].exactly.tolerations[0].operator: Equal\nrequests[1].firstAvailable[0].allocationMode: ExactCount\nrequests[1].firstAvailable[0].count: 1\nrequests[1].firstAvailable[1].allocationMode: ExactCount\nrequests[1].firstAvailable[1].count: 1"},
+		{"default: fields of disabled features stay, since their managers own them", "requests[0].exactly: {allocationMode: All, derivedAttributes: [{name: a}]}\nrequests[1].firstAvailable: [{name: a, allocationMode: All, derivedAttributes: [{name: a}]}]", ""},
 		{"default: no count of all", "requests[0].exactly.allocationMode: All", "requests[1].firstAvailable[0].allocationMode: ExactCount\nrequests[1].firstAvailable[0].count: 1\nrequests[1].firstAvailable[1].allocationMode: ExactCount\nrequests[1].firstAvailable[1].count: 1"},
 	}), func(c *resourcev1.ResourceClaim) []string { return testkinds.Changes(c, devices.DefaultClaim) })
 	testkinds.Updates(t, devicesClaim, []testkinds.Update{
@@ -171,11 +172,6 @@ func TestResourceSlice(t *testing.T) {
 	}), func(s, old *resourcev1.ResourceSlice) []string {
 		return testkinds.Texts(devices.ValidateSliceUpdate(s, old))
 	})
-	testkinds.Rules(t, resourceSlice, []testkinds.Rule{
-		{"prepare: no node resources", "spec.devices[0].nodeAllocatableResources: {cpu: {}}\nspec.skipNodeOperations: [NodePrepareResources]\nspec.partitionTypeAttribute: a.b/c", "spec.devices[0].nodeAllocatableResources.cpu: removed\nspec.partitionTypeAttribute: removed\nspec.skipNodeOperations[0]: removed"},
-		{"prepare: no lists of values", "spec.devices[0].attributes: {a: {int: 1, ints: [6]}, b: {int: 1, bools: [true]}, c: {int: 1, strings: [x]}, d: {int: 1, versions: [1.2.3]}}",
-			"spec.devices[0].attributes.a.ints[0]: removed\nspec.devices[0].attributes.b.bools[0]: removed\nspec.devices[0].attributes.c.strings[0]: removed\nspec.devices[0].attributes.d.versions[0]: removed"},
-	}, func(s *resourcev1.ResourceSlice) []string { return testkinds.Changes(s, devices.PrepareSlice) })
 	testkinds.Rules(t, resourceSlice, []testkinds.Rule{
 		{"default: a taint has a time", "spec.devices[0].taints: [{key: a, effect: NoSchedule}]", "spec.devices[0].taints[0].timeAdded: ..."},
 		{"default: a time stays", "spec.devices[0].taints: [{key: a, effect: NoSchedule, timeAdded: 2020-01-01T00:00:00Z}]", ""},

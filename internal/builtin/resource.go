@@ -61,8 +61,6 @@ func resourceGroup() resource.Group {
 			Strategy: resource.Strategy{
 				AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Generation: counted, Deletion: returnsObject,
 				Default:        defaults(devices.DefaultSlice),
-				PrepareCreate:  defaults(devices.PrepareSlice),
-				PrepareUpdate:  prepares(devices.PrepareSliceUpdate),
 				Validate:       validates(devices.ValidateSlice),
 				ValidateUpdate: updates(devices.ValidateSliceUpdate),
 				Warnings:       warns(devices.SliceWarnings),

@@ -142,7 +142,6 @@ func DefaultClaim(c *corev1.PersistentVolumeClaim) {
 	Default(&c.Spec)
 	check.RoundUp(c.Status.Capacity)
 	check.RoundUp(c.Status.AllocatedResources)
-	c.Status.HealthStatus = nil // alpha
 }
 
 // Warnings warns of sizes with a fraction of a byte.

@@ -20,7 +20,6 @@ func DefaultClaim(c *resourcev1.ResourceClaim) {
 	defaultSpec(&c.Spec)
 	if a := c.Status.Allocation; a != nil {
 		for i := range a.Devices.Results {
-			a.Devices.Results[i].SkipNodeOperations = nil // alpha
 			defaultTolerated(a.Devices.Results[i].Tolerations)
 		}
 		for i := range a.Devices.Config {
@@ -53,12 +52,10 @@ func defaultSpec(s *resourcev1.ResourceClaimSpec) {
 		if r.Exactly != nil {
 			defaultCount(&r.Exactly.AllocationMode, &r.Exactly.Count)
 			defaultTolerated(r.Exactly.Tolerations)
-			r.Exactly.DerivedAttributes = nil // alpha
 		}
 		for j := range r.FirstAvailable {
 			defaultCount(&r.FirstAvailable[j].AllocationMode, &r.FirstAvailable[j].Count)
 			defaultTolerated(r.FirstAvailable[j].Tolerations)
-			r.FirstAvailable[j].DerivedAttributes = nil // alpha
 		}
 	}
 }

@@ -2,7 +2,6 @@ package devices
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -26,63 +25,6 @@ func DefaultSlice(s *resourcev1.ResourceSlice) {
 			}
 		}
 	}
-}
-
-// PrepareSlice removes alpha fields.
-func PrepareSlice(s *resourcev1.ResourceSlice) {
-	s.Spec.PartitionTypeAttribute, s.Spec.SkipNodeOperations = nil, nil
-	for i := range s.Spec.Devices {
-		d := &s.Spec.Devices[i]
-		d.NodeAllocatableResources = nil
-		d.Attributes = withoutLists(d.Attributes)
-		if slices.ContainsFunc(d.ConsumesCounters, hasGroups) {
-			d.ConsumesCounters = slices.Clone(d.ConsumesCounters)
-			for j := range d.ConsumesCounters {
-				d.ConsumesCounters[j].CompatibilityGroups = nil
-			}
-		}
-	}
-}
-
-// PrepareSliceUpdate removes alpha fields, which no stored ResourceSlice has.
-func PrepareSliceUpdate(s, _ *resourcev1.ResourceSlice) bool {
-	has := func(d resourcev1.Device) bool {
-		return d.NodeAllocatableResources != nil || hasLists(d.Attributes) || slices.ContainsFunc(d.ConsumesCounters, hasGroups)
-	}
-	if s.Spec.PartitionTypeAttribute == nil && s.Spec.SkipNodeOperations == nil && !slices.ContainsFunc(s.Spec.Devices, has) {
-		return false
-	}
-	s.Spec.Devices = slices.Clone(s.Spec.Devices)
-	PrepareSlice(s)
-	return true
-}
-
-func hasGroups(c resourcev1.DeviceCounterConsumption) bool { return c.CompatibilityGroups != nil }
-
-// attributes are the attributes of a device.
-type attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute
-
-// hasLists reports whether an attribute has lists of values, which are alpha.
-func hasLists(all attributes) bool {
-	for _, a := range all {
-		if a.IntValues != nil || a.BoolValues != nil || a.StringValues != nil || a.VersionValues != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// withoutLists returns attributes without lists of values. It does not change its argument.
-func withoutLists(all attributes) attributes {
-	if !hasLists(all) {
-		return all
-	}
-	all = maps.Clone(all)
-	for name, a := range all {
-		a.IntValues, a.BoolValues, a.StringValues, a.VersionValues = nil, nil, nil, nil
-		all[name] = a
-	}
-	return all
 }
 
 // ValidateSlice checks the pool, the nodes and the devices of a slice.
