@@ -41,7 +41,9 @@ func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, 
 		}
 		managed = start
 	}
-	same = before != nil && ownersUnchanged(w, managed, live) && sameStored(before.stored, e, live)
+	// Other times alone are no change: a body can bring them, and a field that an apply removes can return at
+	// once as a default, as in the references of environment variables.
+	same = before != nil && apply.SameButTimes(managed, live) && sameStored(before.stored, e, live)
 	switch {
 	case same && (w.owners.hasDecided || w.owners.client == nil):
 		return wire.Encoded{}, true, nil
@@ -60,13 +62,6 @@ func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, 
 		return with, false, nil
 	}
 	return e, false, nil // too large with managed fields
-}
-
-// ownersUnchanged reports whether managed fields are the same as before. Those of an apply may have
-// other times: a field that an apply removes can return at once as a default, as in the references
-// of environment variables.
-func ownersUnchanged(w *write, managed, live []byte) bool {
-	return bytes.Equal(managed, live) || w.owners.hasDecided && apply.SameButTimes(managed, live)
 }
 
 // track returns the managed fields after an update.

@@ -68,6 +68,39 @@ func TestManagedFieldsOfBody(t *testing.T) {
 	}
 }
 
+// TestManagedTimesOfBody checks that a body that changes only times of managed fields writes nothing. With another change it
+// sets the times, too.
+func TestManagedTimesOfBody(t *testing.T) {
+	ctx := context.Background()
+	s := newServer(t, store.Options{})
+	s.Now = func() time.Time { return time.Unix(1_767_225_600, 0) }
+	made, err := s.Create(ctx, s.target("configmaps", "default", ""), body(configMap("a", "x", "1")), registry.WriteOptions{FieldManager: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := strings.Replace(string(made.Stored.Bytes()), `"time":"2026-01-01T00:00:00Z"`, `"time":"2004-01-01T00:00:00Z"`, 1)
+	if old == string(made.Stored.Bytes()) {
+		t.Fatalf("no time in %s", old)
+	}
+	for _, c := range []struct {
+		name, body string
+		writes     bool
+	}{
+		{"a time", old, false},
+		{"no time", strings.Replace(old, `"time":"2004-01-01T00:00:00Z",`, "", 1), false},
+		{"a time and a label", strings.Replace(old, `"metadata":{`, `"metadata":{"labels":{"b":"c"},`, 1), true},
+	} {
+		after, err := s.Update(ctx, s.target("configmaps", "default", "a"), body(c.body), registry.WriteOptions{FieldManager: "b"})
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		written, changed := after.Stored.Modified != made.Stored.Modified, strings.Contains(string(after.Stored.Bytes()), "2004-01-01")
+		if written != c.writes || changed != c.writes {
+			t.Errorf("%s: written: %t, the time is changed: %t", c.name, written, changed)
+		}
+	}
+}
+
 var (
 	revisionIn = regexp.MustCompile(`"resourceVersion":"\d+",`)
 	uidIn      = regexp.MustCompile(`"uid":"[^"]+",`)
