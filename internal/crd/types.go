@@ -32,7 +32,7 @@ func (v *version) parts() resource.Parts {
 	if !v.hasStatus() {
 		return p
 	}
-	p.SameStatus = sameStatus
+	p.CopyStatus, p.SameStatus = v.copyStatus, sameStatus
 	if p.SameDesired = sameButStatus; v.Storage {
 		p.ClearStatus = v.newStatus
 	}

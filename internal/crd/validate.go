@@ -116,6 +116,23 @@ func (v *version) newStatus(o runtime.Object) {
 	}
 }
 
+// copyStatus copies the status. A null that the schema does not allow is no status for an object that has none, as in
+// kube-apiserver. An apply can send one: other bodies are read without such nulls.
+func (v *version) copyStatus(to, from runtime.Object) {
+	_, had := to.(*Object).Members["status"]
+	copyStatus(to, from)
+	status, has := to.(*Object).Members["status"]
+	if had || !has || status != nil {
+		return
+	}
+	if s, err := v.schema(); err == nil { // decode has returned the error
+		only := &Object{Members: map[string]any{"status": nil}}
+		if s.dropNulls(only); len(only.Members) == 0 {
+			clearStatus(to)
+		}
+	}
+}
+
 // recent prunes and defaults a stored object by the current schema. It drops invalid metadata
 // of embedded objects. If later defaults of the schema are too large for the object, it sets none.
 func (v *version) recent(o *Object) error {
