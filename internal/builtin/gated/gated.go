@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -40,6 +41,9 @@ type node struct {
 
 // absent are the types whose empty values kube-apiserver does not store.
 var absent = []reflect.Type{reflect.TypeFor[corev1.Lifecycle]()}
+
+// statefulSet has the templates of claims, whose fields kube-apiserver stores as they are sent.
+var statefulSet = reflect.TypeFor[appsv1.StatefulSetSpec]()
 
 // disabled is a field of a disabled feature, by its index.
 type disabled struct {
@@ -148,6 +152,9 @@ func (f *Fields) make(t reflect.Type) *node {
 	n := &node{absent: slices.Contains(absent, t)}
 	for i := range t.NumField() {
 		field := t.Field(i)
+		if t == statefulSet && field.Name == "VolumeClaimTemplates" {
+			continue
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if gate := f.profile.Disabled(version, t.Name(), name); gate != "" && name != "" {
 			n.disabled = append(n.disabled, disabled{i, f.bit(gate)})

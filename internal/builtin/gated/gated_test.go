@@ -63,6 +63,8 @@ func TestClear(t *testing.T) {
 		}
 		return &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{Devices: []resourcev1.Device{{Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"a": a}}}}}
 	}
+	claim := corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{HealthStatus: &corev1.VolumeHealthStatus{}}}
+	set := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{VolumeClaimTemplates: []corev1.PersistentVolumeClaim{claim}}}
 	for name, c := range map[string]struct {
 		version      string
 		gates        map[string]bool
@@ -78,6 +80,8 @@ func TestClear(t *testing.T) {
 		"of a version without it":    {version: "1.36", o: driver(ptr(true)), want: driver(nil)},
 		"that leave nothing":         {o: signalled(ptr(corev1.SIGTERM)), want: signalled(nil)},
 		"of a kind that has none":    {o: &corev1.ConfigMap{Data: map[string]string{"a": "b"}}, want: &corev1.ConfigMap{Data: map[string]string{"a": "b"}}},
+		"of a claim":                 {o: claim.DeepCopy(), want: &corev1.PersistentVolumeClaim{}},
+		"of a template of claims":    {o: set.DeepCopy(), want: set},
 		"of an object without them":  {o: &corev1.Pod{Spec: volumes(nil, false)}, want: &corev1.Pod{Spec: volumes(nil, false)}},
 		"of a version of all fields": {version: "1.33", o: &corev1.Pod{Spec: corev1.PodSpec{HostnameOverride: ptr("a")}}, want: &corev1.Pod{}},
 	} {
