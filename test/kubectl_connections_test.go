@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func protocol(sockets bool) string {
 type connections struct {
 	*kubectlIn
 	kubelet *kubelet.Kubelet
-	// upgrade is the protocol that the kubelet has to see.
+	// upgrade is the protocol that the kubelet must receive.
 	upgrade string
 	// translated: the server translates WebSockets to SPDY.
 	translated bool
@@ -94,7 +95,7 @@ func newConnections(t *testing.T, of *kubectlIn, kubeletSockets, clientSockets b
 	})
 	c.want("", []string{"patch", "node", node, "--subresource=status", "-p",
 		fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}},"declaredFeatures":[%s]}}`, c.kubelet.Port(), features)})
-	c.want(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q},"spec":{"nodeName":%q,"containers":[{"name":"c","image":"i","stdin":true}]}}`, c.kubelet.Pod, node),
+	c.want(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q},"spec":{"nodeName":%q,"containers":[{"name":%q,"image":"i","stdin":true}]}}`, c.kubelet.Pod, node, c.kubelet.Container),
 		[]string{"create", "-f", "-"}, "created")
 	c.want("", []string{"patch", "pod", c.kubelet.Pod, "--subresource=status", "-p", `{"status":{"phase":"Running"}}`})
 	return c
@@ -247,14 +248,16 @@ func testLogs(t *testing.T, c *connections) {
 		{[]string{"--previous"}, "before\n"},
 		{[]string{"--since=24h"}, "two\nthree\n"},
 		{[]string{"--timestamps", "--tail=1"}, now.Format(time.RFC3339Nano) + " three\n"},
-		{[]string{"--all-containers", "--prefix", "--tail=1"}, "[pod/" + c.kubelet.Pod + "/c] three\n"},
+		{[]string{"--all-containers", "--prefix", "--tail=1"}, "[pod/" + c.kubelet.Pod + "/" + c.kubelet.Container + "] three\n"},
 	} {
 		if got := c.runs(strings.NewReader(""), append([]string{"logs", c.kubelet.Pod}, test.args...)...); got != (result{stdout: test.want}) {
 			t.Errorf("logs %s: %s, want %q", test.args, got, test.want)
 		}
 	}
 
-	cmd := c.command(t.Context(), "", "logs", "-f", "--tail=1", c.kubelet.Pod)
+	ctx, cancel := context.WithTimeout(t.Context(), connectionLimit)
+	defer cancel()
+	cmd := c.command(ctx, "", "logs", "-f", "--tail=1", c.kubelet.Pod)
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -291,7 +294,7 @@ func testPortForward(t *testing.T, c *connections) {
 		address, end := c.forward(port)
 		body := make([]byte, 1<<20)
 		rand.Read(body)
-		// Each request has a connection of its own. They run at a time.
+		// Each request has a connection of its own. They run concurrently.
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		results := make(chan error)
 		const requests = 5
@@ -308,14 +311,15 @@ func testPortForward(t *testing.T, c *connections) {
 		}
 	})
 
-	// Nothing listens on the port any more.
-	backend.Close()
-	address, end := c.forward(port)
+	address, end := c.forward(closedPort(t))
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(connectionLimit)); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := io.WriteString(conn, "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -327,11 +331,32 @@ func testPortForward(t *testing.T, c *connections) {
 	}
 }
 
-// forward forwards a local port to a port of the container. It returns the address of the local port, and a function that
-// waits until kubectl has ended, which it may make it do, and returns its errors.
+// connectionLimit ends a kubectl that hangs.
+const connectionLimit = 3 * time.Minute
+
+// closedPort returns a port that refuses connections: it is taken, and nothing listens on it.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strconv.Itoa(at.(*syscall.SockaddrInet4).Port)
+}
+
+// forward forwards a local port to a port of the container. It returns the address of the local port, and end. end waits for
+// kubectl to exit and returns its standard error. If kill is true, it kills kubectl first.
 func (c *connections) forward(port string) (address string, end func(kill bool) string) {
 	c.t.Helper()
-	ctx, cancel := context.WithCancel(c.t.Context())
+	ctx, cancel := context.WithTimeout(c.t.Context(), connectionLimit)
 	cmd := c.command(ctx, "", "port-forward", "--address=127.0.0.1", "pod/"+c.kubelet.Pod, ":"+port)
 	r, w := io.Pipe()
 	var stderr bytes.Buffer

@@ -35,9 +35,10 @@ suites that use envtest of controller-runtime, and other harnesses that start th
 programs, then run on Tidemark unchanged. It prints the line that a shell needs.
 
 kube-apiserver and etcd are Tidemark: the name by which it is called decides. As
-kube-apiserver it accepts that program's flags and serves in memory, without the
-controllers of kube-controller-manager; TIDEMARK_CONTROLLERS selects controllers as
---controllers of serve does. etcd only serves health checks. With
+kube-apiserver it accepts that program's flags. With the etcd beside it, which only serves
+health checks, it keeps its objects in memory. It runs no controllers of
+kube-controller-manager: TIDEMARK_CONTROLLERS selects controllers as --controllers of
+serve does. TIDEMARK_SERVE_CHANGES=true serves the history of objects. With
 TIDEMARK_EXIT_WITH_PARENT=true, both end with the process that started them. kubectl is
 a copy of the one in PATH, if there is one.
 

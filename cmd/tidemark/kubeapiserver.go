@@ -39,8 +39,8 @@ const controllersVariable = "TIDEMARK_CONTROLLERS"
 // serve. That is not the default: some harnesses start the programs and exit.
 const exitWithParentVariable = "TIDEMARK_EXIT_WITH_PARENT"
 
-// changesVariable serves the history of objects, like --serve-changes of serve. It is off by default: discovery has the
-// groups of kube-apiserver alone, so that servers of both kinds look alike.
+// changesVariable serves the history of objects, like --serve-changes of serve. It is off by default: clients see
+// the same groups from Tidemark and from kube-apiserver.
 const changesVariable = "TIDEMARK_SERVE_CHANGES"
 
 // apiServerControllers are the controllers whose work kube-apiserver and etcd do. Without a
@@ -181,12 +181,12 @@ func (a *apiServer) complete(flags *pflag.FlagSet, getenv func(string) string) (
 	if !flags.Changed("authorization-mode") && !flags.Changed("authorization-config") {
 		s.Authorization.Modes = []string{"AlwaysAllow"}
 	}
-	f.changes, err = isSet(getenv, changesVariable)
+	f.changes, err = boolVariable(getenv, changesVariable)
 	return err
 }
 
-// isSet returns a variable that is true or false; without it, false.
-func isSet(getenv func(string) string, name string) (bool, error) {
+// boolVariable reports whether an environment variable is true. An unset or empty one is false.
+func boolVariable(getenv func(string) string, name string) (bool, error) {
 	text := getenv(name)
 	if text == "" {
 		return false, nil
@@ -323,7 +323,7 @@ func (a *apiServer) useEtcd(changed func(string) bool) error {
 // untilStopped returns a context that a signal ends, and the end of the parent if the environment asks
 // for that.
 func untilStopped(getenv func(string) string) (ctx context.Context, stop func(), err error) {
-	withParent, err := isSet(getenv, exitWithParentVariable)
+	withParent, err := boolVariable(getenv, exitWithParentVariable)
 	if err != nil {
 		return nil, nil, err
 	}

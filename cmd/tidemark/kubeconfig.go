@@ -68,13 +68,13 @@ func (f *kubeconfigFlags) run(dir string, now time.Time, out io.Writer) error {
 	case f.expires < time.Second:
 		return usageError{fmt.Errorf("--expires=%v: want a second or more, such as 24h", f.expires)}
 	}
-	data, ok := cluster.DataDir(dir)
-	if !ok {
-		data = dir
+	data, err := cluster.DataDir(dir)
+	if err != nil {
+		return err
 	}
 	issuer, err := pki.ReadIssuer(filepath.Join(data, "pki"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s has no certificate authority: name the data directory of a server that was started, as in tidemark serve --data-dir", dir)
+		return fmt.Errorf("%s has no certificate authority: name the directory of a server that was started, as in tidemark serve --data-dir, or of a cluster, as in tidemark cluster", data)
 	}
 	if err != nil {
 		return err

@@ -130,7 +130,7 @@ func referenceAPIServer(b *strings.Builder) {
 	a := new(apiServer)
 	flags := a.flags()
 	b.WriteString("\n## kube-apiserver\n\n" +
-		"`tidemark envtest-assets` writes Tidemark under the name `kube-apiserver` ([how to](how-to/from-envtest.md)). Under that name it accepts every flag of kube-apiserver v1.36, " +
+		"`tidemark envtest-assets` writes Tidemark under the name `kube-apiserver` ([how to](how-to/from-envtest.md)). Under that name it accepts every flag of kube-apiserver v1.37, " +
 		"with the defaults of kube-apiserver. Other flags are an error: exit code 1, `unknown flag`. These have an effect:\n\n" +
 		"| flag | default | meaning |\n|---|---|---|\n")
 	var same []string // as flags of serve, with the same default

@@ -116,8 +116,8 @@ func (v *version) newStatus(o runtime.Object) {
 	}
 }
 
-// copyStatus copies the status. A null that the schema does not allow is no status for an object that has none, as in
-// kube-apiserver. An apply can send one: other bodies are read without such nulls.
+// copyStatus copies the status. If the object has no status, a null that the schema does not allow leaves it without one, as
+// in kube-apiserver. Only an apply can send such a null: decoding drops it from other bodies.
 func (v *version) copyStatus(to, from runtime.Object) {
 	_, had := to.(*Object).Members["status"]
 	copyStatus(to, from)

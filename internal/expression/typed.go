@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -489,12 +490,40 @@ func (o *object) Iterator() traits.Iterator {
 	return m.Iterator()
 }
 
-// Equal compares with another map. Any other value is an error, as in Kubernetes 1.37.
+// Equal compares with another map. A value that is no map is an error, as in Kubernetes 1.37. So is a member of a struct
+// that is compared with a value of another kind. Two structs are equal if they mean the same: quantities by their values.
 func (o *object) Equal(other ref.Val) ref.Val {
-	if _, ok := other.(traits.Mapper); !ok {
+	m, ok := other.(traits.Mapper)
+	if !ok {
 		return types.MaybeNoSuchOverloadErr(other)
 	}
-	return o.whole().Equal(other)
+	if o.shape == nil {
+		return o.whole().Equal(other)
+	}
+	if failed := o.completed(); failed != nil {
+		return failed
+	}
+	if p, ok := other.(*object); ok && p.shape != nil {
+		if failed := p.completed(); failed != nil {
+			return failed
+		}
+		return types.Bool(equality.Semantic.DeepEqual(o.v.Interface(), p.v.Interface()))
+	}
+	if o.Size() != m.Size() {
+		return types.False
+	}
+	for i := o.Iterator(); i.HasNext() == types.True; {
+		key := i.Next()
+		member, _ := o.Find(key)
+		theirs, found := m.Find(key)
+		if !found {
+			return types.False
+		}
+		if equal := member.Equal(theirs); equal != types.True {
+			return equal
+		}
+	}
+	return types.True
 }
 
 // ConvertToNative converts to a Go type.

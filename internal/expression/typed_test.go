@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -139,15 +140,22 @@ func TestManagedFields(t *testing.T) {
 
 // TestEqualOfOtherKinds: a map or a list that is compared with a value of another kind is an error, as in Kubernetes 1.37.
 func TestEqualOfOtherKinds(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}, Finalizers: []string{"f"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}, Finalizers: []string{"f"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "a", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"memory": quantity.MustParse("1Gi")}}},
+		{Name: "b", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"memory": quantity.MustParse("1024Mi")}}},
+	}}}
 	for text, want := range map[string]string{
 		"object == 1":                       "no such overload",
 		"object.metadata.labels == 'b'":     "no such overload",
 		"object.metadata.finalizers == 'f'": "no such overload",
 		"object != 1":                       "",
 		"object == object":                  "",
-		"object.metadata.labels == {'a': 'b'} && object.metadata.finalizers == ['f']": "",
-		"object.metadata.labels != null":                                              "",
+		"object.metadata == {'name': dyn('p'), 'labels': dyn('x'), 'finalizers': dyn(['f'])}":        "no such overload",
+		"object.metadata == {'name': dyn('p'), 'labels': dyn({'a': 'b'}), 'finalizers': dyn(['f'])}": "",
+		"object.spec.containers[0].resources == object.spec.containers[1].resources":                 "",
+		"object.spec.containers[0] != object.spec.containers[1]":                                     "",
+		"object.metadata.labels == {'a': 'b'} && object.metadata.finalizers == ['f']":                "",
+		"object.metadata.labels != null":                                                             "",
 	} {
 		p, failed := Compile(text, Variables{}, Stored)
 		if failed != nil {

@@ -41,9 +41,9 @@ func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, 
 		}
 		managed = start
 	}
-	// Other times alone are no change: a body can bring them, and a field that an apply removes can return at
-	// once as a default, as in the references of environment variables.
-	same = before != nil && apply.SameButTimes(managed, live) && sameStored(before.stored, e, live)
+	// Different times alone are no change. A request body can contain other times, and a field that an apply removes can
+	// return as a default.
+	same = before != nil && sameStored(before.stored, e, live) && apply.SameButTimes(managed, live)
 	switch {
 	case same && (w.owners.hasDecided || w.owners.client == nil):
 		return wire.Encoded{}, true, nil

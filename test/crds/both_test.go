@@ -94,7 +94,7 @@ type both struct {
 	servers   [2]sender
 	namespace string
 	requests  int    // those that try has sent
-	owners    string // managed fields of the object that the next try writes, in kube-apiserver; empty: there is none
+	owners    string // managed fields of the object in kube-apiserver before the next try; empty if there is no object
 }
 
 // newBoth connects to both; without kube-apiserver the test is not for here.

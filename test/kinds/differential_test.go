@@ -272,7 +272,7 @@ func (d *differential) unlessRandom(found []string, peer, own response, again fu
 var idle = map[string]*regexp.Regexp{
 	"endpointslices":           regexp.MustCompile("deprecatedTopology"),
 	"horizontalpodautoscalers": regexp.MustCompile(`autoscaling\.alpha\.kubernetes\.io(/|~1)behavior`),
-	"resourceslices":           regexp.MustCompile(`\b(nodeAllocatableResources|skipNodeOperations|partitionTypeAttribute|compatibilityGroups|ints|bools|strings|versions)\b`),
+	"resourceslices":           regexp.MustCompile(`"(nodeAllocatableResources|skipNodeOperations|partitionTypeAttribute|compatibilityGroups|ints|bools|strings|versions)":`),
 }
 
 // uncounted reports whether responses differ only in that kube-apiserver counts a generation more, with such a member.

@@ -34,15 +34,18 @@ import (
 // Feature is the name of the feature of kubelets that take WebSockets, which the status of a Node declares.
 const Feature = "ExtendWebSocketsToKubelet"
 
-// Kubelet is a kubelet with one Pod. Its fields are set before the requests that they are about.
+// Kubelet is a kubelet with one Pod. Set the fields before sending requests that use them.
 type Kubelet struct {
-	// Pod is the name of its Pod. It is a secret: it lets a client run commands.
+	// Pod is the name of its Pod.
 	Pod string
+	// Container is the name of the only container. It is random, since it lets a client run commands. Do not put it into
+	// command lines, which other users of the machine can see.
+	Container string
 	// Dir is the directory of the container, which its commands start in.
 	Dir string
 	// Main is the command that attach is connected to.
 	Main []string
-	// WebSockets: it takes WebSockets, as kubelets with Feature do. Others take SPDY.
+	// WebSockets makes it accept WebSockets, as kubelets with Feature do. Otherwise it accepts only SPDY.
 	WebSockets bool
 	// Previous is the log of the container before its restart.
 	Previous []Line
@@ -66,7 +69,7 @@ type Line struct {
 // Start starts a kubelet on 127.0.0.1 that ends with the test.
 func Start(t testing.TB) *Kubelet {
 	t.Helper()
-	k := &Kubelet{Pod: "pod-" + strings.ToLower(rand.Text()), Dir: t.TempDir(), more: make(chan struct{})}
+	k := &Kubelet{Pod: "pod-" + strings.ToLower(rand.Text()), Container: "c-" + strings.ToLower(rand.Text()), Dir: t.TempDir(), more: make(chan struct{})}
 	criServer := httptest.NewUnstartedServer(nil)
 	config := streaming.DefaultConfig
 	config.BaseURL = &url.URL{Scheme: "http", Host: criServer.Listener.Addr().String()}
@@ -127,9 +130,9 @@ func (k *Kubelet) changed() {
 	k.more = make(chan struct{})
 }
 
-// known responds with 404 to a request for another Pod.
+// known responds with 404 to a request for another Pod or container.
 func (k *Kubelet) known(w http.ResponseWriter, r *http.Request) bool {
-	if r.PathValue("pod") == k.Pod {
+	if r.PathValue("pod") == k.Pod && (r.PathValue("container") == k.Container || strings.HasPrefix(r.URL.Path, "/portForward/")) {
 		return true
 	}
 	http.Error(w, "pod does not exist", http.StatusNotFound)
@@ -153,7 +156,7 @@ func (k *Kubelet) connect(w http.ResponseWriter, r *http.Request) {
 	var handler http.Handler = proxy.NewUpgradeAwareHandler(to, nil, false, true, responder{})
 	switch {
 	case !k.WebSockets:
-	case wsstream.IsWebSocketRequestWithStreamCloseProtocol(r):
+	case options != nil && wsstream.IsWebSocketRequestWithStreamCloseProtocol(r):
 		handler = translator.NewStreamTranslatorHandler(to, nil, 0, translator.Options{Stdin: options.Stdin, Stdout: options.Stdout, Stderr: options.Stderr, Tty: options.TTY})
 	case wsstream.IsWebSocketRequestWithTunnelingProtocol(r):
 		handler = translator.NewTunnelingHandler(handler)
@@ -213,7 +216,7 @@ func (k *Kubelet) logs(w http.ResponseWriter, r *http.Request) {
 	k.mu.Unlock()
 	sent := len(lines)
 	if previous {
-		lines = k.Previous
+		lines = slices.Clone(k.Previous)
 	}
 	if n, err := strconv.Atoi(q.Get("tailLines")); err == nil {
 		lines = lines[max(0, len(lines)-n):]
@@ -246,7 +249,7 @@ func (k *Kubelet) logs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// limited writes lines until a number of bytes is written; negative: all.
+// limited writes lines until a number of bytes is written. A negative number means no limit.
 type limited struct {
 	w    io.Writer
 	left int
@@ -276,6 +279,7 @@ func (c *container) Exec(ctx context.Context, _ string, command []string, in io.
 	}
 	p := exec.CommandContext(ctx, command[0], command[1:]...)
 	p.Dir, p.Stdout, p.Stderr = c.Dir, out, stderr
+	p.WaitDelay = 5 * time.Second // a child of the command can keep its output open
 	if in != nil {
 		stdin, err := p.StdinPipe()
 		if err != nil {
@@ -299,8 +303,8 @@ func (c *container) Attach(ctx context.Context, id string, in io.Reader, out, st
 	return c.Exec(ctx, id, c.Main, in, out, stderr, tty, resize)
 }
 
-// PortForward implements streaming.Runtime. It connects after the first byte of the client: only then the client has the reply
-// to its stream for sure. The library can end a stream before it sends the reply, and kubectl then waits for more connections.
+// PortForward implements streaming.Runtime. It dials after the client's first byte, because only then has the client received
+// the reply to its stream. Otherwise the library may close the stream before the reply, and kubectl hangs.
 func (c *container) PortForward(ctx context.Context, _ string, port int32, stream io.ReadWriteCloser) error {
 	from := bufio.NewReader(stream)
 	if _, err := from.Peek(1); err != nil && !errors.Is(err, io.EOF) {

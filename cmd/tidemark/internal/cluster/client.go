@@ -54,6 +54,9 @@ func (c *client) do(ctx context.Context, method, path string, body, into any) er
 		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		r.Header.Set("Content-Type", "application/merge-patch+json")
+	}
 	response, err := c.http.Do(r)
 	if err != nil {
 		return err

@@ -145,10 +145,15 @@ func (c *Cluster) Stop() error {
 // PID returns the process ID of a component; zero: it does not run at the moment.
 func (c *Cluster) PID(component string) int { return c.group.pid(component) }
 
-// DataDir returns the data directory of the cluster in a directory; false: there is none.
-func DataDir(dir string) (string, bool) {
-	_, err := os.Stat(filepath.Join(dir, "cluster.json"))
-	return filepath.Join(dir, "data"), err == nil
+// DataDir returns the data directory of the cluster in a directory. It returns the directory itself if it has no cluster.
+func DataDir(dir string) (string, error) {
+	switch _, err := os.Stat(filepath.Join(dir, "cluster.json")); {
+	case errors.Is(err, fs.ErrNotExist):
+		return dir, nil
+	case err != nil:
+		return "", err
+	}
+	return filepath.Join(dir, "data"), nil
 }
 
 // path returns the path of a file of the cluster.

@@ -127,6 +127,8 @@ func TestKwokConfigs(t *testing.T) {
 	dir, mine := t.TempDir(), filepath.Join(t.TempDir(), "mine.yaml")
 	o := s.options(dir)
 	o.KwokConfigs = []string{mine}
+	// A node of a version that had no metrics.
+	s.must(os.WriteFile(filepath.Join(s.state, "nodes"), []byte(`[{"metadata":{"name":"node-0","annotations":{"kwok.x-k8s.io/node":"fake"}}}]`), 0o600))
 	c, err := cluster.Start(t.Context(), o)
 	s.must(err)
 	s.must(c.Stop())

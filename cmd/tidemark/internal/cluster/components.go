@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // podRange has the addresses of Pods: a /24 for each node. It is outside of Tidemark's default range of Services.
@@ -76,8 +78,9 @@ func (c *Cluster) schedulerArgs() []string {
 	return append(c.componentArgs("scheduler.conf"), c.o.Flags[Scheduler]...)
 }
 
-// kwokArgs returns the command line of kwok, which is the kubelet of all its nodes. For the usage of a Pod, kwok takes the
-// first file that has one: the files of the user come before metrics.
+// kwokArgs returns the command line of kwok, which is the kubelet of all its nodes. kwok uses the first ClusterResourceUsage
+// that matches a Pod, so the user's files come first. kwok refuses a kind that is both in a file and in --enable-crds, so a
+// user who enables the kinds of metrics as resources gets no file of them.
 func (c *Cluster) kwokArgs() []string {
 	args := []string{
 		"--kubeconfig=" + c.path("kwok.conf"),
@@ -86,8 +89,10 @@ func (c *Cluster) kwokArgs() []string {
 	for _, file := range c.o.KwokConfigs {
 		args = append(args, "--config="+file)
 	}
+	if !slices.ContainsFunc(c.o.Flags[Kwok], enablesMetrics) {
+		args = append(args, "--config="+c.path("kwok-metrics.yaml"))
+	}
 	args = append(args,
-		"--config="+c.path("kwok-metrics.yaml"),
 		"--manage-nodes-with-annotation-selector="+nodeMark+"="+nodeMarked,
 		"--node-ip=127.0.0.1",
 		"--node-port="+strconv.Itoa(c.kept.KwokPort),
@@ -95,6 +100,11 @@ func (c *Cluster) kwokArgs() []string {
 		"--node-lease-duration-seconds=40",
 	)
 	return append(args, c.o.Flags[Kwok]...)
+}
+
+// enablesMetrics reports whether a flag of kwok makes it read the kinds of its metrics from the API.
+func enablesMetrics(flag string) bool {
+	return strings.HasPrefix(flag, "--enable-crds") && (strings.Contains(flag, "Metric") || strings.Contains(flag, "ClusterResourceUsage"))
 }
 
 // freePort returns a port that is free now.

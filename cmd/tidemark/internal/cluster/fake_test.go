@@ -22,6 +22,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/cluster"
 	"github.com/tidemark-dev/tidemark/internal/pki"
 	"github.com/tidemark-dev/tidemark/internal/tier"
@@ -187,6 +189,11 @@ func serve(args []string) error {
 			return err
 		}
 	}
+	if text, err := os.ReadFile(filepath.Join(os.Getenv(stateVariable), "nodes")); err == nil {
+		if err := json.Unmarshal(text, &s.nodes); err != nil {
+			return err
+		}
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:"+flagOf(args, "secure-port"))
 	if err != nil {
 		return err
@@ -225,9 +232,15 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{}`)
 	case r.URL.Path == "/api/v1/nodes" && r.Method == http.MethodPost:
 		s.nodes = append(s.nodes, body)
-		text, _ := json.Marshal(s.nodes)
-		os.WriteFile(filepath.Join(os.Getenv(stateVariable), "nodes"), text, 0o600)
+		s.keepNodes()
 		w.WriteHeader(http.StatusCreated)
+	case r.Method == http.MethodPatch && r.URL.Path == "/api/v1/nodes/node-0" && r.Header.Get("Content-Type") == "application/merge-patch+json":
+		for i, text := range s.nodes {
+			if bytes.Contains(text, []byte(`"node-0"`)) {
+				s.nodes[i], _ = jsonpatch.MergePatch(text, body)
+			}
+		}
+		s.keepNodes()
 	case r.URL.Path == "/api/v1/nodes":
 		s.listNodes(w)
 	case strings.HasPrefix(r.URL.Path, "/apis/rbac.authorization.k8s.io/v1/clusterrole"):
@@ -235,6 +248,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.Error(w, `{"message":"no such path"}`, http.StatusNotFound)
 	}
+}
+
+// keepNodes writes the nodes to a file for the test. The caller holds mu.
+func (s *server) keepNodes() {
+	text, _ := json.Marshal(s.nodes)
+	os.WriteFile(filepath.Join(os.Getenv(stateVariable), "nodes"), text, 0o600)
 }
 
 // listNodes lists the nodes, which are ready while kwok works.

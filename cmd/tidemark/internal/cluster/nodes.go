@@ -58,9 +58,36 @@ func (c *client) allowKwok(ctx context.Context) error {
 	return except(http.StatusConflict, c.do(ctx, http.MethodPost, path+"clusterrolebindings", binding, nil))
 }
 
-// createNodes creates the nodes 0 to n-1 that do not exist.
+// createNodes creates the nodes 0 to n-1 that do not exist. Those that do get the annotation that they lack if an earlier
+// version created them.
 func (c *client) createNodes(ctx context.Context, n int) error {
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name        string
+				Annotations map[string]string
+			}
+		}
+	}
+	if err := c.do(ctx, http.MethodGet, "/api/v1/nodes", nil, &list); err != nil {
+		return err
+	}
+	exist := map[string]bool{}
+	for _, item := range list.Items {
+		name := item.Metadata.Name
+		exist[name] = true
+		if item.Metadata.Annotations[nodeMark] != nodeMarked || item.Metadata.Annotations[metricsPath] != "" {
+			continue
+		}
+		patch := object{"metadata": object{"annotations": object{metricsPath: metricsOf(name)}}}
+		if err := c.do(ctx, http.MethodPatch, "/api/v1/nodes/"+name, patch, nil); err != nil {
+			return err
+		}
+	}
 	for i := range n {
+		if exist[nodeName(i)] {
+			continue
+		}
 		if err := except(http.StatusConflict, c.do(ctx, http.MethodPost, "/api/v1/nodes", node(i), nil)); err != nil {
 			return err
 		}
@@ -68,14 +95,19 @@ func (c *client) createNodes(ctx context.Context, n int) error {
 	return nil
 }
 
+func nodeName(i int) string { return fmt.Sprintf("%s%d", nodePrefix, i) }
+
+// metricsOf returns the path of a node's metrics at kwok.
+func metricsOf(node string) string { return "/metrics/nodes/" + node + "/metrics/resource" }
+
 // node returns a node with the size of a large machine.
 func node(i int) object {
-	name := fmt.Sprintf("%s%d", nodePrefix, i)
+	name := nodeName(i)
 	size := object{"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
 	return object{
 		"metadata": object{
 			"name":        name,
-			"annotations": object{nodeMark: nodeMarked, metricsPath: "/metrics/nodes/" + name + "/metrics/resource"},
+			"annotations": object{nodeMark: nodeMarked, metricsPath: metricsOf(name)},
 			"labels":      object{"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "type": "kwok"},
 		},
 		"status": object{"capacity": size, "allocatable": size},
