@@ -169,6 +169,7 @@ func TestNode(t *testing.T) {
 	}, func(n, old *corev1.Node) []string { return testkinds.Texts(core.ValidateNodeStatus(n, old)) })
 	testkinds.Rules(t, "{metadata: {name: n1}}", []testkinds.Rule{
 		{"default: allocatable is the capacity", "status: {capacity: {cpu: 1}}", "status.allocatable.cpu: 1"},
+		{"default: empty allocatable is the capacity", "status: {capacity: {cpu: 1}, allocatable: {}}", "status.allocatable.cpu: 1"},
 		{"default: podCIDR is the first", "spec: {podCIDRs: [10.0.0.0/24]}", "spec.podCIDR: 10.0.0.0/24"},
 		{"default: podCIDR wins", "spec: {podCIDR: 10.0.1.0/24, podCIDRs: [10.0.0.0/24]}", "spec.podCIDRs[0]: 10.0.1.0/24"},
 		{"what the server no longer has", "spec: {configSource: {}}\nstatus: {config: {}}", "spec.configSource: removed\nspec: {}\nstatus.config: removed"},

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -154,7 +155,7 @@ func (c *tally) compare(t *testing.T, b batch, without, got, want []response) {
 		default:
 			c.count(want[i], without[i-stored])
 		}
-		if reflect.DeepEqual(got[i], want[i]) || panicked(want[i]) && got[i].Status == want[i].Status {
+		if reflect.DeepEqual(got[i], want[i]) || panicked(want[i]) && got[i].Status == want[i].Status || known(got[i], want[i]) {
 			continue
 		}
 		if c.differences++; c.differences > 40 {
@@ -176,6 +177,19 @@ func (c *tally) compare(t *testing.T, b batch, without, got, want []response) {
 		t.Errorf("%s:\n%s", what, difference(got[i], want[i]))
 	}
 }
+
+// known reports whether responses differ as docs/mutating-policies.md says: kube-apiserver cannot take a list or a map of the
+// request or of an object as the value of a JSON patch, and shows members that Tidemark has pruned.
+func known(got, want response) bool {
+	text := func(a response) string {
+		text, _ := json.Marshal(a)
+		return pruned.ReplaceAllString(string(text), "Value:{}")
+	}
+	return strings.Contains(text(want), "type conversion error from '") && strings.Contains(text(want), "' to '*structpb.Value'") ||
+		text(got) == text(want)
+}
+
+var pruned = regexp.MustCompile(`Value:map\[string\]interface \{\}\{[^{}]*\}`)
 
 // panicked reports whether an expression has made kube-apiserver's library panic: docs/policies.md.
 func panicked(a response) bool {

@@ -22,7 +22,7 @@ import (
 func DefaultNode(n *corev1.Node) {
 	check.RoundUp(n.Status.Capacity)
 	check.RoundUp(n.Status.Allocatable)
-	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
+	if len(n.Status.Allocatable) == 0 && n.Status.Capacity != nil { // kube-apiserver stores an empty map as none
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
 	switch s := &n.Spec; {
