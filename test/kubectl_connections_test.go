@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/kubelet"
 )
@@ -85,17 +87,31 @@ func newConnections(t *testing.T, of *kubectlIn, kubeletSockets, clientSockets b
 	if kubeletSockets {
 		features = strconv.Quote(kubelet.Feature)
 	}
+	namespace := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, c.kubelet.Namespace)
+	c.want(namespace, []string{"create", "-f", "-"}, "created")
+	config, err := clientcmd.LoadFromFile(k.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Contexts[config.CurrentContext].Namespace = c.kubelet.Namespace
+	k.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, k.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	// A controller may have created it before.
+	c.run(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`, "create", "-f", "-")
 	c.want(fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":%q}}`, node), []string{"create", "-f", "-"}, "created")
 	t.Cleanup(func() {
 		// The context of the test is over.
 		c.command(context.Background(), "", "delete", "pod", c.kubelet.Pod, "--now", "--force").Run()
+		c.command(context.Background(), namespace, "delete", "--wait=false", "-f", "-").Run()
 		if out, err := c.command(context.Background(), "", "delete", "node", node).CombinedOutput(); err != nil {
 			t.Errorf("delete the node: %v\n%s", err, out)
 		}
 	})
 	c.want("", []string{"patch", "node", node, "--subresource=status", "-p",
 		fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}},"declaredFeatures":[%s]}}`, c.kubelet.Port(), features)})
-	c.want(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q},"spec":{"nodeName":%q,"containers":[{"name":%q,"image":"i","stdin":true}]}}`, c.kubelet.Pod, node, c.kubelet.Container),
+	c.want(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q},"spec":{"nodeName":%q,"containers":[{"name":"c","image":"i","stdin":true}]}}`, c.kubelet.Pod, node),
 		[]string{"create", "-f", "-"}, "created")
 	c.want("", []string{"patch", "pod", c.kubelet.Pod, "--subresource=status", "-p", `{"status":{"phase":"Running"}}`})
 	return c
@@ -248,7 +264,7 @@ func testLogs(t *testing.T, c *connections) {
 		{[]string{"--previous"}, "before\n"},
 		{[]string{"--since=24h"}, "two\nthree\n"},
 		{[]string{"--timestamps", "--tail=1"}, now.Format(time.RFC3339Nano) + " three\n"},
-		{[]string{"--all-containers", "--prefix", "--tail=1"}, "[pod/" + c.kubelet.Pod + "/" + c.kubelet.Container + "] three\n"},
+		{[]string{"--all-containers", "--prefix", "--tail=1"}, "[pod/" + c.kubelet.Pod + "/c] three\n"},
 	} {
 		if got := c.runs(strings.NewReader(""), append([]string{"logs", c.kubelet.Pod}, test.args...)...); got != (result{stdout: test.want}) {
 			t.Errorf("logs %s: %s, want %q", test.args, got, test.want)

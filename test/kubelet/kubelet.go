@@ -38,9 +38,9 @@ const Feature = "ExtendWebSocketsToKubelet"
 type Kubelet struct {
 	// Pod is the name of its Pod.
 	Pod string
-	// Container is the name of the only container. It is random, since it lets a client run commands. Do not put it into
-	// command lines, which other users of the machine can see.
-	Container string
+	// Namespace is that of the Pod. It is random, since it lets a client run commands: keep it out of command lines, which
+	// other users of the machine can see.
+	Namespace string
 	// Dir is the directory of the container, which its commands start in.
 	Dir string
 	// Main is the command that attach is connected to.
@@ -69,7 +69,7 @@ type Line struct {
 // Start starts a kubelet on 127.0.0.1 that ends with the test.
 func Start(t testing.TB) *Kubelet {
 	t.Helper()
-	k := &Kubelet{Pod: "pod-" + strings.ToLower(rand.Text()), Container: "c-" + strings.ToLower(rand.Text()), Dir: t.TempDir(), more: make(chan struct{})}
+	k := &Kubelet{Pod: "pod-" + strings.ToLower(rand.Text()), Namespace: "ns-" + strings.ToLower(rand.Text()), Dir: t.TempDir(), more: make(chan struct{})}
 	criServer := httptest.NewUnstartedServer(nil)
 	config := streaming.DefaultConfig
 	config.BaseURL = &url.URL{Scheme: "http", Host: criServer.Listener.Addr().String()}
@@ -130,9 +130,9 @@ func (k *Kubelet) changed() {
 	k.more = make(chan struct{})
 }
 
-// known responds with 404 to a request for another Pod or container.
+// known responds with 404 to a request for another Pod.
 func (k *Kubelet) known(w http.ResponseWriter, r *http.Request) bool {
-	if r.PathValue("pod") == k.Pod && (r.PathValue("container") == k.Container || strings.HasPrefix(r.URL.Path, "/portForward/")) {
+	if r.PathValue("pod") == k.Pod && r.PathValue("namespace") == k.Namespace {
 		return true
 	}
 	http.Error(w, "pod does not exist", http.StatusNotFound)
