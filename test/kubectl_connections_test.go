@@ -14,12 +14,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/tidemark-dev/tidemark/internal/freeport"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/test/kubelet"
 )
@@ -327,7 +327,7 @@ func testPortForward(t *testing.T, c *connections) {
 		}
 	})
 
-	address, end := c.forward(closedPort(t))
+	address, end := c.forward(strconv.Itoa(freeport.Find(t))) // nothing listens on it
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -349,24 +349,6 @@ func testPortForward(t *testing.T, c *connections) {
 
 // connectionLimit ends a kubectl that hangs.
 const connectionLimit = 3 * time.Minute
-
-// closedPort returns a port that refuses connections: it is taken, and nothing listens on it.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { syscall.Close(fd) })
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	at, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strconv.Itoa(at.(*syscall.SockaddrInet4).Port)
-}
 
 // forward forwards a local port to a port of the container. It returns the address of the local port, and end. end waits for
 // kubectl to exit and returns its standard error. If kill is true, it kills kubectl first.

@@ -192,7 +192,7 @@ func TestHostileObjects(t *testing.T) {
 func TestHostileTime(t *testing.T) {
 	tier.Full(t)
 	corners(t, func(c *corner) {
-		// 64 rules, each of which takes milliseconds: together many times the time-out.
+		// Each of the 64 rules takes milliseconds. Together they exceed the timeout.
 		c.define(ruled(`{"type":"array","maxItems":40000,"items":{"type":"integer"}}`, many(64, "!self.exists(x, x == -1-#)")...), false)
 		o := c.object("a", `{}`)
 		o["spec"] = tree{"v": counted(12_000)}

@@ -88,6 +88,9 @@ func (r *rules) checkInitContainers(at *field.Path) {
 
 func (r *rules) checkEphemeral(at *field.Path) {
 	all := r.spec.EphemeralContainers
+	if len(all) == 0 {
+		return
+	}
 	var names check.Seen[string] // besides r.containers, which they can target
 	// As in kube-apiserver, the name of an init container counts even if it is empty.
 	for i := range r.spec.InitContainers {

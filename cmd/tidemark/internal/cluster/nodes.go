@@ -61,19 +61,12 @@ func (c *client) allowKwok(ctx context.Context) error {
 // createNodes creates the nodes 0 to n-1 that do not exist. Those that do get the annotation that they lack if an earlier
 // version created them.
 func (c *client) createNodes(ctx context.Context, n int) error {
-	var list struct {
-		Items []struct {
-			Metadata struct {
-				Name        string
-				Annotations map[string]string
-			}
-		}
-	}
-	if err := c.do(ctx, http.MethodGet, "/api/v1/nodes", nil, &list); err != nil {
+	nodes, err := c.listNodes(ctx)
+	if err != nil {
 		return err
 	}
 	exist := map[string]bool{}
-	for _, item := range list.Items {
+	for _, item := range nodes {
 		name := item.Metadata.Name
 		exist[name] = true
 		if item.Metadata.Annotations[nodeMark] != nodeMarked || item.Metadata.Annotations[metricsPath] != "" {
@@ -93,6 +86,24 @@ func (c *client) createNodes(ctx context.Context, n int) error {
 		}
 	}
 	return nil
+}
+
+// listed is what the cluster reads of a node.
+type listed struct {
+	Metadata struct {
+		Name        string
+		Annotations map[string]string
+	}
+	Status struct {
+		Conditions []struct{ Type, Status string }
+	}
+}
+
+// listNodes returns all nodes.
+func (c *client) listNodes(ctx context.Context) ([]listed, error) {
+	var list struct{ Items []listed }
+	err := c.do(ctx, http.MethodGet, "/api/v1/nodes", nil, &list)
+	return list.Items, err
 }
 
 func nodeName(i int) string { return fmt.Sprintf("%s%d", nodePrefix, i) }
@@ -116,19 +127,12 @@ func node(i int) object {
 
 // nodesReady reports whether n simulated nodes are ready.
 func (c *client) nodesReady(ctx context.Context, n int) (bool, error) {
-	var list struct {
-		Items []struct {
-			Metadata struct{ Name string }
-			Status   struct {
-				Conditions []struct{ Type, Status string }
-			}
-		}
-	}
-	if err := c.do(ctx, http.MethodGet, "/api/v1/nodes", nil, &list); err != nil {
+	nodes, err := c.listNodes(ctx)
+	if err != nil {
 		return false, err
 	}
 	ready := 0
-	for _, item := range list.Items {
+	for _, item := range nodes {
 		for _, condition := range item.Status.Conditions {
 			if condition.Type == "Ready" && condition.Status == "True" && strings.HasPrefix(item.Metadata.Name, nodePrefix) {
 				ready++
