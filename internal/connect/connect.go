@@ -124,7 +124,8 @@ func (c *Connector) Log(w http.ResponseWriter, r *http.Request, of Container, op
 			return n, err
 		})
 	}
-	if _, err := io.CopyBuffer(writerFunc(to.Write), resp.Body, make([]byte, chunk)); err != nil {
+	_, err = io.CopyBuffer(writerFunc(to.Write), resp.Body, make([]byte, chunk))
+	if err != nil || r.Context().Err() != nil { // a kubelet may end the body properly once its client closes the connection
 		panic(http.ErrAbortHandler)
 	}
 	return nil

@@ -442,6 +442,40 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestLogBreaksOff checks that the response breaks off when the request's context ends, also if the kubelet's response is complete.
+func TestLogBreaksOff(t *testing.T) {
+	t.Parallel()
+	k, err := kubelet.New(kubelet.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.CloseIdleConnections()
+	fake := kubelettest.Start(t)
+	host, port, _ := net.SplitHostPort(fake.Listener.Addr().String())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	defer func() {
+		if got := recover(); got != http.ErrAbortHandler {
+			t.Errorf("Log ended with %v, want a panic with http.ErrAbortHandler", got)
+		}
+	}()
+	w := endsWrite{httptest.NewRecorder(), cancel}
+	of := connect.Container{Kubelet: kubelet.Address{Host: host, Port: port}, Namespace: "default", Pod: "p", Name: "c"}
+	err = connect.New(k).Log(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/log", nil), of, nil)
+	t.Errorf("Log returned %v", err)
+}
+
+// endsWrite ends the request when the response's body begins.
+type endsWrite struct {
+	*httptest.ResponseRecorder
+	end func()
+}
+
+func (w endsWrite) Write(b []byte) (int, error) {
+	w.end()
+	return w.ResponseRecorder.Write(b)
+}
+
 // TestTooMany checks that a connection beyond the limit is refused.
 func TestTooMany(t *testing.T) {
 	t.Parallel()
