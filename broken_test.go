@@ -26,7 +26,7 @@ import (
 func TestBrokenObjects(t *testing.T) {
 	t.Parallel()
 	log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
-	p := servertest.Start(t, &tidemark.Server{Storage: &onLog{log: log, dir: t.TempDir()}})
+	p := servertest.Start(t, &tidemark.Server{Storage: &servertest.OnLog{Log: log, Dir: t.TempDir()}})
 	other, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
 	if err != nil {
 		t.Fatal(err)

@@ -16,13 +16,13 @@ import (
 
 // hanging is a log whose newest revision is not had while it hangs.
 type hanging struct {
-	onLog
+	servertest.OnLog
 	hang chan (<-chan struct{}) // has the channel that ends the hang
 }
 
 func (h *hanging) Open(ctx context.Context, with storage.Options) (*storage.Opened, error) {
-	o, err := h.onLog.Open(ctx, with)
-	o.Shared = &hangingMember{h.member, h}
+	o, err := h.OnLog.Open(ctx, with)
+	o.Shared = &hangingMember{h.Member, h}
 	return o, err
 }
 
@@ -66,8 +66,8 @@ func TestCrowd(t *testing.T) {
 	for name, copied := range map[string]bool{"log": false, "copy": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := hanging{onLog: onLog{log: sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}), dir: t.TempDir()}, hang: make(chan (<-chan struct{}), 1)}
-			first := servertest.Start(t, &tidemark.Server{InProcess: true, Storage: &h.onLog, Controllers: []string{"-*"}})
+			h := hanging{OnLog: servertest.OnLog{Log: sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}), Dir: t.TempDir()}, hang: make(chan (<-chan struct{}), 1)}
+			first := servertest.Start(t, &tidemark.Server{InProcess: true, Storage: &h.OnLog, Controllers: []string{"-*"}})
 			servertest.Stop(t, first) // it has made the objects that every server has
 			c := &hangingCopy{h}
 			s := &tidemark.Server{InProcess: true, Storage: c, Controllers: []string{"-*"}}

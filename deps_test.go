@@ -47,7 +47,7 @@ var importRules = []importRule{
 	{"internal/expression", "internal/celenv internal/unexported", "expressions depend on values alone"},
 	{"internal/testrand", "", "random test input depends on no other package"},
 	{"internal/freeport", "", "a port depends on no other package"},
-	{"internal/servertest", "", "tests use a server as other programs do"},
+	{"internal/servertest", "internal/storage internal/store/storetest/sharedmem", "tests use a server as other programs do; several servers share a log in memory"},
 	{"internal/integration", "", "features are tested through the API"},
 	{"internal/testkinds", "", "the objects of tests are embedded files"},
 	{"internal/store/storetest", "internal/await internal/store internal/testrand internal/tier", "the suite sees a log as the store does"},

@@ -19,7 +19,7 @@ func TestFirstObjectsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, dir := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}), t.TempDir()
 		for range 2 {
-			servertest.Start(t, &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}, Controllers: []string{"-*"}})
+			servertest.Start(t, &tidemark.Server{InProcess: true, Storage: &servertest.OnLog{Log: log, Dir: dir}, Controllers: []string{"-*"}})
 		}
 		other, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
 		if err != nil {

@@ -1,7 +1,6 @@
 package tidemark_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,23 +17,9 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
-	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
-
-// onLog keeps the objects of a server in a log that other servers use too.
-type onLog struct {
-	log    *sharedmem.Log
-	dir    string
-	member *sharedmem.Member
-}
-
-func (o *onLog) Open(_ context.Context, with storage.Options) (*storage.Opened, error) {
-	with.Encryption.Close()
-	o.member = o.log.Open()
-	return &storage.Opened{Shared: o.member, Dir: o.dir, HealthTimeout: time.Second, ReadyTimeout: time.Second}, nil
-}
 
 // several starts servers on one log, whose ways take some time.
 func several(t *testing.T, n int) (*sharedmem.Log, []*tidemark.Server) {
@@ -43,7 +28,7 @@ func several(t *testing.T, n int) (*sharedmem.Log, []*tidemark.Server) {
 	dir := t.TempDir()
 	var all []*tidemark.Server
 	for range n {
-		all = append(all, servertest.Start(t, &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}}))
+		all = append(all, servertest.Start(t, &tidemark.Server{InProcess: true, Storage: &servertest.OnLog{Log: log, Dir: dir}}))
 	}
 	return log, all
 }
@@ -176,7 +161,7 @@ func TestLeaderCut(t *testing.T) {
 		if len(first) != 1 {
 			t.Fatalf("%d servers lead", len(first))
 		}
-		cut := first[0].Storage.(*onLog).member
+		cut := first[0].Storage.(*servertest.OnLog).Member
 		cut.Cut(true)
 		var next []*tidemark.Server
 		other := all[0]
@@ -367,10 +352,10 @@ func TestDifferentServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, all := several(t, 1)
 		for what, s := range map[string]*tidemark.Server{
-			"another certificate authority":  {Storage: &onLog{log: log, dir: t.TempDir()}},
-			"another range of cluster IPs":   {Storage: &onLog{log: log, dir: all[0].Storage.(*onLog).dir}, Services: tidemark.Services{ClusterIPRange: "10.1.0.0/16"}},
-			"another range of node ports":    {Storage: &onLog{log: log, dir: all[0].Storage.(*onLog).dir}, Services: tidemark.Services{NodePortRange: "20000-21000"}},
-			"another issuer of service acco": {Storage: &onLog{log: log, dir: all[0].Storage.(*onLog).dir}, Authentication: tidemark.Authentication{ServiceAccounts: tidemark.ServiceAccounts{Issuers: []string{"https://a"}}}},
+			"another certificate authority":  {Storage: &servertest.OnLog{Log: log, Dir: t.TempDir()}},
+			"another range of cluster IPs":   {Storage: &servertest.OnLog{Log: log, Dir: all[0].Storage.(*servertest.OnLog).Dir}, Services: tidemark.Services{ClusterIPRange: "10.1.0.0/16"}},
+			"another range of node ports":    {Storage: &servertest.OnLog{Log: log, Dir: all[0].Storage.(*servertest.OnLog).Dir}, Services: tidemark.Services{NodePortRange: "20000-21000"}},
+			"another issuer of service acco": {Storage: &servertest.OnLog{Log: log, Dir: all[0].Storage.(*servertest.OnLog).Dir}, Authentication: tidemark.Authentication{ServiceAccounts: tidemark.ServiceAccounts{Issuers: []string{"https://a"}}}},
 		} {
 			s.InProcess = true
 			if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), what) {
@@ -386,7 +371,7 @@ func TestDifferentServers(t *testing.T) {
 func TestDifferentEncryption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, all := several(t, 1)
-		dir := all[0].Storage.(*onLog).dir
+		dir := all[0].Storage.(*servertest.OnLog).Dir
 		file := filepath.Join(t.TempDir(), "encryption.yaml")
 		config := `{"kind":"EncryptionConfiguration","apiVersion":"apiserver.config.k8s.io/v1","resources":[{"resources":["secrets"],"providers":[{"identity":{}}]}]}`
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -394,7 +379,7 @@ func TestDifferentEncryption(t *testing.T) {
 		}
 		for path, times := range map[string]int{"": 0, file: 1} {
 			var text strings.Builder
-			s := &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}, Logger: slog.New(slog.NewTextHandler(&text, nil)),
+			s := &tidemark.Server{InProcess: true, Storage: &servertest.OnLog{Log: log, Dir: dir}, Logger: slog.New(slog.NewTextHandler(&text, nil)),
 				Encryption: tidemark.Encryption{ProviderConfigFile: path}}
 			if err := s.Start(t.Context()); err != nil {
 				t.Fatal(err)
@@ -414,9 +399,9 @@ func TestDifferentEncryption(t *testing.T) {
 func TestDifferentClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, all := several(t, 1)
-		dir := all[0].Storage.(*onLog).dir
+		dir := all[0].Storage.(*servertest.OnLog).Dir
 		other := func() *tidemark.Server {
-			s := &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}, Services: tidemark.Services{NodePortRange: "20000-21000"}, Clock: &tidemark.Clock{}}
+			s := &tidemark.Server{InProcess: true, Storage: &servertest.OnLog{Log: log, Dir: dir}, Services: tidemark.Services{NodePortRange: "20000-21000"}, Clock: &tidemark.Clock{}}
 			s.Clock.Advance(10 * time.Minute)
 			return s
 		}
@@ -442,12 +427,12 @@ func TestBesideKube(t *testing.T) {
 		lease := fmt.Sprintf(`{"metadata":{"name":"apiserver-x","labels":{"apiserver.kubernetes.io/identity":"kube-apiserver"}},"spec":{"holderIdentity":"apiserver-x_1","leaseDurationSeconds":3600,"renewTime":%q}}`,
 			time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
 		want(t, all[0], 201, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", lease)
-		dir := all[0].Storage.(*onLog).dir
+		dir := all[0].Storage.(*servertest.OnLog).Dir
 		if err := all[0].Close(); err != nil {
 			t.Fatal(err)
 		}
 		other := func() *tidemark.Server {
-			return &tidemark.Server{InProcess: true, Storage: &onLog{log: log, dir: dir}, Services: tidemark.Services{ClusterIPRange: "10.1.0.0/16"}}
+			return &tidemark.Server{InProcess: true, Storage: &servertest.OnLog{Log: log, Dir: dir}, Services: tidemark.Services{ClusterIPRange: "10.1.0.0/16"}}
 		}
 		s := other()
 		if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the kube-apiserver apiserver-x_1 on the same etcd has another range of cluster IPs: [10.96.0.0/12] there, and [10.1.0.0/16] here") {
@@ -466,7 +451,7 @@ func TestSharedHealth(t *testing.T) {
 		want(t, all[0], 200, "GET", "/readyz", "")
 		want(t, all[0], 200, "GET", "/livez", "")
 		time.Sleep(2 * time.Second)
-		member := all[0].Storage.(*onLog).member
+		member := all[0].Storage.(*servertest.OnLog).Member
 		member.Cut(true)
 		for _, path := range []string{"/readyz/etcd", "/readyz/etcd-readiness", "/livez", "/healthz"} {
 			want(t, all[0], 500, "GET", path, "")
@@ -483,7 +468,7 @@ func TestSharedHealth(t *testing.T) {
 // decides the request by its old state, and gets the new one two seconds later.
 func behind(t *testing.T, s *tidemark.Server, write func(), requests ...func()) {
 	t.Helper()
-	member := s.Storage.(*onLog).member
+	member := s.Storage.(*servertest.OnLog).Member
 	time.Sleep(time.Second) // so that it has all that is older
 	member.Pause()
 	write()

@@ -3,6 +3,7 @@ package integration_test
 import (
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +17,8 @@ import (
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 const apiServicesPath = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -295,4 +298,56 @@ func TestNamespaceOfExtension(t *testing.T) {
 	awaitBody(t, c, second, `Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: wardle.example.com/v1: stale GroupVersion discovery: wardle.example.com/v1"`)
 	exchange(t, c, "DELETE", apiServicesPath+"/v1.wardle.example.com", "")
 	awaitBody(t, c, second, "not found")
+}
+
+// TestSeveralAggregators: each of several servers sends requests to the extension server, with the certificate of their
+// common authority. One of them writes the condition of the APIService, and another one after it has stopped.
+func TestSeveralAggregators(t *testing.T) {
+	log, dir, e := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}), t.TempDir(), startExtension(t)
+	start := func() *tidemark.Server {
+		return servertest.Start(t, &tidemark.Server{Storage: &servertest.OnLog{Log: log, Dir: dir}})
+	}
+	leader := start()
+	await.Nil(t, "a leader", func() error {
+		if _, b := servertest.Get(t, leader.RESTConfig(), "/readyz?verbose"); strings.Contains(b, "server leads") {
+			return errors.New(b)
+		}
+		return nil
+	})
+	others := []*tidemark.Server{start(), start()}
+	register(t, others[0].RESTConfig(), e, "v1", "wardle.example.com")
+	const own, flunder = apiServicesPath + "/v1.wardle.example.com", "/apis/wardle.example.com/v1/namespaces/default/flunders/f"
+	written := func(c *rest.Config) string {
+		_, _, b := exchange(t, c, "GET", own, "")
+		return pick(t, b, "metadata.resourceVersion")
+	}
+	awaitBody(t, others[0].RESTConfig(), own, `"reason":"Passed"`)
+	first := written(others[0].RESTConfig())
+	for i, s := range append(others, leader) {
+		c, err := s.RESTConfigFor(fmt.Sprint("user", i), "system:masters")
+		if err != nil {
+			t.Fatal(err)
+		}
+		awaitBody(t, c, flunder, `"Flunder"`)
+		awaitBody(t, c, "/apis/wardle.example.com/v1", `"flunders"`)
+		if want := fmt.Sprintf("GET %s user%d front-proxy-client", flunder, i); !e.seen(want) {
+			t.Errorf("the extension server has not seen %s", want)
+		}
+	}
+	if now := written(others[0].RESTConfig()); now != first {
+		t.Errorf("servers that agree wrote the condition again: revision %s after %s", now, first)
+	}
+
+	servertest.Stop(t, leader)
+	e.set(func() { e.down = true })
+	exchange(t, others[1].RESTConfig(), "MERGE", "/api/v1/namespaces/default/services/wardle", `{"metadata":{"labels":{"a":"b"}}}`) // it is checked again
+	for _, s := range others {
+		awaitBody(t, s.RESTConfig(), own, `"reason":"FailedDiscoveryCheck"`)
+		awaitBody(t, s.RESTConfig(), flunder, "service unavailable")
+	}
+	e.set(func() { e.down = false })
+	for _, s := range others {
+		awaitBody(t, s.RESTConfig(), own, `"reason":"Passed"`)
+		awaitBody(t, s.RESTConfig(), flunder, `"Flunder"`)
+	}
 }
