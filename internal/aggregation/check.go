@@ -34,8 +34,7 @@ const failedDiscovery = "FailedDiscoveryCheck"
 
 // watch checks the backend until it is closed.
 func (b *Backend) watch() {
-	retry := firstRetry
-	for b.ctx.Err() == nil {
+	repeat(b.ctx, b.changed, firstRetry, checkEvery, func() (again bool) {
 		turn := b.of.checks
 		if b.condition().reason == failedDiscovery {
 			turn = b.of.rechecks
@@ -43,27 +42,40 @@ func (b *Backend) watch() {
 		select {
 		case turn <- struct{}{}:
 		case <-b.ctx.Done():
-			return
+			return false
 		}
 		c, again := b.check()
 		<-turn
 		if b.ctx.Err() != nil {
-			return
+			return false
 		}
-		again = b.set(c) || again
-		wait := checkEvery
-		if again {
-			wait, retry = retry, min(2*retry, checkEvery)
+		return b.set(c) || again
+	})
+}
+
+// repeat calls f every interval until the context ends. While f reports that it failed, it waits less: first, and then twice as
+// long each time. A receive from wake ends a wait.
+func repeat(ctx context.Context, wake <-chan struct{}, first, interval time.Duration, f func() (failed bool)) {
+	retry := first
+	for ctx.Err() == nil {
+		wait := interval
+		if f() {
+			wait, retry = retry, min(2*retry, interval)
 		} else {
-			retry = firstRetry
+			retry = first
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-b.changed:
-		case <-timer.C:
-		case <-b.ctx.Done():
-		}
-		timer.Stop()
+		sleep(ctx, wake, wait)
+	}
+}
+
+// sleep waits until the time is over, wake has a value, or the context ends.
+func sleep(ctx context.Context, wake <-chan struct{}, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-wake:
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

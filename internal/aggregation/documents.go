@@ -141,23 +141,7 @@ func (s *source) through() *Backend {
 
 // fetchDiscovery fetches discovery documents until no backend is left.
 func (s *source) fetchDiscovery() {
-	retry := firstFetchRetry
-	for s.ctx.Err() == nil {
-		err := s.discover()
-		wait := fetchEvery
-		if err != nil {
-			wait, retry = retry, min(2*retry, fetchEvery)
-		} else {
-			retry = firstFetchRetry
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-s.changed:
-		case <-timer.C:
-		case <-s.ctx.Done():
-		}
-		timer.Stop()
-	}
+	repeat(s.ctx, s.changed, firstFetchRetry, fetchEvery, func() bool { return s.discover() != nil })
 }
 
 // errUnavailable is the error of a fetch while no backend is available.

@@ -41,21 +41,8 @@ const (
 
 // fetchOpenAPI fetches OpenAPI documents until no backend is left.
 func (s *source) fetchOpenAPI() {
-	wait, retry := firstOpenAPI, firstOpenAPI
-	for {
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-s.ctx.Done():
-			timer.Stop()
-			return
-		}
-		if err := s.readOpenAPI(); err != nil {
-			wait, retry = retry, min(2*retry, fetchEvery)
-			continue
-		}
-		wait, retry = fetchEvery, firstOpenAPI
-	}
+	sleep(s.ctx, nil, firstOpenAPI)
+	repeat(s.ctx, nil, firstOpenAPI, fetchEvery, func() bool { return s.readOpenAPI() != nil })
 }
 
 // readOpenAPI fetches the documents of both versions.

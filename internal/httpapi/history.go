@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -298,12 +297,8 @@ func (q *request) followChanges(out wire.Output) error {
 	if after == 0 && q.instant != nil {
 		after = uint64(q.instant.revision)
 	}
-	lasts := 30*time.Minute + rand.N(30*time.Minute)
-	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 { // a negative one ends it at once
-		lasts = time.Duration(max(0, min(*o.TimeoutSeconds, 1<<31))) * time.Second
-	}
 	watching, stop := q.watchContext()
-	ctx, cancel := context.WithTimeout(watching, lasts)
+	ctx, cancel := context.WithTimeout(watching, registry.WatchDuration(o))
 	q.ctx, q.cancel = ctx, func() { cancel(); stop() }
 	reader := q.historyReader(ctx)
 	reader.Shared = &q.h.compared

@@ -128,16 +128,22 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 		return nil, err
 	}
 	w := &Watch{ctx: ctx, r: r, target: t, selector: s, start: begin, bookmarks: o.AllowWatchBookmarks}
-	lasts := minWatch + rand.N(minWatch)
-	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 { // a negative one ends it at once
-		lasts = time.Duration(max(0, min(*o.TimeoutSeconds, 1<<31))) * time.Second
-	}
+	lasts := WatchDuration(o)
 	w.end, w.ended = time.Now().Add(lasts), lasts == 0
 	w.planBookmark(time.Now())
 	if begin.revision <= r.Store.Any().Revision() {
 		w.failed = w.begin() // at once, so that no later change is missed
 	}
 	return w, nil
+}
+
+// WatchDuration returns how long a watch lasts: timeoutSeconds, nothing if that is negative, and a random time of 30 to 60
+// minutes without it.
+func WatchDuration(o *metainternal.ListOptions) time.Duration {
+	if o.TimeoutSeconds == nil || *o.TimeoutSeconds == 0 {
+		return minWatch + rand.N(minWatch)
+	}
+	return time.Duration(max(0, min(*o.TimeoutSeconds, 1<<31))) * time.Second
 }
 
 // Share adds the watch to a fanout: one member reads the events of others that wait (store.Fanout).
