@@ -97,9 +97,9 @@ func (b *budget) beyond(atLevel int64) int64 { return max(0, atLevel-b.reserve()
 
 // user counts the amounts of a user.
 type user struct {
-	name           string
-	bytes, watches int64 // guarded by the mu of the budgets
-	requests       int   // those that refer to the user; guarded by the mu of its shard
+	name                        string
+	bytes, watches, connections int64 // guarded by the mu of the budgets
+	requests                    int   // those that refer to the user; guarded by the mu of its shard
 }
 
 // users has the users with requests, and keeps some of the others.

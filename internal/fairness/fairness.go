@@ -100,6 +100,8 @@ type Config struct {
 	Bytes int64
 	// Watches is how many watches can be open.
 	Watches int
+	// Connections is how many connections to other servers requests can hold (Seat.Connect).
+	Connections int
 	// Large is how many large requests execute at once in a level with queues. Zero means that only
 	// the seats bound them.
 	Large int
@@ -107,11 +109,12 @@ type Config struct {
 
 // Gate hands out seats. All methods are safe for concurrent use.
 type Gate struct {
-	began   time.Time // the origin of the levels' clocks
-	bytes   budget
-	watches budget
-	large   int // Config.Large
-	users   users
+	began       time.Time // the origin of the levels' clocks
+	bytes       budget
+	watches     budget
+	connections budget // without reserves of levels: connections have no level of their own
+	large       int    // Config.Large
+	users       users
 
 	levels atomic.Pointer[map[string]*level] // immutable
 
@@ -129,7 +132,7 @@ type Gate struct {
 // New returns a gate without levels, which refuses requests until Configure is called.
 func New(c Config) *Gate {
 	g := &Gate{began: time.Now(), large: c.Large}
-	g.bytes.limit, g.watches.limit = c.Bytes, int64(c.Watches)
+	g.bytes.limit, g.watches.limit, g.connections.limit = c.Bytes, int64(c.Watches), int64(c.Connections)
 	g.levels.Store(&map[string]*level{})
 	return g
 }

@@ -13,7 +13,7 @@ type level struct {
 	name   string
 	exempt bool
 
-	bytes, watches int64 // amounts of its requests in the budgets; guarded by their mu
+	bytes, watches, connections int64 // amounts of its requests in the budgets; guarded by their mu
 
 	// Gate.mu guards these fields. Changes of c, lower, upper and nominal also take mu.
 	c                     Level

@@ -61,7 +61,8 @@ type Seat struct {
 	user       *user  // nil until the request holds something; always nil if it is privileged
 	privileged bool
 	watch      bool
-	write      int // 1: it writes
+	connection bool // Connect was called
+	write      int  // 1: it writes
 
 	waitMu    sync.Mutex // held by Suspend and Resume; it guards suspended and waits
 	suspended int        // calls of Suspend without Resume
@@ -220,6 +221,24 @@ func (s *Seat) watches() holder {
 	return h
 }
 
+// connections returns the user and the level to which the connection is charged.
+func (s *Seat) connections() holder {
+	h := holder{level: &s.l.connections, privileged: s.privileged}
+	if !s.privileged {
+		h.user = &s.account().connections
+	}
+	return h
+}
+
+// Connect takes one of Config.Connections until Release. It returns false if none is left for the user. A request with a
+// connection counts no bytes when it leaves.
+func (s *Seat) Connect() bool {
+	if !s.connection {
+		s.connection = s.l.g.connections.take(s.connections(), 1)
+	}
+	return s.connection
+}
+
 func (s *Seat) account() *user {
 	if s.user == nil {
 		s.user = s.l.g.users.get(s.name)
@@ -236,6 +255,9 @@ func (s *Seat) forget() {
 	}
 	if s.watch {
 		g.watches.give(s.watches(), 1)
+	}
+	if s.connection {
+		g.connections.give(s.connections(), 1)
 	}
 	if s.user != nil {
 		g.users.put(s.user)
@@ -326,7 +348,7 @@ func (s *Seat) Leave(bytes int64) bool {
 	if s.over {
 		return true
 	}
-	if !s.watch && !s.count(bytes) {
+	if !s.watch && !s.connection && !s.count(bytes) {
 		s.uncount()
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -310,6 +311,38 @@ func TestWait(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	s.Release()
+}
+
+// TestConnections: users share the connections to other servers, at exempt levels too.
+func TestConnections(t *testing.T) {
+	g := fairness.New(fairness.Config{Bytes: 1 << 20, Connections: 64})
+	g.Configure([]fairness.Level{{Name: "exempt", Exempt: true}}, 1)
+	connect := func(r fairness.Request) (all []*fairness.Seat) {
+		r.Level = "exempt"
+		for {
+			s := mustAcquire(t, g, r)
+			if !s.Connect() {
+				s.Release()
+				return all
+			}
+			if !s.Connect() || !s.Leave(0) {
+				t.Fatal("a request with a connection does not leave its seat")
+			}
+			all = append(all, s)
+		}
+	}
+	a := connect(fairness.Request{User: "a"})
+	b := connect(fairness.Request{User: "b"})
+	rest := connect(fairness.Request{User: "root", Privileged: true})
+	if len(a) != 28 || len(b) != 14 || len(a)+len(b)+len(rest) != 64 || g.Bytes() != 0 {
+		t.Errorf("%d, %d and %d connections, %d bytes", len(a), len(b), len(rest), g.Bytes())
+	}
+	for _, s := range slices.Concat(a, b, rest) {
+		s.Release()
+	}
+	if n := len(connect(fairness.Request{User: "root", Privileged: true})); n != 64 {
+		t.Errorf("%d connections after all were closed", n)
+	}
 }
 
 // TestWaitTogether: goroutines of one request wait at once, such as the deletions of a

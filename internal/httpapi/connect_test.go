@@ -3,11 +3,16 @@ package httpapi_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/tidemark-dev/tidemark/internal/connect"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/kubelet"
+	"github.com/tidemark-dev/tidemark/internal/kubelet/kubelettest"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
@@ -74,5 +79,48 @@ func TestAdmitConnection(t *testing.T) {
 	s.do(t, "GET", "/api/v1/namespaces/default/pods/p/exec?container=secret", "")
 	if len(seen) != 2 || !strings.Contains(seen[1], `"container":"public"`) {
 		t.Errorf("changed options: %q", seen)
+	}
+}
+
+// TestShareOfConnections: a user with many connections leaves some for others.
+func TestShareOfConnections(t *testing.T) {
+	kubelets, err := kubelet.New(kubelet.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kubelets.CloseIdleConnections)
+	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.Connections = connect.New(kubelets)
+		c.Limits.Connections = 16
+	}})
+	host, port, _ := net.SplitHostPort(kubelettest.Start(t).Listener.Addr().String())
+	for _, r := range []struct{ method, path, body string }{
+		{"POST", "/api/v1/nodes", `{"metadata":{"name":"n"}}`},
+		{"PUT", "/api/v1/nodes/n/status", `{"metadata":{"name":"n"},"status":{"addresses":[{"type":"InternalIP","address":"` + host + `"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":` + port + `}}}}`},
+		{"POST", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}`},
+	} {
+		if a := s.do(t, r.method, r.path, r.body); a.code >= 300 {
+			t.Fatalf("%s %s: %d %s", r.method, r.path, a.code, a.body)
+		}
+	}
+	const log = "/api/v1/namespaces/default/pods/p/log"
+	open := 0
+	for {
+		resp := s.open(t, t.Context(), "GET", log+"?follow=true", nil, "Authorization: Bearer editor")
+		t.Cleanup(func() { resp.Body.Close() })
+		if resp.StatusCode != http.StatusOK {
+			b, _ := io.ReadAll(resp.Body)
+			if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+				t.Errorf("beyond the share: %d %s", resp.StatusCode, b)
+			}
+			break
+		}
+		open++
+	}
+	if open != 7 { // half of the connections that are not reserved for administrators
+		t.Errorf("one user has %d connections", open)
+	}
+	if a := s.do(t, "GET", log, ""); a.code != http.StatusOK {
+		t.Errorf("another user: %d %s", a.code, a.body)
 	}
 }

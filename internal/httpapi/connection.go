@@ -59,15 +59,14 @@ func (q *request) connectTo(subresource string, p *corev1.Pod, node string, opti
 // open calls f, which connects the client. A connection has no seat and no deadline. It ends with the certificate of the
 // client, and with the server.
 func (q *request) open(f func(http.ResponseWriter, *http.Request) error) error {
+	if err := q.holdConnection(); err != nil {
+		return err
+	}
 	ctx, cancel := q.watchContext()
 	defer cancel()
 	if t := q.r.TLS; t != nil && len(t.PeerCertificates) > 0 {
 		timer := time.AfterFunc(t.PeerCertificates[0].NotAfter.Sub(q.h.c.Now()), cancel)
 		defer timer.Stop()
-	}
-	if q.seat != nil {
-		q.seat.Leave(0)
-		q.stays = true
 	}
 	q.deadline = time.Time{}
 	q.route = q.h.metrics.longRunning(q)

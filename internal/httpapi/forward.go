@@ -31,9 +31,8 @@ func (q *request) aggregation() *aggregation.Aggregator {
 
 // forward responds with the response of an extension server. The request has no seat meanwhile.
 func (q *request) forward(to *aggregation.Backend) error {
-	if q.seat != nil {
-		q.seat.Leave(0)
-		q.stays = true
+	if err := q.holdConnection(); err != nil {
+		return err
 	}
 	c := q.caller()
 	var ctx context.Context

@@ -11,6 +11,7 @@ type Limits struct {
 	InFlight           int           // reads at once: 429 above; with MutatingInFlight, the seats of all priority levels
 	MutatingInFlight   int           // writes at once; negative, as InFlight: none, or no limit with Config.NoFairness
 	Watches            int           // watches at once: 429 above
+	Connections        int           // connections to nodes, Pods and extension servers that requests hold at once: 429 above
 	WaitingBytes       int64         // held by requests that wait for their clients: bodies, responses; 429 above
 	ReadHeaderTimeout  time.Duration // from the first byte of a request to the end of its headers
 	IdleTimeout        time.Duration // of a connection without a request
@@ -32,6 +33,7 @@ var DefaultLimits = Limits{
 	InFlight:           400,
 	MutatingInFlight:   200,
 	Watches:            50_000,
+	Connections:        50_000,
 	WaitingBytes:       256 << 20,
 	ReadHeaderTimeout:  32 * time.Second,
 	IdleTimeout:        90 * time.Second,
@@ -52,6 +54,7 @@ func (l Limits) WithDefaults() Limits {
 	fill(&l.InFlight, d.InFlight)
 	fill(&l.MutatingInFlight, d.MutatingInFlight)
 	fill(&l.Watches, d.Watches)
+	fill(&l.Connections, d.Connections)
 	fill(&l.WaitingBytes, d.WaitingBytes)
 	fill(&l.ReadHeaderTimeout, d.ReadHeaderTimeout)
 	fill(&l.IdleTimeout, d.IdleTimeout)

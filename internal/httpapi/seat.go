@@ -50,7 +50,7 @@ func largeLists() int { return max(1, runtime.GOMAXPROCS(0)-1) }
 // fairness.
 func newGate(c *Config) (*fairness.Gate, *flowschema.Classifier) {
 	l := &c.Limits
-	g := fairness.New(fairness.Config{Bytes: l.WaitingBytes, Watches: l.Watches, Large: largeLists()})
+	g := fairness.New(fairness.Config{Bytes: l.WaitingBytes, Watches: l.Watches, Connections: l.Connections, Large: largeLists()})
 	reads, writes := max(0, l.InFlight), max(0, l.MutatingInFlight)
 	if c.NoFairness {
 		g.Configure(fairness.Static(reads, writes))
@@ -176,6 +176,20 @@ func (q *request) seated(ctx context.Context) context.Context {
 // errFull is the response (429) if the budget for waiting requests is spent.
 func errFull() error {
 	return apierrors.NewTooManyRequests(fairness.ErrFull.Error(), 1)
+}
+
+// holdConnection counts the connection to another server that the request is about to have, and leaves the seat. If the user has too
+// many of them, the error is 429.
+func (q *request) holdConnection() error {
+	if q.seat == nil {
+		return nil
+	}
+	if !q.seat.Connect() {
+		return apierrors.NewTooManyRequests("too many connections to other servers are open, please try again later", 1)
+	}
+	q.seat.Leave(0)
+	q.stays = true
+	return nil
 }
 
 // hold counts bytes that the request holds until it ends.

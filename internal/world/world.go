@@ -348,7 +348,7 @@ func (w *World) api() httpapi.Config {
 		RepresentationBytes: cmp.Or(p.Memory.MaxRepresentationBytes, p.Memory.MaxHistoryBytes/4*3), // zero: the handler's own defaults
 		NoFairness:          p.Fairness.Disabled,
 		Faults:              &w.faults,
-		Limits:              httpapi.Limits{InFlight: p.Fairness.MaxRequests, MutatingInFlight: p.Fairness.MaxMutatingRequests},
+		Limits:              httpapi.Limits{InFlight: p.Fairness.MaxRequests, MutatingInFlight: p.Fairness.MaxMutatingRequests, Connections: maxDialled()},
 		Log:                 p.logOf(logRequests),
 		Tracer:              p.Tracer,
 		Profiling:           p.Profiling,
