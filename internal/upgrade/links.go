@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"bytes"
 	"compress/flate"
 	"compress/gzip"
 	"fmt"
@@ -107,17 +108,37 @@ func (b *rewriting) Read(to []byte) (int, error) {
 			b.tokens.SetMaxBuf(tokenBytes)
 		}
 	}
-	for len(b.rest) == 0 && b.err == nil && b.raw == nil {
-		b.next()
+	n := 0
+	for n < len(to) && (n == 0 || b.complete()) {
+		for len(b.rest) == 0 && b.err == nil && b.raw == nil {
+			b.next()
+		}
+		if len(b.rest) == 0 {
+			break
+		}
+		copied := copy(to[n:], b.rest)
+		n, b.rest = n+copied, b.rest[copied:]
 	}
-	if n := copy(to, b.rest); n > 0 {
-		b.rest = b.rest[n:]
+	switch {
+	case n > 0:
 		return n, nil
-	}
-	if b.err != nil {
+	case b.err != nil:
 		return 0, b.err
 	}
 	return b.raw.Read(to)
+}
+
+// complete reports whether there is more to return without reading the body: the rest of a token, or a token that another one
+// follows. If a comment or an attribute contains the next "<", the body may be read nevertheless.
+func (b *rewriting) complete() bool {
+	if len(b.rest) > 0 {
+		return true
+	}
+	if b.err != nil || b.raw != nil {
+		return false
+	}
+	buffered := b.tokens.Buffered()
+	return len(buffered) > 0 && bytes.IndexByte(buffered[1:], '<') >= 0
 }
 
 // next reads a token into rest.

@@ -339,3 +339,47 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+// TestLinksTogether checks that a page is sent in large pieces, and what a backend has sent so far at once.
+func TestLinksTogether(t *testing.T) {
+	t.Parallel()
+	page, more := strings.Repeat("<p><a href=/x>x</a>", 5_000), make(chan struct{})
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, page)
+		_ = http.NewResponseController(w).Flush()
+		<-more
+		_, _ = io.WriteString(w, "<p>end")
+	}))
+	defer backend.Close()
+	target, _ := url.Parse(backend.URL)
+	p := &upgrade.Proxy{Target: target, Prefix: "/front", Transport: http.DefaultTransport}
+	want := strings.ReplaceAll(page, "=/x", `="/front/x"`)
+	w := &flushes{ResponseRecorder: httptest.NewRecorder()}
+	w.seen = func() {
+		if w.Body.String() == want {
+			close(more)
+		}
+	}
+	if err := p.Serve(w, httptest.NewRequestWithContext(t.Context(), "GET", "/front/page", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Body.String(); got != want+"<p>end" {
+		t.Errorf("got %d bytes, want %d", len(got), len(want)+6)
+	}
+	if w.n > 100 {
+		t.Errorf("%d flushes for %d bytes", w.n, len(want))
+	}
+}
+
+// flushes counts the calls of Flush.
+type flushes struct {
+	*httptest.ResponseRecorder
+	n    int
+	seen func() // called by each Flush
+}
+
+func (f *flushes) Flush() {
+	f.n++
+	f.seen()
+}
