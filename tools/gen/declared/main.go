@@ -49,7 +49,7 @@ const module = "github.com/tidemark-dev/tidemark/internal/builtin/declared"
 // have lost some of their tags.
 var (
 	alpha    = regexp.MustCompile(`(?m)^\s*// \+k8s:alpha\(.*\n`)
-	custom   = regexp.MustCompile(`(?m)^\s*// \+k8s:customValidation\n`) // of fields of disabled gates; the functions are not published
+	custom   = regexp.MustCompile(`(?m)^\s*// \+k8s:(?:beta\([^)]*\)=\+k8s:)?customValidation\n`) // the functions are not published
 	rule     = regexp.MustCompile(`(?m)^\s*// \+k8s:.*\n`)
 	comments = regexp.MustCompile(`(?m)(?:^\t// ?.*\n)+\t\w+ (\[\])?`)
 	ofGate   = regexp.MustCompile(`(?m)^\t// \+featureGate=(` + strings.Join(disabled(), "|") + `)$`)
