@@ -22,8 +22,8 @@ type Limits struct {
 	WriteBatchBytes    int           // lists are written in pieces of about this size
 }
 
-// DefaultLimits are the defaults of kube-apiserver. Watches, WaitingBytes, WriteTimeout and
-// WriteBatchBytes have no counterpart there. WaitingBytes is enough for the lists of 900
+// DefaultLimits are the defaults of kube-apiserver. Watches, Connections, WaitingBytes, WriteTimeout
+// and WriteBatchBytes have no counterpart there. WaitingBytes is enough for the lists of 900
 // clients that do not read, or for 85 bodies of maximal size.
 var DefaultLimits = Limits{
 	BodyBytes:          3 << 20,

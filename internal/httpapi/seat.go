@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/flowschema"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/upgrade"
 )
 
 // A request takes its seats after authentication and authorization. It gives them back while it
@@ -178,14 +179,14 @@ func errFull() error {
 	return apierrors.NewTooManyRequests(fairness.ErrFull.Error(), 1)
 }
 
-// holdConnection counts the connection to another server that the request is about to have, and leaves the seat. If the user has too
-// many of them, the error is 429.
+// holdConnection counts the connection to another server that the request is about to open, and leaves the seat. If the user
+// has too many of them, the error is 429.
 func (q *request) holdConnection() error {
 	if q.seat == nil {
 		return nil
 	}
 	if !q.seat.Connect() {
-		return apierrors.NewTooManyRequests("too many connections to other servers are open, please try again later", 1)
+		return apierrors.NewTooManyRequests(upgrade.ErrFull.Error(), 1)
 	}
 	q.seat.Leave(0)
 	q.stays = true
