@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
@@ -27,7 +28,7 @@ func TestBrokenObjects(t *testing.T) {
 	t.Parallel()
 	log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
 	p := servertest.Start(t, &tidemark.Server{Storage: &servertest.OnLog{Log: log, Dir: t.TempDir()}})
-	other, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
+	other, err := stores.Open(t.Context(), store.Options{Shared: log.Open()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
@@ -21,7 +22,7 @@ func TestFirstObjectsAgain(t *testing.T) {
 		for range 2 {
 			servertest.Start(t, &tidemark.Server{InProcess: true, Storage: &servertest.OnLog{Log: log, Dir: dir}, Controllers: []string{"-*"}})
 		}
-		other, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
+		other, err := stores.Open(t.Context(), store.Options{Shared: log.Open()})
 		if err != nil {
 			t.Fatal(err)
 		}

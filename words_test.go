@@ -41,7 +41,7 @@ var wordRules = []struct{ word, use, in string }{
 	{word: "for good", use: "permanently"},
 	{word: "what", use: "the noun: the objects, the changes, the bytes", in: "internal/store/"},
 	{word: "the tip", use: "the newest state", in: "internal/store/"},
-	{word: "the follower", use: "the sharedWriter; the reader of Follow", in: "internal/store/"},
+	{word: "the follower", use: "the shared writer; the reader of Follow", in: "internal/store/"},
 	{word: "followers", use: "the readers of Follow", in: "internal/store/"},
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 	"github.com/tidemark-dev/tidemark/internal/webhook/webhooktest"
 )
@@ -130,7 +131,7 @@ func TestWebhookManifests(t *testing.T) {
 // TestReservedNames: clients cannot create objects with the names of those in files.
 func TestReservedNames(t *testing.T) {
 	const text = `names ending with ".static.k8s.io" are reserved for static manifest-based configurations and cannot be managed via the API`
-	log, err := store.Open(context.Background(), store.Options{Log: memlog.New()})
+	log, err := stores.Open(context.Background(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/series"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -35,7 +36,7 @@ func (o *onlyLists) Authorize(_ context.Context, a *authz.Attributes) (authz.Dec
 // creating calls see with the attributes of the create of a ConfigMap.
 func creating(t *testing.T, see func(ctx context.Context, a *registry.Attributes)) {
 	t.Helper()
-	s, err := store.Open(context.Background(), store.Options{Log: memlog.New()})
+	s, err := stores.Open(context.Background(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

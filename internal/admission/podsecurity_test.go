@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -24,7 +25,7 @@ type world struct {
 
 // newWorld has the plugins on that are on by default, and those that are named.
 func newWorld(t *testing.T, enable ...string) *world {
-	s, err := store.Open(t.Context(), store.Options{Log: memlog.New()})
+	s, err := stores.Open(t.Context(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -30,7 +31,7 @@ func BenchmarkPolicies(b *testing.B) {
 	}{{"none", ""}, {"three", "pods"}, {"unmatched", "secrets"}} {
 		b.Run(c.name, func(b *testing.B) {
 			ctx := context.Background()
-			s, err := store.Open(ctx, store.Options{Log: memlog.New()})
+			s, err := stores.Open(ctx, store.Options{Log: memlog.New()})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -60,7 +61,7 @@ func TestFromStructural(t *testing.T) {
 // servedAs is the type of a definition with the schema.
 func servedAs(t *testing.T, schema []byte) *resource.Type {
 	t.Helper()
-	s, err := store.Open(context.Background(), store.Options{Log: memlog.New()})
+	s, err := stores.Open(context.Background(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/startup"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -75,7 +76,7 @@ func (w *world) open() {
 	w.Helper()
 	w.dead = make(chan struct{})
 	dead := w.dead
-	s, err := store.Open(context.Background(), store.Options{Log: w.log, MaxMemory: w.memory, OnFatal: func(error) { close(dead) }})
+	s, err := stores.Open(context.Background(), store.Options{Log: w.log, MaxMemory: w.memory, OnFatal: func(error) { close(dead) }})
 	if err != nil {
 		w.Fatal(err)
 	}

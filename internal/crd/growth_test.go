@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -34,7 +35,7 @@ type customs struct {
 
 func newCustoms(t *testing.T, schema any) *customs {
 	t.Helper()
-	s, err := store.Open(context.Background(), store.Options{Log: memlog.New()})
+	s, err := stores.Open(context.Background(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 )
 
 // TestReplacedDefinition checks that a request that began before its definition was replaced
 // continues with its schema, which is compiled once.
 func TestReplacedDefinition(t *testing.T) {
-	s, err := store.Open(context.Background(), store.Options{Log: memlog.New()})
+	s, err := stores.Open(context.Background(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

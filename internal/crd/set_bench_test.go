@@ -10,12 +10,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 )
 
 // BenchmarkCatalog measures one more definition beside a thousand others of 40 KB each, until the
 // next request uses it, and the first one after a start.
 func BenchmarkCatalog(b *testing.B) {
-	s, err := store.Open(context.Background(), store.Options{Log: memlog.New()})
+	s, err := stores.Open(context.Background(), store.Options{Log: memlog.New()})
 	if err != nil {
 		b.Fatal(err)
 	}

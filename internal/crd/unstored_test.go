@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -111,7 +112,7 @@ func TestNullStatus(t *testing.T) {
 // withStatus returns a registry with a custom kind that has a status, and the target of an object of it.
 func withStatus(t *testing.T, schema tree) (*registry.Registry, registry.Target) {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{Log: memlog.New()})
+	s, err := stores.Open(t.Context(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

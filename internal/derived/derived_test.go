@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
@@ -395,7 +396,7 @@ func TestShare(t *testing.T) {
 	compute := func(now []store.Snapshot) string { made++; return all(now[0]) }
 	parent := derived.New(compute, "a")
 	parent.At(s.Any())
-	f, err := s.Fork(s.Any(), store.Options{Log: memlog.From(s.Any())})
+	f, err := stores.Fork(s, s.Any(), store.Options{Log: memlog.From(s.Any())})
 	if err != nil {
 		t.Fatal(err)
 	}

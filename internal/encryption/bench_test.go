@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/encryption/kmstest"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 )
 
 // each runs a benchmark without encryption, and with each provider.
@@ -40,7 +41,7 @@ func benchWrite(key string, condition store.Revision) store.Write {
 func benchStore(b *testing.B, fs vfs.FS, s *Set) *store.Store {
 	b.Helper()
 	l := Wrap(mustOpen(b, pebblelog.Options{Dir: "/log", FS: fs}), NewActive(s))
-	st, err := store.Open(b.Context(), store.Options{Log: l, Encryption: l})
+	st, err := stores.Open(b.Context(), store.Options{Log: l, Encryption: l})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
@@ -28,7 +29,7 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := Wrap(memlog.New(), NewActive(set))
-		s, err := store.Open(t.Context(), store.Options{Log: l, Encryption: l})
+		s, err := stores.Open(t.Context(), store.Options{Log: l, Encryption: l})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +100,7 @@ func TestExchange(t *testing.T) {
 	log := memlog.New()
 	sets := []*Set{mustSet(t, rules("secrets", aescbcKeys("a"), aesgcmKeys("b"))), mustSet(t, rules("secrets", aesgcmKeys("b"), aescbcKeys("a")))}
 	l := Wrap(log, NewActive(sets[0]))
-	s, err := store.Open(t.Context(), store.Options{Log: l, Encryption: l})
+	s, err := stores.Open(t.Context(), store.Options{Log: l, Encryption: l})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
@@ -60,7 +61,7 @@ func mustOpen(t testing.TB, o pebblelog.Options) *pebblelog.Log {
 func openStore(t testing.TB, log store.Log, s *Set) (*store.Store, error) {
 	l := Wrap(log, NewActive(s))
 	l.StandIns = SomeStandIns
-	return store.Open(t.Context(), store.Options{Log: l, Encryption: l, OnFatal: func(err error) { t.Errorf("the log failed: %v", err) }})
+	return stores.Open(t.Context(), store.Options{Log: l, Encryption: l, OnFatal: func(err error) { t.Errorf("the log failed: %v", err) }})
 }
 
 func mustOpenStore(t testing.TB, log store.Log, s *Set) *store.Store {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 	"github.com/tidemark-dev/tidemark/internal/tier"
@@ -93,7 +94,7 @@ func (m *model) open(fs vfs.FS) {
 	m.set = mustSet(m.t, m.config(m.keys))
 	m.log = Wrap(mustOpen(m.t, pebblelog.Options{Dir: "/log", FS: fs}), NewActive(m.set))
 	var err error
-	m.s, err = store.Open(m.t.Context(), store.Options{Log: m.log, Encryption: m.log, OnFatal: func(err error) { m.t.Errorf("the log failed: %v", err) }})
+	m.s, err = stores.Open(m.t.Context(), store.Options{Log: m.log, Encryption: m.log, OnFatal: func(err error) { m.t.Errorf("the log failed: %v", err) }})
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 )
 
 // onDisk is a log in memory that claims to be on disk, so that old states are read back from it.
@@ -23,7 +24,7 @@ func (d onDisk) Replay(ctx context.Context, load func(string, *store.Object) err
 
 // TestMetricsOfLogLists: lists that read the log are counted apart, with their time.
 func TestMetricsOfLogLists(t *testing.T) {
-	old, err := store.Open(t.Context(), store.Options{Log: onDisk{memlog.New()}, MaxMemory: 1})
+	old, err := stores.Open(t.Context(), store.Options{Log: onDisk{memlog.New()}, MaxMemory: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -78,7 +79,7 @@ type wiring struct {
 }
 
 func newStore(t testing.TB) *store.Store {
-	s, err := store.Open(context.Background(), store.Options{Log: memlog.New()})
+	s, err := stores.Open(context.Background(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -33,7 +34,7 @@ type bed struct {
 }
 
 func newBed(t *testing.T, c addresses.Config) *bed {
-	s, err := store.Open(t.Context(), store.Options{Log: memlog.New()})
+	s, err := stores.Open(t.Context(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -192,7 +193,7 @@ func TestUnusedAddress(t *testing.T) {
 		if shared {
 			o = store.Options{Shared: sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}).Open()}
 		}
-		s, err := store.Open(t.Context(), o)
+		s, err := stores.Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}

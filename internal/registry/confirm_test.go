@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
@@ -24,7 +25,7 @@ func TestConfirmed(t *testing.T) {
 		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
 		member := log.Open()
 		a := newServer(t, store.Options{Shared: log.Open()})
-		other, err := store.Open(t.Context(), store.Options{Shared: member})
+		other, err := stores.Open(t.Context(), store.Options{Shared: member})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +185,7 @@ func TestConfirmedMeanwhile(t *testing.T) {
 		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
 		a := newServer(t, store.Options{Shared: log.Open()})
 		gate := &gated{Member: log.Open(), opened: make(chan struct{})}
-		other, err := store.Open(t.Context(), store.Options{Shared: gate})
+		other, err := stores.Open(t.Context(), store.Options{Shared: gate})
 		if err != nil {
 			t.Fatal(err)
 		}

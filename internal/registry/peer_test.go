@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
@@ -57,7 +58,7 @@ func TestNamespaceOfPeer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
 				s := newServer(t, store.Options{Shared: log.Open()})
-				other, err := store.Open(t.Context(), store.Options{Shared: unguarded{log.Open()}})
+				other, err := stores.Open(t.Context(), store.Options{Shared: unguarded{log.Open()}})
 				if err != nil {
 					t.Fatal(err)
 				}

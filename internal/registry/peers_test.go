@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/startup"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
@@ -38,7 +39,7 @@ func peerAhead(t *testing.T, log *sharedmem.Log, ahead time.Duration, name, addr
 // peerWith is peer, with a clock.
 func peerWith(t *testing.T, log *sharedmem.Log, now func() time.Time, name, address string, facts map[string]string) (*peers.Peers, *strings.Builder, *store.Store) {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
+	s, err := stores.Open(t.Context(), store.Options{Shared: log.Open()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -39,7 +40,7 @@ type bank struct {
 func newBank(t *testing.T) *bank { return newBankOver(t, memlog.New()) }
 
 func newBankOver(t *testing.T, log store.Log) *bank {
-	s, err := store.Open(t.Context(), store.Options{Log: log})
+	s, err := stores.Open(t.Context(), store.Options{Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

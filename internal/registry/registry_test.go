@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -29,7 +30,7 @@ func newServer(t testing.TB, o store.Options) *server {
 	if o.Log == nil && o.Shared == nil {
 		o.Log = memlog.New()
 	}
-	s, err := store.Open(context.Background(), o)
+	s, err := stores.Open(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

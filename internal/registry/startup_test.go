@@ -26,6 +26,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/startup"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -36,7 +37,7 @@ type world struct {
 }
 
 func emptyStore(t testing.TB) *store.Store {
-	s, err := store.Open(t.Context(), store.Options{Log: memlog.New()})
+	s, err := stores.Open(t.Context(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,10 +20,13 @@ const (
 	marksPerRetention = 128
 	maxTick           = 30 * time.Second
 	minTick           = time.Millisecond
+
+	// KeepAtLeast is how long a revision can be read however short of space the log is, in running time.
+	KeepAtLeast = 5 * time.Second
 )
 
-// aging knows the age of revisions.
-type aging struct {
+// Aging knows the age of revisions.
+type Aging struct {
 	now       func() time.Time
 	retention time.Duration
 	tick      time.Duration
@@ -37,7 +40,7 @@ type aging struct {
 	recent  recentMarks
 }
 
-func (a *aging) start(o Options, b Bounds) {
+func (a *Aging) start(o Options, b Bounds) {
 	a.now, a.retention = o.Now, o.Retention
 	a.tick = min(max(o.Retention/marksPerRetention, minTick), maxTick)
 	a.kicked = make(chan struct{}, 1)
@@ -47,21 +50,21 @@ func (a *aging) start(o Options, b Bounds) {
 		a.running = a.marks[n-1].Running
 	}
 	a.stored = a.running
-	a.recent.last.Running = a.running - keepAtLeast // all that a start finds is old
+	a.recent.last.Running = a.running - KeepAtLeast // all that a start finds is old
 	a.marks = append(a.marks, Mark{b.Head, a.running})
 }
 
 // look updates the running time. The caller holds mu.
-func (a *aging) look() {
+func (a *Aging) look() {
 	now := a.now()
 	passed := now.Sub(a.seen)
 	a.seen = now
 	a.running += min(max(passed, 0), 4*a.tick)
 }
 
-// due returns a mark to store with the group that ends at the revision, or nil if it is too
+// Due returns a mark to store with the group that ends at the revision, or nil if it is too
 // early for one. Now is the wall time of the group.
-func (a *aging) due(r Revision) (m *Mark, now time.Time) {
+func (a *Aging) Due(r Revision) (m *Mark, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.look()
@@ -75,8 +78,8 @@ func (a *aging) due(r Revision) (m *Mark, now time.Time) {
 // wallTime returns a time as a log keeps it.
 func wallTime(t time.Time) time.Time { return time.UnixMicro(t.UnixMicro()).UTC() }
 
-// add adds a mark. Stored reports that the log has it.
-func (a *aging) add(m Mark, stored bool) {
+// Add adds a mark. Stored reports that the log has it.
+func (a *Aging) Add(m Mark, stored bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if stored {
@@ -88,13 +91,13 @@ func (a *aging) add(m Mark, stored bool) {
 	a.marks = append(a.marks, m)
 }
 
-// floor is the oldest revision that is younger than the retention.
-func (a *aging) floor(head Revision) Revision {
+// Floor is the oldest revision that is younger than the retention.
+func (a *Aging) Floor(head Revision) Revision {
 	a.mu.Lock()
 	a.look()
 	running := a.running
 	a.mu.Unlock()
-	a.add(Mark{head, running}, false)
+	a.Add(Mark{head, running}, false)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := 0
@@ -109,8 +112,8 @@ func (a *aging) floor(head Revision) Revision {
 	return r
 }
 
-// age returns for how long a revision, the floor of the history, has been readable, at least.
-func (a *aging) age(floor Revision) time.Duration {
+// Age returns for how long a revision, the floor of the history, has been readable, at least.
+func (a *Aging) Age(floor Revision) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.look()
@@ -122,18 +125,24 @@ func (a *aging) age(floor Revision) time.Duration {
 	return 0
 }
 
-// kick makes the loop run before its next tick.
-func (a *aging) kick() {
+// Tick is the time between two passes of the loop that drops old history.
+func (a *Aging) Tick() time.Duration { return a.tick }
+
+// Kicked returns a channel that gets a value after Kick.
+func (a *Aging) Kicked() <-chan struct{} { return a.kicked }
+
+// Kick makes the loop run before its next tick.
+func (a *Aging) Kick() {
 	select {
 	case a.kicked <- struct{}{}:
 	default:
 	}
 }
 
-// recentMarks record which revision was the newest at points of the last seconds. aging.mu
+// recentMarks record which revision was the newest at points of the last seconds. Aging.mu
 // guards them.
 type recentMarks struct {
-	marks []Mark // oldest first; the first may be older than keepAtLeast
+	marks []Mark // oldest first; the first may be older than KeepAtLeast
 	last  Mark
 }
 
@@ -143,19 +152,19 @@ func (m *recentMarks) add(r Revision, running time.Duration) {
 			m.marks = append(m.marks, m.last) // it was the newest until now
 		}
 		m.marks = append(m.marks, Mark{r, running})
-		for len(m.marks) > 1 && m.marks[1].Running <= running-keepAtLeast {
+		for len(m.marks) > 1 && m.marks[1].Running <= running-KeepAtLeast {
 			m.marks = slices.Delete(m.marks, 0, 1)
 		}
 	}
 	m.last = Mark{r, running}
 }
 
-// settled is the newest revision that is at least keepAtLeast old.
-func (a *aging) settled(head Revision) Revision {
+// Settled is the newest revision that is at least KeepAtLeast old.
+func (a *Aging) Settled(head Revision) Revision {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.look()
-	old := a.running - keepAtLeast
+	old := a.running - KeepAtLeast
 	if a.recent.last.Running <= old {
 		return head // nothing was written since, or since the start
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
@@ -256,7 +257,7 @@ func BenchmarkMemory(b *testing.B) {
 			for b.Loop() {
 				bytes, objects := heap()
 				words := scanned()
-				s, err := store.Open(b.Context(), store.Options{Log: forgetful{memlog.New()}, MaxMemory: 1 << 10})
+				s, err := stores.Open(b.Context(), store.Options{Log: forgetful{memlog.New()}, MaxMemory: 1 << 10})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -88,7 +88,7 @@ func (a *Account) Reserve(s *State) error { return a.copied(s.size() - s.copied)
 func (s *State) size() int64 {
 	var n int64
 	for _, o := range s.All() {
-		n += objectBytes(o)
+		n += ObjectBytes(o)
 	}
 	return n
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
@@ -19,7 +20,7 @@ func forkOn(t *testing.T, b *store.Budget, s *store.Store) *store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := s.Fork(s.Any(), store.Options{Log: memlog.From(s.Any()), Account: a})
+	f, err := stores.Fork(s, s.Any(), store.Options{Log: memlog.From(s.Any()), Account: a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func TestBudgetOfReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late, err := root.Fork(before, store.Options{Log: memlog.From(before), Account: a})
+	late, err := stores.Fork(root, before, store.Options{Log: memlog.From(before), Account: a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,7 @@ func TestBudgetOfInherited(t *testing.T) {
 			a.Close()
 			return nil, err
 		}
-		return s.Fork(s.Any(), store.Options{Log: memlog.FromHistory(s.Any(), since, changes), Account: a})
+		return stores.Fork(s, s.Any(), store.Options{Log: memlog.FromHistory(s.Any(), since, changes), Account: a})
 	}
 	f, err := begin()
 	if err != nil {

@@ -29,7 +29,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if err := s.history.check(); err != nil {
 		return err
 	}
-	return s.writer.verify()
+	return s.writer.Verify()
 }
 
 // checkTree checks the invariants of published trees, see tree.go.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
@@ -14,7 +15,7 @@ import (
 // gets the change, however the two fall together. A lost one would never come: it
 // is the only one of its object.
 func TestWatchBesideWrites(t *testing.T) {
-	s, err := store.Open(t.Context(), store.Options{Log: memlog.New()})
+	s, err := stores.Open(t.Context(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
+	"time"
 )
 
 // # Decisions by a state that may be behind
@@ -93,6 +96,30 @@ func (s *Store) Decide(ctx context.Context, decide func() (final bool)) error {
 	return nil
 }
 
+// MostRecent returns a state that holds every change acknowledged to any client before
+// the call: resourceVersion unset. On a Log that is Any. On a Shared it waits, but once for a request; see Arrival. An
+// *UnavailableError says that the log cannot be reached, or that this store is too far behind.
+func (s *Store) MostRecent(ctx context.Context) (*State, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w, ok := ctx.Value(arrivalKey{}).(waiting)
+	if !ok || !s.Shared() {
+		return s.writer.MostRecent(ctx)
+	}
+	switch r, waited, err := w.outcome(); {
+	case waited && err != nil:
+		return nil, err
+	case waited:
+		return s.reached(ctx, r)
+	}
+	state, err := w.entered(func() (*State, error) { return s.writer.MostRecent(ctx) })
+	if err == nil || ctx.Err() == nil { // otherwise only this part of the request has ended
+		w.set(state, err)
+	}
+	return state, err
+}
+
 // entered calls a function that waits, between enter and leave.
 func (w *waiting) entered(wait func() (*State, error)) (*State, error) {
 	if w.enter != nil {
@@ -103,4 +130,16 @@ func (w *waiting) entered(wait func() (*State, error)) (*State, error) {
 		defer leave()
 	}
 	return wait()
+}
+
+// longestLag bounds how long reads of the most recent state and writes wait for a revision to be published.
+const longestLag = 10 * time.Second
+
+// reached waits until a revision that the log has is published. The context bounds it.
+func (s *Store) reached(ctx context.Context, r Revision) (*State, error) {
+	state, err := s.NotOlderThan(ctx, r, longestLag)
+	if late := (*TooLargeError)(nil); errors.As(err, &late) {
+		return nil, &UnavailableError{Err: fmt.Errorf("this server is behind: %w", err)}
+	}
+	return state, err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
@@ -115,7 +116,7 @@ func TestMadeElsewhere(t *testing.T) {
 				Object: &store.Object{Key: "ns/other", Held: []byte(`{"rv":"11"}`), RevisionAt: 7, Created: 11, Modified: 11}}}}
 			return store.Decision{Made: true, First: 11, Revision: 11}
 		}
-		s, err := store.Open(t.Context(), store.Options{Shared: o}) // the log does not keep the entries that it sends
+		s, err := stores.Open(t.Context(), store.Options{Shared: o}) // the log does not keep the entries that it sends
 		if err != nil {
 			t.Fatal(err)
 		}

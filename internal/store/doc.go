@@ -14,7 +14,7 @@
 //
 // A published State is never changed, and no other State gets its revision, with one exception: an object that could not
 // be read, such as an encrypted one without its key, can be read later. The next State then has the same revision,
-// and watches of its collection end: see heal.go.
+// and watches of its collection end: see renew.go.
 //
 // # The order of a write
 //
@@ -29,16 +29,16 @@
 // rests on a pending write (a conflict, "exists", "not found") waits until that write is
 // durable: an error must not report a write that a power cut can undo.
 //
-// That is the committer, the writer of a store that is its log's only writer: see commit.go. On a Shared, a log that
-// other servers append to as well, the log decides: see sharedwriter.go.
+// That is the writer of a store that is its log's only writer: package groupcommit. On a Shared, a log that
+// other servers append to as well, the log decides: package sharedwriter.
 //
 //	check the condition against the published State; a refusal is decided again by a newer one
 //	propose the transaction: the log makes it and gives the revision, or refuses it
 //	publish whole revisions, those of others too, and notify cursors
 //	acknowledge when the revision is published
 //
-// Both give the changes that the log has to Store.publish (publish.go): State, history, cursors and feeds do not know
-// which of them it was.
+// Both give the changes that the log has to Publisher.Publish (publish.go): State, history, cursors and feeds do not know
+// which of them it was. Package stores opens a store with its writer.
 //
 // # Words
 //

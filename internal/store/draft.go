@@ -2,25 +2,26 @@ package store
 
 import "strconv"
 
-// draft is a copy of the bytes of a write with room for the digits of its revision. The
+// Draft is a copy of the bytes of a write with room for the digits of its revision. The
 // number of digits is a guess until the revision is known.
-type draft struct {
+type Draft struct {
 	value  []byte
 	at     int
 	digits int
 	packed []byte // nil: it is not packed
 }
 
-func newDraft(value []byte, at int, next Revision) draft {
-	d := draft{at: at, digits: digits(next)}
+// NewDraft copies a value, as a Write has it. Next is the revision that it gets probably.
+func NewDraft(value []byte, at int, next Revision) Draft {
+	d := Draft{at: at, digits: digits(next)}
 	d.value = make([]byte, len(value)+d.digits)
 	copy(d.value, value[:at])
 	copy(d.value[at+d.digits:], value[at:])
 	return d
 }
 
-// object is the version with the revision.
-func (d *draft) object(r Revision) *Object {
+// Object is the version with the revision.
+func (d *Draft) Object(r Revision) *Object {
 	o := &Object{Modified: r, RevisionAt: int32(d.at), Held: d.splice(r)}
 	if d.packed != nil {
 		fresh.add(o, o.Held)
@@ -29,8 +30,11 @@ func (d *draft) object(r Revision) *Object {
 	return o
 }
 
-// held is the length of Object.Held of the object.
-func (d *draft) held() int {
+// Len is the length of Object.Bytes of the object.
+func (d *Draft) Len() int { return len(d.value) }
+
+// Held is the length of Object.Held of the object.
+func (d *Draft) Held() int {
 	if d.packed != nil {
 		return len(d.packed)
 	}
@@ -38,7 +42,7 @@ func (d *draft) held() int {
 }
 
 // splice inserts the revision.
-func (d *draft) splice(r Revision) []byte {
+func (d *Draft) splice(r Revision) []byte {
 	if n := digits(r); n != d.digits {
 		value := make([]byte, len(d.value)-d.digits+n)
 		copy(value, d.value[:d.at])
@@ -49,17 +53,17 @@ func (d *draft) splice(r Revision) []byte {
 	return d.value
 }
 
-// drafts copies the values of a transaction, and returns their size.
-func (s *Store) drafts(t *Txn, all []draft) ([]draft, int) {
+// Drafts appends copies of the values of a transaction to all, and returns their size, in bytes.
+func (s Publisher) Drafts(t *Txn, all []Draft) ([]Draft, int) {
 	size, next := 0, s.Any().revision
 	for i := range t.Writes {
 		w := &t.Writes[i]
 		next++
 		if w.Value == nil {
-			all = append(all, draft{})
+			all = append(all, Draft{})
 			continue
 		}
-		d := newDraft(w.Value, w.RevisionAt, next)
+		d := NewDraft(w.Value, w.RevisionAt, next)
 		if s.o.packs(w.Collection, len(w.Value)) {
 			d.packed = pack(w.Value)
 		}

@@ -323,7 +323,7 @@ func (s *Store) derive(c *collection, r Revision) (root *node, at Revision, ok b
 	return root, at, true
 }
 
-// derivations numbers the edits that make old states, apart from the committers' edits.
+// derivations numbers the edits that make old states, apart from the edits of publications.
 // Stores of one process may share it: only a unique number matters.
 var derivations = func() (n atomic.Uint64) { n.Store(1 << 63); return }()
 

@@ -22,17 +22,18 @@ import (
 // reads of it return an *ExpiredError. So the parent compacts as if there were no forks, and may
 // close before them.
 
-// Fork starts a store at a state of this one, on a log in memory that has this state and the changes that led
-// to it: memlog.From and memlog.FromHistory make one. The log is not replayed. Options are those of Open; the
+// Fork makes a store at a state of this one, on a log in memory that has this state and the changes that led
+// to it: memlog.From and memlog.FromHistory make one. The log is not replayed. The writer of the fork gets the Publisher and
+// the bounds of the log; groupcommit.Fork does all of this. Options are those of Open; the
 // quota counts the objects that the fork writes and the copies that StateAt made, the memory of history counts the changes
 // in the log too. The account is the one that StateAt and History had. The fork owns the log, and starts no
 // goroutine before its first write. The error is ErrClosed after Close; then the account stays open.
-func (s *Store) Fork(state *State, o Options) (*Store, error) {
+func (s *Store) Fork(state *State, o Options) (Publisher, Bounds, error) {
 	s.mu.Lock()
 	token := s.edit.token
 	s.mu.Unlock()
 	if s.closed.Load() || !s.o.Account.lend(o.Account) {
-		return nil, ErrClosed
+		return Publisher{}, Bounds{}, ErrClosed
 	}
 	o.setDefaults()
 	f := &Store{base: state.revision}
@@ -43,18 +44,17 @@ func (s *Store) Fork(state *State, o Options) (*Store, error) {
 	floor := o.Log.Floor()
 	b := Bounds{Head: state.revision, Floor: floor, Time: state.time, InMemory: true}
 	f.start(o, b, own)
-	f.writer = newCommitter(f, o.Log, b)
 	f.opened, f.history.window = floor, floor // later changes are in memory
 	for e, err := range o.Log.Changes(s.ctx, "", floor, state.revision) {
 		if err != nil {
 			f.stop()
-			return nil, s.readError(err)
+			return Publisher{}, Bounds{}, s.readError(err)
 		}
 		f.remember(f.collection(e.Collection), e.change(), 0, nil) // without history.mu: f is not in use yet
 	}
 	f.account()
 	s.loan(state.revision, o.Account)
-	return f, nil
+	return Publisher{f}, b, nil
 }
 
 // History returns the changes after a revision that led to a state, for the log of a fork. They share the
@@ -169,7 +169,7 @@ func (s *Store) rootAt(ctx context.Context, collection string, r Revision, of *A
 		if current := now.Get(o.Key); current != nil && current.Modified == o.Modified {
 			o = current
 		} else {
-			bytes = objectBytes(o)
+			bytes = ObjectBytes(o)
 		}
 		if err := of.copied(bytes); err != nil {
 			return nil, 0, &CopyError{r, err}

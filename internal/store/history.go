@@ -38,7 +38,7 @@ type history struct {
 	bytes  atomic.Int64 // that history takes, see above
 	caches atomic.Int64 // the part of it that Charge added
 
-	// epoch changes when objects change without a revision: feeds from before are expired. See heal.go. mu guards its
+	// epoch changes when objects change without a revision: feeds from before are expired. See renew.go. mu guards its
 	// changes.
 	epoch atomic.Uint32
 
@@ -100,7 +100,7 @@ type recent struct {
 	trimmed Revision // all changes above it are in records
 	newest  Revision // of the newest record; without records at least that of any change
 	topics  map[string]*topic
-	// epoch changes when objects change without a revision: cursors from before are expired. See heal.go. history.mu
+	// epoch changes when objects change without a revision: cursors from before are expired. See renew.go. history.mu
 	// guards its changes.
 	epoch atomic.Uint32
 }
@@ -122,12 +122,12 @@ func namespaceOf(key string) string { return key[:strings.IndexByte(key, '/')+1]
 
 // record adds changes to the history, before they are published. It
 // returns the topics to notify afterwards. The caller holds history.mu.
-func (s *Store) record(changes []made, next *next) []*topic {
+func (s *Store) record(changes []Staged, next *next) []*topic {
 	h := &s.history
 	notified := h.notified[:0]
 	for i := range changes {
 		m := &changes[i]
-		notified = s.remember(m.collection, m.change, m.actorBytes, notified)
+		notified = s.remember(m.collection, m.Change, m.actorBytes, notified)
 	}
 	if n := len(h.kept); n > 0 {
 		h.kept[n-1].bytes += next.retired
@@ -231,7 +231,7 @@ func (s *Store) trim(floor Revision) {
 		s.raiseFloor(h.window)
 		if h.unpaid > s.o.MaxMemory/compactShare {
 			h.unpaid = 0
-			s.aging.kick()
+			s.aging.Kick()
 		}
 	}
 	if h.order.len() == 0 && h.bytes.Load() > most {

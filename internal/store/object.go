@@ -112,6 +112,9 @@ func (o *Object) At(r Revision) *Object {
 	return n
 }
 
+// Digits is the length of Modified in decimal, as Bytes has it.
+func (o *Object) Digits() int { return digits(o.Modified) }
+
 // digits is the length of a revision in decimal.
 func digits(r Revision) int {
 	n := 1

@@ -1,13 +1,12 @@
 package store
 
 import (
-	"fmt"
 	"time"
 )
 
 // # Publication
 //
-// A writer commits transactions to a log, which makes changes durable. Store.publish is the one way by which they become
+// A writer commits transactions to a log, which makes changes durable. Publisher.Publish is the one way by which they become
 // readable: it makes the next State from the published one, adds the changes to the history, swaps the pointer, and wakes
 // the readers that wait.
 //
@@ -33,16 +32,28 @@ func (t *trees) start(s *State, token uint64) {
 	t.edit.token = token
 }
 
-// made is a change that a writer makes.
-type made struct {
+// Staged is a change that a writer makes, as Publisher.Publish takes it.
+type Staged struct {
+	Change     *Change
 	collection *collection
-	change     *Change
 	actorBytes int64 // the memory of the actor, if it is new
 }
 
-// stage returns a change as publish takes it. Its origin is a copy, with an actor that other changes share; nil: unknown.
-func (s *Store) stage(collection string, c *Change, origin *Origin) made {
-	m := made{collection: s.collection(collection), change: c}
+// Collection returns the name of the collection.
+func (m *Staged) Collection() string { return m.collection.name }
+
+// SetTime sets the Origin.Time of the change, which is not published yet.
+func (m *Staged) SetTime(t time.Time) { m.Change.origin.Time = t }
+
+// Entry returns the change as a log keeps it.
+func (m *Staged) Entry() Entry {
+	c := m.Change
+	return Entry{Collection: m.collection.name, Key: c.key(), Revision: c.Revision, Object: c.After, Before: c.Before, Origin: &c.origin}
+}
+
+// Stage returns a change as Publish takes it. Its origin is a copy, with an actor that other changes share; nil: unknown.
+func (s Publisher) Stage(collection string, c *Change, origin *Origin) Staged {
+	m := Staged{collection: s.collection(collection), Change: c}
 	if origin != nil {
 		c.origin = *origin
 		if c.origin.Actor != nil {
@@ -59,12 +70,12 @@ type next struct {
 	retired int64 // edit.retired
 }
 
-// publish makes changes readable that the log has. They lead from the published state to the one at a revision, which may
+// Publish makes changes readable that the log has. They lead from the published state to the one at a revision, which may
 // have no change of its own. The time is State.Time.
-func (s *Store) publish(changes []made, at Revision, t time.Time) {
+func (s Publisher) Publish(changes []Staged, at Revision, t time.Time) {
 	s.mu.Lock()
 	for i := range changes {
-		c := changes[i].change
+		c := changes[i].Change
 		s.apply(changes[i].collection, c.key(), c.Before, c.After)
 		if c.Before.isUnreadable() || c.After.isUnreadable() {
 			s.noteUnreadable(c.Revision)
@@ -85,7 +96,7 @@ func (s *Store) publish(changes []made, at Revision, t time.Time) {
 
 // apply makes a change of an object in the trees. The caller holds s.mu.
 func (s *Store) apply(c *collection, key string, before, after *Object) {
-	s.bytes += objectBytes(after) - s.owned(before)
+	s.bytes += ObjectBytes(after) - s.owned(before)
 	if before.isUnreadable() {
 		delete(s.standIns, before)
 	}
@@ -133,32 +144,4 @@ func (s *Store) announce(notified []*topic, feeds []*Feed, state *State) {
 	}
 	s.account()
 	s.watchQuota(state.bytes)
-}
-
-// fail records that the log cannot be trusted any more, and returns the first error of that kind: no write is possible. The
-// caller calls fatal for the first one.
-func (s *Store) fail(err error) (failure error, first bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failure == nil {
-		s.failure, first = err, true
-		close(s.failed)
-	}
-	return s.failure, first
-}
-
-func (s *Store) fatal(failure error) {
-	if s.o.OnFatal == nil {
-		panic(fmt.Sprintf("store: %v", failure))
-	}
-	s.o.OnFatal(failure)
-}
-
-func logFailed(err error) error { return fmt.Errorf("the log failed: %w", err) }
-
-// brokenBy returns why no write is possible any more, or nil.
-func (s *Store) brokenBy() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failure
 }

@@ -29,8 +29,8 @@ const (
 	quotaFar  = 75
 )
 
-// objectBytes is about the memory that an object takes; zero for nil.
-func objectBytes(o *Object) int64 {
+// ObjectBytes is about the memory that an object takes; zero for nil.
+func ObjectBytes(o *Object) int64 {
 	if o == nil {
 		return 0
 	}
@@ -43,10 +43,10 @@ func (s *Store) owned(o *Object) int64 {
 	if o == nil || o.Modified <= s.base {
 		return 0
 	}
-	return objectBytes(o)
+	return ObjectBytes(o)
 }
 
-// takes is objectBytes by the lengths of value and key. It includes a memo, since the next
+// takes is ObjectBytes by the lengths of value and key. It includes a memo, since the next
 // list may make one.
 func takes(value, key int) int64 {
 	return int64(value+value/16+key) + objectOverhead + memoOverhead + slotOverhead
@@ -88,9 +88,9 @@ func (s *Store) SetQuota(bytes int64) {
 	s.watchQuota(s.Any().bytes)
 }
 
-// fits refuses a transaction that grows the objects beyond the quota or the budget. The objects use so many bytes before
+// Fits refuses a transaction that grows the objects beyond the quota or the budget. The objects use so many bytes before
 // it. Object returns the one that a write replaces, and held the length of Object.Held after write i.
-func (s *Store) fits(t *Txn, used int64, object func(collection, key string) *Object, held func(i int) int) error {
+func (s Publisher) Fits(t *Txn, used int64, object func(collection, key string) *Object, held func(i int) int) error {
 	for i := range t.Writes {
 		w := &t.Writes[i]
 		var had, has int64
@@ -112,7 +112,7 @@ func (s *Store) fits(t *Txn, used int64, object func(collection, key string) *Ob
 	return nil
 }
 
-// writeFits is fits for one write: the objects use so many bytes before it, and it adds grows.
+// writeFits is Fits for one write: the objects use so many bytes before it, and it adds grows.
 func (s *Store) writeFits(w *Write, update bool, used, grows int64) error {
 	limit := s.quota.limit.Load()
 	if grows <= 0 || w.Deleting || w.Value == nil {

@@ -3,7 +3,6 @@ package store
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -12,10 +11,10 @@ import (
 // Two states are published although their changes are not known or have no revision: one that was loaded again, and one in
 // which objects that could not be read can be read again. The history in memory begins anew with such a state.
 
-// reload publishes the state that was loaded from the log, in place of the published one. It returns the revision of the
+// Reload publishes the state that was loaded from the log, in place of the published one. It returns the revision of the
 // state before, and the number of collections that differ. The changes in between are not known: in a collection that did not
 // change, objects may have been created and deleted.
-func (s *Store) reload(l *loader, b Bounds, t time.Time) (was Revision, collections int) {
+func (s Publisher) Reload(l *Loader, b Bounds, t time.Time) (was Revision, collections int) {
 	was, changed := s.renew(b.Head, t, false, func() {
 		s.opened = b.Head // for collections that are made from now on
 		for name := range l.parts {
@@ -31,9 +30,9 @@ func (s *Store) reload(l *loader, b Bounds, t time.Time) (was Revision, collecti
 	return was, len(changed)
 }
 
-// unread returns the stand-ins of the newest state by their collections. If there are none, neither there nor in the history
+// Unread returns the stand-ins of the newest state by their collections. If there are none, neither there nor in the history
 // in memory, HasUnreadable is false from now on.
-func (s *Store) unread() map[string][]*Object {
+func (s Publisher) Unread() map[string][]*Object {
 	window := s.window()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,9 +46,9 @@ func (s *Store) unread() map[string][]*Object {
 	return all
 }
 
-// heal publishes objects in place of their stand-ins, if these are current, at the published revision. It returns the number
+// Heal publishes objects in place of their stand-ins, if these are current, at the published revision. It returns the number
 // of collections that differ.
-func (s *Store) heal(healed map[*Object]*Object, t time.Time) (collections int) {
+func (s Publisher) Heal(healed map[*Object]*Object, t time.Time) (collections int) {
 	_, changed := s.renew(s.Any().revision, t, true, func() {
 		for standIn, o := range healed {
 			if c := s.standIns[standIn]; c != nil {
@@ -60,7 +59,7 @@ func (s *Store) heal(healed map[*Object]*Object, t time.Time) (collections int) 
 	return len(changed)
 }
 
-// renew publishes a state whose changes are not known, at a revision. It is publish otherwise. A function makes the state with
+// renew publishes a state whose changes are not known, at a revision. It is Publish otherwise. A function makes the state with
 // Store.apply. The history in memory begins anew there. If expire is true, cursors of the changed collections and all feeds get
 // an *ExpiredError. It returns the revision that was published before, and the collections that the function changed. If
 // nothing has changed, nothing is published.
@@ -127,16 +126,6 @@ func (s *Store) replace(c *collection, objects []*Object) {
 			old, objects = old[1:], objects[1:]
 		}
 	}
-}
-
-// objects returns the loaded objects of a collection, in the order of keys.
-func (l *loader) objects(name string) []*Object {
-	p := l.parts[name]
-	if p == nil {
-		return nil
-	}
-	slices.SortFunc(p.objects, func(a, b *Object) int { return strings.Compare(a.Key, b.Key) })
-	return p.objects
 }
 
 // lose records that the changes of the collection up to a revision are not in memory. It appends all of its topics to notified.

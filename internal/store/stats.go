@@ -40,7 +40,7 @@ func (s *Store) Stats() Stats {
 	t.Changes, t.KeptStates, t.Trees = h.order.len(), len(h.kept), len(h.pinned)
 	h.mu.Unlock()
 	t.CacheBytes = h.caches.Load()
-	t.HistoryAge, t.Appending = s.aging.age(t.Floor), s.measured.appending()
+	t.HistoryAge, t.Appending = s.aging.Age(t.Floor), s.measured.appending()
 	t.ObjectBytes = s.Any().bytes
 	t.QuotaBytes, t.QuotaRefused, t.SpaceRefused = s.quota.limit.Load(), s.quota.refused.Load(), s.noSpace.Load()
 	t.GivenUp = s.givenUp.Load()

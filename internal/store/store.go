@@ -3,10 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,11 +113,11 @@ const (
 // Locks, in the order in which they may be taken together:
 //
 //	history.mu -> collection.mu -> topic.mu
-//	committer.mu -> Store.mu, actors.mu
-//	sharedWriter.publishing -> Store.mu, history.mu
-//	sharedWriter.mu -> flights.mu -> Store.mu, actors.mu
+//	groupcommit: committer.mu -> Store.mu, actors.mu
+//	sharedwriter: writer.publishing -> Store.mu, history.mu
+//	sharedwriter: writer.mu -> flights.mu -> Store.mu, actors.mu
 type Store struct {
-	writer    writer
+	writer    Writer
 	archive   archive // the log of either kind
 	o         Options
 	published atomic.Pointer[State]
@@ -141,13 +138,13 @@ type Store struct {
 	givenUp atomic.Int64 // revisions whose history was dropped for lack of space
 	history history
 	loans   *loans // the forks
-	aging   aging
+	aging   Aging
 	quota   quota
 	old     oldReads
 	// unreadable: the state or the history in memory has a stand-in.
 	unreadable atomic.Bool
 	arrival    arrival
-	measured   measured
+	measured   Measured
 	closed     atomic.Bool
 	closeOnce  sync.Once
 	closeErr   error
@@ -170,52 +167,6 @@ type collection struct {
 	recent
 
 	writes [3]atomic.Pointer[exposition.Histogram] // by Operation; nil before the first one
-}
-
-// Open replays the log, or loads a Shared, and starts the store. The store owns the
-// log from the call on, and closes it, also when Open fails.
-func Open(ctx context.Context, o Options) (*Store, error) {
-	o.setDefaults()
-	if o.Shared != nil {
-		return openShared(ctx, o)
-	}
-	l := loader{o: &o}
-	b, err := o.Log.Replay(ctx, l.load)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("replay the log: %w", err), o.Log.Close())
-	}
-	s := l.store(o, b)
-	c := newCommitter(s, o.Log, b)
-	s.writer = c
-	if o.OnDivergence == nil || b.Head > o.Base {
-		c.startLoop()
-	}
-	return s, nil
-}
-
-// store makes a store of the loaded objects.
-func (l *loader) store(o Options, b Bounds) *Store {
-	s := &Store{}
-	names := l.collections(b.Head)
-	s.names.Store(&names)
-	indexes := make(map[string]int, len(names))
-	for name, c := range names {
-		indexes[name] = c.index
-	}
-	state := &State{revision: b.Head, indexes: indexes, roots: roots(nil).with(slices.Collect(maps.Values(names))), bytes: l.bytes.Load(), time: b.Time}
-	if len(l.standIns) > 0 {
-		s.standIns = map[*Object]*collection{}
-	}
-	for _, o := range l.standIns {
-		s.standIns[o.Object] = names[o.collection]
-	}
-	if len(l.standIns) > 0 {
-		s.noteUnreadable(b.Head)
-	}
-	s.trees.start(state, 1)
-	s.start(o, b, state)
-	s.account()
-	return s
 }
 
 func (o *Options) setDefaults() {
@@ -246,73 +197,6 @@ func (s *Store) start(o Options, b Bounds, state *State) {
 	s.aging.start(o, b)
 	s.old.start(o.Shared != nil)
 	s.ctx, s.stop = context.WithCancel(context.Background())
-}
-
-// loader collects the objects that a log replays.
-type loader struct {
-	o     *Options
-	bytes atomic.Int64 // State.bytes
-	mu    sync.Mutex
-	parts map[string]*loaderPart
-	// standIns are the objects that could not be read; guarded by mu, too.
-	standIns []loadedObject
-}
-
-// loadedObject is an object of a collection.
-type loadedObject struct {
-	collection string
-	*Object
-}
-
-type loaderPart struct {
-	mu      sync.Mutex
-	objects []*Object
-}
-
-func (l *loader) load(name string, o *Object) error {
-	l.mu.Lock()
-	p := l.parts[name]
-	if p == nil {
-		if l.parts == nil {
-			l.parts = map[string]*loaderPart{}
-		}
-		p = new(loaderPart)
-		l.parts[strings.Clone(name)] = p
-	}
-	l.mu.Unlock()
-	if l.o.packs(name, len(o.Held)) {
-		packLoaded(o)
-	}
-	l.bytes.Add(objectBytes(o))
-	if o.isUnreadable() {
-		l.mu.Lock()
-		l.standIns = append(l.standIns, loadedObject{name, o})
-		l.mu.Unlock()
-	}
-	p.mu.Lock()
-	p.objects = append(p.objects, o)
-	p.mu.Unlock()
-	return nil
-}
-
-// collections builds the trees, of several collections at a time.
-func (l *loader) collections(head Revision) map[string]*collection {
-	all := make(map[string]*collection, len(l.parts))
-	var wg sync.WaitGroup
-	for name, p := range l.parts {
-		c := newCollection(name, len(all), head)
-		all[name] = c
-		wg.Go(func() {
-			byKey := func(a, b *Object) int { return strings.Compare(a.Key, b.Key) }
-			if !slices.IsSortedFunc(p.objects, byKey) {
-				slices.SortFunc(p.objects, byKey)
-			}
-			c.root = build(p.objects)
-			p.objects = nil
-		})
-	}
-	wg.Wait()
-	return all
 }
 
 func newCollection(name string, index int, opened Revision) *collection {
@@ -378,7 +262,7 @@ func (s *Store) writable(t *Txn) error {
 // It is idempotent.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		s.writer.close()
+		s.writer.Close()
 		s.closed.Store(true)
 		close(s.done)
 		s.stop()
@@ -401,16 +285,6 @@ func (s *Store) Close() error {
 
 // Any returns the published state, without waiting: resourceVersion "0".
 func (s *Store) Any() *State { return s.published.Load() }
-
-// MostRecent returns a state that holds every change acknowledged to any client before
-// the call: resourceVersion unset. On a Log that is Any. On a Shared it waits; an
-// *UnavailableError says that the log cannot be reached, or that this store is too far behind.
-func (s *Store) MostRecent(ctx context.Context) (*State, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return s.writer.mostRecent(ctx)
-}
 
 // NotOlderThan returns the newest state once it has reached the revision. After waiting
 // for wait it returns a *TooLargeError.

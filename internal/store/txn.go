@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 )
@@ -11,7 +10,7 @@ import (
 // # Transactions
 //
 // A transaction is one or more writes that the store makes together or not at all. On a Log, its
-// conditions are decided on the newest state, under the lock of the committer, in O(log n) each. On a
+// conditions are decided on the newest state, under the lock of their writer, in O(log n) each. On a
 // Shared, the log decides them.
 //
 //	Write.If   the object that is written is at this revision
@@ -136,10 +135,10 @@ func (t *Txn) repeated() int {
 	if len(t.Writes) == 1 {
 		return -1
 	}
-	seen := make(map[objectName]bool, len(t.Writes))
+	seen := make(map[[2]string]bool, len(t.Writes))
 	for i := range t.Writes {
 		w := &t.Writes[i]
-		if p := (objectName{w.Collection, w.Key}); w.Next {
+		if p := [2]string{w.Collection, w.Key}; w.Next {
 			continue
 		} else if seen[p] {
 			return i
@@ -194,15 +193,15 @@ func (w *Write) unfit(why string, size bool) error {
 	return &UnfitError{Key: w.Key[:min(len(w.Key), shown)], Why: why, Size: size}
 }
 
-// holds compares the conditions of a transaction with the objects of a state: those of its writes and its needs. The state has
+// Holds compares the conditions of a transaction with the objects of a state: those of its writes and its needs. The state has
 // no guards.
-func (t *Txn) holds(object func(collection, key string) *Object) error {
+func (t *Txn) Holds(object func(collection, key string) *Object) error {
 	for i := range t.Writes {
 		w := &t.Writes[i]
 		if w.Next {
 			continue
 		}
-		if err := check(object(w.Collection, w.Key), w.If); err != nil {
+		if err := CheckCondition(object(w.Collection, w.Key), w.If); err != nil {
 			return &TxnError{WritePart, i, err}
 		}
 	}
@@ -222,8 +221,8 @@ func needsHold(needs []Need, object func(collection, key string) *Object) error 
 	return nil
 }
 
-// check compares the condition of a write with the object that it would replace.
-func check(before *Object, condition Revision) error {
+// CheckCondition compares the condition of a write, Write.If, with the object that it would replace.
+func CheckCondition(before *Object, condition Revision) error {
 	switch {
 	case condition == 0 && before != nil:
 		return ErrExists
@@ -233,50 +232,4 @@ func check(before *Object, condition Revision) error {
 		return ErrConflict
 	}
 	return nil
-}
-
-// guards knows at which revision each name was claimed last. Guarded by committer.mu.
-type guards struct {
-	claimed map[string]Revision
-	// floor is the newest claim of a name that is not in the map any more.
-	floor Revision
-}
-
-// mostGuards bounds the names in memory, apart from those of transactions that are not
-// published.
-const mostGuards = 8192
-
-func (g *guards) last(name string) Revision {
-	if r, ok := g.claimed[name]; ok {
-		return r
-	}
-	return g.floor
-}
-
-func (g *guards) claim(all []Guard, at, published Revision) {
-	if len(g.claimed) >= mostGuards && published > g.floor { // otherwise there is nothing new to forget
-		g.forget(published)
-	}
-	for i := range all {
-		if !all[i].Claim {
-			continue
-		}
-		if g.claimed == nil {
-			g.claimed = map[string]Revision{}
-		}
-		g.claimed[all[i].Name] = at
-	}
-}
-
-// forget drops the names that were claimed by published transactions.
-func (g *guards) forget(published Revision) {
-	maps.DeleteFunc(g.claimed, func(_ string, at Revision) bool { return at <= published })
-	g.floor = max(g.floor, published)
-}
-
-// rebase takes the claims of transactions back that are not published.
-func (g *guards) rebase(published Revision) {
-	for name, at := range g.claimed {
-		g.claimed[name] = min(at, published)
-	}
 }

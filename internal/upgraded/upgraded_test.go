@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 	"github.com/tidemark-dev/tidemark/internal/upgraded"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -41,7 +42,7 @@ func (m medium) open(t *testing.T, wrapped bool) (*store.Store, *registry.Regist
 	if wrapped {
 		log = upgraded.Wrap(log)
 	}
-	s, err := store.Open(t.Context(), store.Options{Log: log, MaxMemory: 1, OnFatal: func(err error) { t.Errorf("the log failed: %v", err) }})
+	s, err := stores.Open(t.Context(), store.Options{Log: log, MaxMemory: 1, OnFatal: func(err error) { t.Errorf("the log failed: %v", err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

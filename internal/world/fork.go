@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/startup"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
 
@@ -72,7 +73,7 @@ func (w *World) newFork(ctx context.Context, o ForkOptions, open func() (*store.
 	f.now = f.clock.Now
 	f.issued = append([]*authn.Issued{new(authn.Issued)}, w.issued...)
 	f.use, f.direct = f.openOnce, w.process.newDirect(f.serve, f.drain)
-	f.store, err = w.store.Fork(state, store.Options{
+	f.store, err = stores.Fork(w.store, state, store.Options{
 		Log: memlog.FromHistory(state, since, changes), Retention: w.process.History.Retention, MaxMemory: bytes / 2, Packed: packed, Now: f.now,
 		Note: w.process.note, Account: account, OnFatal: f.logBroken, OnDivergence: f.diverged,
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/forkapi"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/upgraded"
 )
 
@@ -186,7 +187,7 @@ func (k *kept) openWorld(ctx context.Context) (_ *World, err error) {
 	}
 	encrypted, bytes := encryption.Wrap(log, encryption.NewActive(set)), p.Forks.MaxBytes
 	encrypted.StandIns = p.standIns()
-	w.store, err = store.Open(ctx, store.Options{
+	w.store, err = stores.Open(ctx, store.Options{
 		Log: upgraded.Wrap(encrypted), Encryption: encrypted, Retention: p.History.Retention, MaxMemory: bytes / 2, MaxDisk: f.diskShare(p.History.MaxDiskBytes), Packed: packed,
 		Now: p.Now, Note: note, Account: account, OnFatal: w.logBroken, Base: w.fork.base, OnDivergence: func() { <-ready; w.diverged() },
 	})

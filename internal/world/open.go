@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/upgraded"
 )
 
@@ -53,7 +54,7 @@ func (p *process) openStore(ctx context.Context) (*store.Store, error) {
 	if p.past() || p.ReadOnly { // nothing is compacted
 		o.Retention, o.MaxDisk = math.MaxInt64, math.MaxInt64
 	}
-	objects, err := store.Open(ctx, o)
+	objects, err := stores.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +150,7 @@ func (p *process) stateAt(ctx context.Context, stored *store.Store) (*store.Stor
 		err = fmt.Errorf("the state at resource version %d is not stored; the history has those from %d to %d: %w", p.At, floor, head, err)
 		return nil, errors.Join(err, stored.Close())
 	}
-	then, err := stored.Fork(state, store.Options{
+	then, err := stores.Fork(stored, state, store.Options{
 		Log: memlog.From(state), Retention: p.History.Retention, MaxMemory: p.Memory.MaxHistoryBytes, Packed: packed, Now: p.Now,
 		Note: p.note, OnFatal: p.Failure.Fail,
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
@@ -14,7 +15,7 @@ import (
 func BenchmarkResume(b *testing.B) {
 	const watches, changes = 400, 2000
 	c := startCluster(b, 1, nil)
-	s, err := store.Open(b.Context(), store.Options{Shared: openUnowned(b, c)})
+	s, err := stores.Open(b.Context(), store.Options{Shared: openUnowned(b, c)})
 	must(b, err)
 	from := s.Any().Revision()
 	var writers sync.WaitGroup
@@ -33,7 +34,7 @@ func BenchmarkResume(b *testing.B) {
 	must(b, s.Close())
 	for b.Loop() {
 		b.StopTimer()
-		s, err := store.Open(b.Context(), store.Options{Shared: openUnowned(b, c)})
+		s, err := stores.Open(b.Context(), store.Options{Shared: openUnowned(b, c)})
 		must(b, err)
 		b.StartTimer()
 		var readers sync.WaitGroup

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-dev/tidemark/etcdstore"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/etcdlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -35,7 +36,7 @@ func openCopying(t *testing.T, c *cluster, file string) *copying {
 	k := &copying{said: new(logged)}
 	l, err := etcdlog.Open(etcdlog.Options{Servers: c.servers(), Codec: codec(), CompactionInterval: -1, Copy: file, Logger: slog.New(slog.NewTextHandler(k.said, nil))})
 	must(t, err)
-	s, err := store.Open(t.Context(), store.Options{Shared: l})
+	s, err := stores.Open(t.Context(), store.Options{Shared: l})
 	must(t, err)
 	k.Store, k.log = s, l
 	return k

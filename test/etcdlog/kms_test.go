@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/encryption/kmstest"
 	"github.com/tidemark-dev/tidemark/internal/storage"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
@@ -200,7 +201,7 @@ func TestKMSDown(t *testing.T) {
 	must(t, err)
 	o, err := (&etcdstore.Cluster{Servers: c.servers(), CompactionInterval: -1}).Open(t.Context(), storage.Options{Encryption: encryption.NewActive(healing)})
 	must(t, err)
-	objects, err := store.Open(t.Context(), store.Options{Shared: o.Shared})
+	objects, err := stores.Open(t.Context(), store.Options{Shared: o.Shared})
 	must(t, err)
 	t.Cleanup(func() { objects.Close() })
 	if objects.Any().Get("secrets", "ns/s0").Unreadable() == "" {

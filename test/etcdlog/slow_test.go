@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
@@ -71,7 +72,7 @@ func behind(t *testing.T) (*store.Store, *slowKV, *hangingWatch) {
 		pb.RegisterKVServer(s, k)
 		pb.RegisterWatchServer(s, w)
 	})
-	s, err := store.Open(t.Context(), store.Options{Shared: keptOpen{l}, OnFatal: func(err error) { t.Errorf("the store failed: %v", err) }})
+	s, err := stores.Open(t.Context(), store.Options{Shared: keptOpen{l}, OnFatal: func(err error) { t.Errorf("the store failed: %v", err) }})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	return s, k, w

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
@@ -37,7 +38,7 @@ func TestReplayFork(t *testing.T) {
 	}
 	kept, changed, deleted := write(parent, "kept", 0), write(parent, "changed", 0), write(parent, "deleted", 0)
 	log := memlog.From(parent.Any())
-	fork, err := parent.Fork(parent.Any(), store.Options{Log: log})
+	fork, err := stores.Fork(parent, parent.Any(), store.Options{Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

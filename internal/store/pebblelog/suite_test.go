@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
@@ -82,7 +83,7 @@ func TestForkCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := s.Fork(state, store.Options{Log: memlog.From(state), Account: a})
+	f, err := stores.Fork(s, state, store.Options{Log: memlog.From(state), Account: a})
 	if err != nil {
 		t.Fatal(err)
 	}

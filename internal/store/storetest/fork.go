@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -80,7 +81,7 @@ func testForks(t *testing.T, medium Medium, log ForkLog) {
 func (b *branch) fork(chance *rand.Rand, log ForkLog) *branch {
 	b.t.Helper()
 	state := b.store.Any()
-	f, err := b.store.Fork(state, store.Options{Log: log(state, state.Revision(), nil), OnFatal: func(err error) { b.t.Errorf("the log of a fork failed: %v", err) }})
+	f, err := stores.Fork(b.store, state, store.Options{Log: log(state, state.Revision(), nil), OnFatal: func(err error) { b.t.Errorf("the log of a fork failed: %v", err) }})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func (b *branch) check() {
 
 func mustFork(t *testing.T, s *store.Store, state *store.State, log ForkLog) *store.Store {
 	t.Helper()
-	f, err := s.Fork(state, store.Options{Log: log(state, state.Revision(), nil)})
+	f, err := stores.Fork(s, state, store.Options{Log: log(state, state.Revision(), nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func testForkBounds(t *testing.T, medium Medium, log ForkLog) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Fork(s.Any(), store.Options{Log: log(s.Any(), s.Any().Revision(), nil)}); !errors.Is(err, store.ErrClosed) {
+	if _, err := stores.Fork(s, s.Any(), store.Options{Log: log(s.Any(), s.Any().Revision(), nil)}); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("a fork of a closed store: %v", err)
 	}
 	if o := mustCommit(t, f, put("pods", "a/1", "changed", a.Modified)); o.Modified != at+1 || o.Created != a.Created {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -56,7 +57,7 @@ func forkSince(t *testing.T, s *store.Store, at, since store.Revision, log ForkL
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := s.Fork(state, store.Options{Log: log(state, since, changes)})
+	f, err := stores.Fork(s, state, store.Options{Log: log(state, since, changes)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func testForkHistoryBound(t *testing.T, medium Medium, log ForkLog) {
 		t.Fatalf("%d changes, %v", len(changes), err)
 	}
 	const most = inherited * size * 3 / 2
-	f, err := s.Fork(state, store.Options{Log: log(state, since, changes), MaxMemory: most})
+	f, err := stores.Fork(s, state, store.Options{Log: log(state, since, changes), MaxMemory: most})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 )
 
 // someOrigin returns a random origin as a caller of the store gives it, nil now and then.
@@ -203,7 +204,7 @@ func testForkTimes(t *testing.T, medium Medium, log ForkLog) {
 	if got := s.Any().Time(); got != ahead {
 		t.Errorf("the state is of %v, want %v", got, ahead)
 	}
-	f, err := s.Fork(s.Any(), store.Options{Log: log(s.Any(), s.Any().Revision(), nil), Now: func() time.Time { return ahead.Add(-time.Hour) }})
+	f, err := stores.Fork(s, s.Any(), store.Options{Log: log(s.Any(), s.Any().Revision(), nil), Now: func() time.Time { return ahead.Add(-time.Hour) }})
 	if err != nil {
 		t.Fatal(err)
 	}

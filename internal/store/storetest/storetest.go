@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/await"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
@@ -79,7 +80,7 @@ func Open(t testing.TB, o store.Options) *store.Store {
 	if o.OnFatal == nil {
 		o.OnFatal = func(err error) { t.Errorf("the log failed: %v", err) }
 	}
-	s, err := store.Open(t.Context(), o)
+	s, err := stores.Open(t.Context(), o)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}

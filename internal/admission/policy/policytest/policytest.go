@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -27,7 +28,7 @@ type Server struct {
 // New returns a server with plugins. It lasts as long as the test.
 func New(t testing.TB, plugins ...registry.Plugin) *Server {
 	t.Helper()
-	log, err := store.Open(context.Background(), store.Options{Log: memlog.New()})
+	log, err := stores.Open(context.Background(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/stores"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest/sharedmem"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
@@ -623,7 +624,7 @@ func TestWrongBatch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{})
 			var fatal error
-			s, err := store.Open(t.Context(), store.Options{Shared: wrong{log.Open(), b}, OnFatal: func(err error) { fatal = err }})
+			s, err := stores.Open(t.Context(), store.Options{Shared: wrong{log.Open(), b}, OnFatal: func(err error) { fatal = err }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -717,7 +718,7 @@ func TestReadBreaks(t *testing.T) {
 func TestHeadHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{Delay: 1000 * time.Hour})
-		s, err := store.Open(t.Context(), store.Options{Shared: log.Open()})
+		s, err := stores.Open(t.Context(), store.Options{Shared: log.Open()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -761,7 +762,7 @@ func TestOpenOvertaken(t *testing.T) {
 	for _, overtakenLoads := range []int{3, 1000} {
 		synctest.Test(t, func(t *testing.T) {
 			log, loads := sharedmem.New(testrand.New(t), 95, sharedmem.Faults{}), overtakenLoads
-			s, err := store.Open(t.Context(), store.Options{Shared: overtaken{log.Open(), &loads}})
+			s, err := stores.Open(t.Context(), store.Options{Shared: overtaken{log.Open(), &loads}})
 			if expired := (*store.ExpiredError)(nil); overtakenLoads == 1000 {
 				if !errors.As(err, &expired) {
 					t.Errorf("got %v, want an ExpiredError", err)

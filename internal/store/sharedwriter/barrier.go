@@ -1,10 +1,12 @@
-package store
+package sharedwriter
 
 import (
 	"context"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // A barrier names a revision that is not older than any change acknowledged before the barrier
@@ -35,7 +37,7 @@ type barrier struct {
 type headCall struct {
 	readers  int // that have joined; not changed after the call has begun
 	done     chan struct{}
-	revision Revision
+	revision store.Revision
 	err      error
 }
 
@@ -47,31 +49,10 @@ const (
 	longestPause  = 2 * time.Millisecond
 	// longestHead bounds a call of Head, so that one that hangs does not hold up all reads.
 	longestHead = 10 * time.Second
-	// longestLag bounds how long reads of the most recent state and writes wait for a revision to be published.
-	longestLag = 10 * time.Second
 )
 
-// mostRecent implements writer.
-func (f *sharedWriter) mostRecent(ctx context.Context) (*State, error) {
-	w, ok := ctx.Value(arrivalKey{}).(waiting)
-	if !ok {
-		return f.newest(ctx)
-	}
-	switch r, waited, err := w.outcome(); {
-	case waited && err != nil:
-		return nil, err
-	case waited:
-		return f.await(ctx, r)
-	}
-	state, err := w.entered(func() (*State, error) { return f.newest(ctx) })
-	if err == nil || ctx.Err() == nil { // otherwise only this part of the request has ended
-		w.set(state, err)
-	}
-	return state, err
-}
-
-// newest waits for a barrier, and until its revision is published.
-func (f *sharedWriter) newest(ctx context.Context) (*State, error) {
+// MostRecent implements store.Writer: it waits for a barrier, and until its revision is published.
+func (f *writer) MostRecent(ctx context.Context) (*store.State, error) {
 	c, err := f.join()
 	if err != nil {
 		return nil, err
@@ -84,23 +65,23 @@ func (f *sharedWriter) newest(ctx context.Context) (*State, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	return f.await(ctx, c.revision)
+	return f.store.Reached(ctx, c.revision)
 }
 
 // join returns a call that begins after this one does.
-func (f *sharedWriter) join() (*headCall, error) {
+func (f *writer) join() (*headCall, error) {
 	b := &f.barrier
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil, ErrClosed
+		return nil, store.ErrClosed
 	}
 	if b.next == nil {
 		b.next = &headCall{done: make(chan struct{})}
 	}
 	if !b.calling {
 		b.calling = true
-		f.store.loop.Go(f.heads)
+		f.store.Go(f.heads)
 	}
 	if b.next.readers++; b.next.readers == b.enough {
 		select {
@@ -112,7 +93,7 @@ func (f *sharedWriter) join() (*headCall, error) {
 }
 
 // heads makes calls until no reader waits for one.
-func (f *sharedWriter) heads() {
+func (f *writer) heads() {
 	b := &f.barrier
 	for {
 		b.mu.Lock()
@@ -123,7 +104,7 @@ func (f *sharedWriter) heads() {
 			return
 		}
 		pause := time.Until(b.pauseEnd)
-		if c.readers >= b.enough || f.store.ctx.Err() != nil {
+		if c.readers >= b.enough || f.store.Context().Err() != nil {
 			pause = 0
 		}
 		if pause <= 0 {
@@ -158,30 +139,30 @@ func (b *barrier) plan(last *headCall, took time.Duration) {
 }
 
 // pause waits until enough readers have come together, but not longer than the store is open.
-func (f *sharedWriter) pause(d time.Duration) {
+func (f *writer) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-f.barrier.together:
-	case <-f.store.ctx.Done():
+	case <-f.store.Context().Done():
 	}
 }
 
 // head calls Head. A head below a published revision is that of another log.
-func (f *sharedWriter) head() (Revision, error) {
+func (f *writer) head() (store.Revision, error) {
 	s := f.store
-	published := s.Any().revision
-	ctx, cancel := context.WithTimeout(s.ctx, longestHead)
+	published := s.Any().Revision()
+	ctx, cancel := context.WithTimeout(s.Context(), longestHead)
 	defer cancel()
 	r, err := f.log.Head(ctx)
 	switch {
-	case s.ctx.Err() != nil:
-		return 0, ErrClosed
+	case s.Context().Err() != nil:
+		return 0, store.ErrClosed
 	case err != nil && ctx.Err() != nil:
-		return 0, &UnavailableError{Err: fmt.Errorf("the storage did not respond within %v: %w", longestHead, err)}
+		return 0, &store.UnavailableError{Err: fmt.Errorf("the storage did not respond within %v: %w", longestHead, err)}
 	case err == nil && r < published:
-		err = fmt.Errorf("%w: its revision is %d, and was %d before", ErrReset, r, published)
+		err = fmt.Errorf("%w: its revision is %d, and was %d before", store.ErrReset, r, published)
 	}
 	f.note(err)
 	return r, err

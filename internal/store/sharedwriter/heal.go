@@ -1,9 +1,11 @@
-package store
+package sharedwriter
 
 import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // # Values that become readable
@@ -23,13 +25,13 @@ const (
 )
 
 // heal reads the values of stand-ins again, until the store closes.
-func (f *sharedWriter) heal() {
+func (f *writer) heal() {
 	s := f.store
 	ticker := time.NewTicker(healEach)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-s.done:
+		case <-s.Done():
 			return
 		case <-ticker.C:
 		}
@@ -39,10 +41,10 @@ func (f *sharedWriter) heal() {
 	}
 }
 
-func (f *sharedWriter) healOnce() {
+func (f *writer) healOnce() {
 	s := f.store
-	healed := map[*Object]*Object{} // by their stand-ins
-	for collection, standIns := range s.unread() {
+	healed := map[*store.Object]*store.Object{} // by their stand-ins
+	for collection, standIns := range s.Unread() {
 		f.readAgain(collection, standIns, healed)
 	}
 	if len(healed) == 0 {
@@ -50,16 +52,16 @@ func (f *sharedWriter) healOnce() {
 	}
 	f.publishing.Lock()
 	defer f.publishing.Unlock()
-	changed := s.heal(healed, f.time)
+	changed := s.Heal(healed, f.time)
 	f.raiseFloor()
 	if changed > 0 {
-		s.o.Note(false, "storage: objects that could not be read can be read again, and watches of their collections end", "collections", changed)
+		s.Options().Note(false, "storage: objects that could not be read can be read again, and watches of their collections end", "collections", changed)
 	}
 }
 
 // readAgain adds the objects of a collection that can be read now.
-func (f *sharedWriter) readAgain(collection string, standIns []*Object, healed map[*Object]*Object) {
-	at, failed := f.store.Any().revision, 0
+func (f *writer) readAgain(collection string, standIns []*store.Object, healed map[*store.Object]*store.Object) {
+	at, failed := f.store.Any().Revision(), 0
 	for i, start := 0, rand.IntN(len(standIns)); i < len(standIns) && failed < mostUnhealed; i++ {
 		standIn := standIns[(start+i)%len(standIns)]
 		o, err := f.readOne(collection, standIn, at)
@@ -73,10 +75,10 @@ func (f *sharedWriter) readAgain(collection string, standIns []*Object, healed m
 }
 
 // readOne returns the object of a stand-in, or nil if it still cannot be read, or has changed.
-func (f *sharedWriter) readOne(collection string, standIn *Object, at Revision) (found *Object, err error) {
-	err = f.store.batch(f.ctx, f.store.old.batches, func(ctx context.Context) error {
+func (f *writer) readOne(collection string, standIn *store.Object, at store.Revision) (found *store.Object, err error) {
+	err = f.store.ReadOld(f.ctx, func(ctx context.Context) error {
 		for o, err := range f.log.ObjectsAt(ctx, collection, at, standIn.Key, "") {
-			if err == nil && o.Key == standIn.Key && o.Modified == standIn.Modified && !o.isUnreadable() {
+			if err == nil && o.Key == standIn.Key && o.Modified == standIn.Modified && o.Unreadable() == "" {
 				found = o
 			}
 			return err

@@ -1,14 +1,16 @@
-package store
+package sharedwriter
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// commit implements writer.
-func (f *sharedWriter) commit(ctx context.Context, t *Txn) ([]*Object, error) {
+// Commit implements store.Writer.
+func (f *writer) Commit(ctx context.Context, t *store.Txn) ([]*store.Object, error) {
 	a, err := f.begin(t)
 	if err != nil {
 		return nil, err
@@ -16,10 +18,10 @@ func (f *sharedWriter) commit(ctx context.Context, t *Txn) ([]*Object, error) {
 	defer f.flights.end(a)
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(f.store.ctx, cancel)()
+	defer context.AfterFunc(f.store.Context(), cancel)()
 	made, err := f.decide(both, a)
-	if err != nil && ctx.Err() == nil && f.store.ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil, fmt.Errorf("%w: %w", ErrUnknown, ErrClosed)
+	if err != nil && ctx.Err() == nil && f.store.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		return nil, fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrClosed)
 	}
 	return made, err
 }
@@ -36,7 +38,7 @@ const (
 )
 
 // refused counts a refusal that the state does not explain, and pauses.
-func (f *sharedWriter) refused(ctx context.Context) error {
+func (f *writer) refused(ctx context.Context) error {
 	n := f.refusals.Add(1) - freeRefusals
 	if n <= 0 {
 		return nil
@@ -53,7 +55,7 @@ func (f *sharedWriter) refused(ctx context.Context) error {
 
 // decide proposes a transaction until the log has made it, or it fails by a state that is not
 // older than the call.
-func (f *sharedWriter) decide(ctx context.Context, a *flight) ([]*Object, error) {
+func (f *writer) decide(ctx context.Context, a *flight) ([]*store.Object, error) {
 	state, recent := f.store.Any(), false
 	for refusals := 0; ; {
 		by := state
@@ -72,17 +74,17 @@ func (f *sharedWriter) decide(ctx context.Context, a *flight) ([]*Object, error)
 		if err != nil {
 			return nil, err
 		}
-		switch state, err = f.await(ctx, d.Revision); {
-		case errors.As(err, new(*UnavailableError)) && d.Made && d.exact(a.txn):
+		switch state, err = f.store.Reached(ctx, d.Revision); {
+		case errors.As(err, new(*store.UnavailableError)) && d.Made && exact(&d, a.txn):
 			return f.objects(a, by, d), nil // it will be readable here
 		case err != nil && d.Made:
-			return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+			return nil, fmt.Errorf("%w: %w", store.ErrUnknown, err)
 		case err != nil:
 			return nil, err
 		case d.Made:
 			f.refusals.Store(0)
 			if !f.shows(a, d) {
-				return nil, fmt.Errorf("%w: the storage made the write, and its changes do not have it", ErrUnknown)
+				return nil, fmt.Errorf("%w: the storage made the write, and its changes do not have it", store.ErrUnknown)
 			}
 			return f.objects(a, by, d), nil
 		}
@@ -90,7 +92,7 @@ func (f *sharedWriter) decide(ctx context.Context, a *flight) ([]*Object, error)
 		if len(a.txn.Guards) == 0 {
 			if refusals++; refusals == mostRefusals {
 				w := &a.txn.Writes[0]
-				return nil, &UnavailableError{RetryAfter: time.Second, Err: fmt.Errorf("the storage refuses the write of %s %q again and again, and the state does not show why", w.Collection, w.Key)}
+				return nil, &store.UnavailableError{RetryAfter: time.Second, Err: fmt.Errorf("the storage refuses the write of %s %q again and again, and the state does not show why", w.Collection, w.Key)}
 			}
 			if err := f.check(state, a.txn); err == nil { // others are faster
 				if err := f.refused(ctx); err != nil {
@@ -104,14 +106,14 @@ func (f *sharedWriter) decide(ctx context.Context, a *flight) ([]*Object, error)
 			if err := f.refused(ctx); err != nil {
 				return nil, err
 			}
-			return nil, &TxnError{GuardPart, 0, ErrStale}
+			return nil, &store.TxnError{Part: store.GuardPart, Index: 0, Err: store.ErrStale}
 		}
 	}
 }
 
 // propose has the log decide, and measures it.
-func (f *sharedWriter) propose(ctx context.Context, a *flight) (Decision, error) {
-	m, began := &f.store.measured, time.Now()
+func (f *writer) propose(ctx context.Context, a *flight) (store.Decision, error) {
+	m, began := f.store.Measured(), time.Now()
 	d, err := f.log.Propose(ctx, a.txn)
 	if err != nil {
 		f.note(err)
@@ -122,33 +124,33 @@ func (f *sharedWriter) propose(ctx context.Context, a *flight) (Decision, error)
 	}
 	ended := time.Now()
 	if d.Made {
-		m.wrote(ended.Sub(began), len(a.txn.Writes), int(a.bytes))
+		m.Wrote(ended.Sub(began), len(a.txn.Writes), int(a.bytes))
 	}
 	if a.txn.Times != nil {
-		*a.txn.Times = LogTimes{Began: began, Ended: ended, Writes: len(a.txn.Writes), Bytes: int(a.bytes)}
+		*a.txn.Times = store.LogTimes{Began: began, Ended: ended, Writes: len(a.txn.Writes), Bytes: int(a.bytes)}
 	}
 	return d, nil
 }
 
 // check compares the conditions of a transaction with a state, and its size with the quota.
-func (f *sharedWriter) check(state *State, t *Txn) error {
-	if err := t.holds(state.Get); err != nil {
+func (f *writer) check(state *store.State, t *store.Txn) error {
+	if err := t.Holds(state.Get); err != nil {
 		return err
 	}
-	return f.store.fits(t, f.store.Any().bytes, state.Get, func(i int) int { return len(t.Writes[i].Value) })
+	return f.store.Fits(t, f.store.Any().Bytes(), state.Get, func(i int) int { return len(t.Writes[i].Value) })
 }
 
 // objects returns the objects of a transaction that was made at revisions which are published. By is the state that it was
 // checked with.
-func (f *sharedWriter) objects(a *flight, by *State, d Decision) []*Object {
+func (f *writer) objects(a *flight, by *store.State, d store.Decision) []*store.Object {
 	f.flights.mu.Lock()
 	seen := a.seen
 	f.flights.mu.Unlock()
-	all := make([]*Object, 0, len(a.txn.Writes))
-	for first, last := range a.txn.stored() {
+	all := make([]*store.Object, 0, len(a.txn.Writes))
+	for first, last := range stored(a.txn) {
 		own := published(seen, first, d)
 		if len(own) == 0 { // a reload has passed over it, or it is not here yet
-			own = append(own, last.object(by.Get(first.Collection, first.Key), d.of(len(all), a.txn)))
+			own = append(own, object(last, by.Get(first.Collection, first.Key), revisionOf(&d, len(all), a.txn)))
 		}
 		for i := 0; ; i++ {
 			all = append(all, own[min(i, len(own)-1)]) // a log that does not store all of them has one
@@ -162,14 +164,14 @@ func (f *sharedWriter) objects(a *flight, by *State, d Decision) []*Object {
 
 // published returns the objects that the transaction made of an object, in order, as responses show them. None is
 // there if no change was seen.
-func published(seen []seenChange, w *Write, d Decision) (all []*Object) {
+func published(seen []seenChange, w *store.Write, d store.Decision) (all []*store.Object) {
 	first := d.First
 	if first == 0 {
 		first = d.Revision
 	}
 	for _, c := range seen {
 		switch {
-		case c.Revision < first || c.Revision > d.Revision || c.collection != w.Collection || c.key() != w.Key:
+		case c.Revision < first || c.Revision > d.Revision || c.collection != w.Collection || c.Key() != w.Key:
 		case c.After != nil:
 			all = append(all, c.After)
 		default:
@@ -180,15 +182,15 @@ func published(seen []seenChange, w *Write, d Decision) (all []*Object) {
 }
 
 // object returns the object that a write made at a revision, from the object before it.
-func (w *Write) object(before *Object, r Revision) *Object {
+func object(w *store.Write, before *store.Object, r store.Revision) *store.Object {
 	if w.Value == nil {
 		if before == nil {
 			return nil // created and deleted in one step
 		}
 		return before.At(r)
 	}
-	d := newDraft(w.Value, w.RevisionAt, r)
-	o := d.object(r)
+	d := store.NewDraft(w.Value, w.RevisionAt, r)
+	o := d.Object(r)
 	o.Key, o.Created = w.Key, r
 	if before != nil {
 		o.Created = before.Created
@@ -197,31 +199,31 @@ func (w *Write) object(before *Object, r Revision) *Object {
 }
 
 // exact reports whether the decision gives the revision of each write.
-func (d *Decision) exact(t *Txn) bool {
-	return d.First != 0 && d.Revision-d.First == Revision(len(t.Writes)-1)
+func exact(d *store.Decision, t *store.Txn) bool {
+	return d.First != 0 && d.Revision-d.First == store.Revision(len(t.Writes)-1)
 }
 
-// of returns the revision of the object that a write made, or that the last write of its object made.
-func (d *Decision) of(write int, t *Txn) Revision {
-	if !d.exact(t) {
+// revisionOf returns the revision of the object that a write made, or that the last write of its object made.
+func revisionOf(d *store.Decision, write int, t *store.Txn) store.Revision {
+	if !exact(d, t) {
 		return d.Revision
 	}
 	for write+1 < len(t.Writes) && t.Writes[write+1].Next {
 		write++
 	}
-	return d.First + Revision(write)
+	return d.First + store.Revision(write)
 }
 
 // shows reports whether the published changes have those of a transaction. A log whose transactions have one revision may
 // have passed over them in a reload.
-func (f *sharedWriter) shows(a *flight, d Decision) bool {
+func (f *writer) shows(a *flight, d store.Decision) bool {
 	if d.First == 0 {
 		return true
 	}
 	f.flights.mu.Lock()
 	seen := a.seen
 	f.flights.mu.Unlock()
-	for first := range a.txn.stored() {
+	for first := range stored(a.txn) {
 		if len(published(seen, first, d)) == 0 {
 			return false
 		}

@@ -1,9 +1,11 @@
-package store
+package groupcommit
 
 import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // mostScratch bounds the scratch space of the leader, in changes.
@@ -18,14 +20,14 @@ func (c *committer) append(g *group) error {
 		return failure
 	}
 	err := c.appendOnce(g)
-	if errors.Is(err, ErrNoSpace) && g.deletes() > 0 && g.deletes() < len(g.members) {
+	if errors.Is(err, store.ErrNoSpace) && g.deletes() > 0 && g.deletes() < len(g.members) {
 		c.rebase(g, err, func(p *member) bool { return p.deleting })
 		if g.last == 0 {
 			return nil
 		}
 		err = c.appendOnce(g)
 	}
-	if errors.Is(err, ErrNoSpace) {
+	if errors.Is(err, store.ErrNoSpace) {
 		c.rebase(g, err, func(*member) bool { return false })
 		return nil
 	}
@@ -44,7 +46,7 @@ func (g *group) deletes() int {
 
 func (c *committer) appendOnce(g *group) error {
 	s := c.store
-	mark, now := s.aging.due(g.last)
+	mark, now := s.Aging().Due(g.last)
 	if now.After(c.time) {
 		c.time = now
 	}
@@ -55,24 +57,24 @@ func (c *committer) appendOnce(g *group) error {
 		}
 		for i := range p.writes {
 			w := &p.writes[i]
-			w.change.origin.Time = c.time
-			entries = append(entries, Entry{Collection: w.collection.name, Key: w.key,
-				Revision: w.change.Revision, Object: w.object, Before: w.change.Before,
-				Origin: &w.change.origin, Deleting: w.deleting})
+			w.SetTime(c.time)
+			e := w.Entry()
+			e.Deleting = w.deleting
+			entries = append(entries, e)
 		}
 	}
-	began := s.measured.begin()
+	began := s.Measured().Begin()
 	err := c.appendLog(entries, mark)
-	s.measured.end(began, len(entries), g.bytes, err)
+	s.Measured().End(began, len(entries), g.bytes, err)
 	if g.times != nil {
-		*g.times = s.measured.times(began, len(entries), g.bytes)
+		*g.times = s.Measured().Times(began, len(entries), g.bytes)
 	}
 	if err == nil && mark != nil {
-		s.aging.add(*mark, true)
+		s.Aging().Add(*mark, true)
 	}
 	if c.written += int64(g.bytes); c.written > c.mostHistory.Load()/sizeShare {
 		c.written = 0
-		s.aging.kick()
+		s.Aging().Kick()
 	}
 	if c.log.Short() > 0 {
 		for i := range entries {
@@ -81,7 +83,7 @@ func (c *committer) appendOnce(g *group) error {
 			}
 		}
 		if c.room.rested() {
-			s.aging.kick()
+			s.Aging().Kick()
 		}
 	}
 	clear(entries)
@@ -93,7 +95,7 @@ func (c *committer) appendOnce(g *group) error {
 
 // appendLog is the only function that writes to the log. A panic of the log counts as a
 // failure.
-func (c *committer) appendLog(entries []Entry, mark *Mark) (err error) {
+func (c *committer) appendLog(entries []store.Entry, mark *store.Mark) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)
@@ -110,8 +112,8 @@ func (c *committer) rebase(g *group, err error, keep func(*member) bool) {
 	defer c.mu.Unlock()
 	published := c.store.Any()
 	clear(c.pending)
-	c.bytes = published.bytes
-	c.guards.rebase(published.revision)
+	c.bytes = published.Bytes()
+	c.guards.rebase(published.Revision())
 	for _, p := range g.members {
 		if p.err == nil && !keep(p) {
 			p.err = err
@@ -136,7 +138,7 @@ func (c *committer) reapply(g *group) {
 		for i := range p.writes {
 			c.apply(&p.writes[i])
 		}
-		c.guards.claim(p.guards, p.writes[len(p.writes)-1].change.Revision, c.store.Any().revision)
+		c.guards.claim(p.guards, p.writes[len(p.writes)-1].Change.Revision, c.store.Any().Revision())
 	}
 }
 
@@ -148,9 +150,9 @@ func (c *committer) recheck(p *member) error {
 		if w.next {
 			continue
 		}
-		if err := check(c.object(w.collection.name, w.key), w.condition); err != nil {
-			return &TxnError{WritePart, i, err}
+		if err := store.CheckCondition(c.object(w.Collection(), w.key), w.condition); err != nil {
+			return &store.TxnError{Part: store.WritePart, Index: i, Err: err}
 		}
 	}
-	return needsHold(p.needs, c.object)
+	return (&store.Txn{Needs: p.needs}).Holds(c.object)
 }

@@ -1,9 +1,11 @@
-package store
+package groupcommit
 
 import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // # Compaction
@@ -30,27 +32,27 @@ const (
 // compactLoop runs until the store closes.
 func (c *committer) compactLoop() {
 	s := c.store
-	ticker := time.NewTicker(s.aging.tick)
+	ticker := time.NewTicker(s.Aging().Tick())
 	defer ticker.Stop()
 	var retry <-chan time.Time
 	wait := roomRetry
 	for {
 		select {
-		case <-s.done:
+		case <-s.Done():
 			return
 		case <-c.log.Broken():
-			c.end(c.log.Compact(s.ctx, 0))
+			c.end(c.log.Compact(s.Context(), 0))
 			return
 		case <-ticker.C:
-		case <-s.aging.kicked:
+		case <-s.Aging().Kicked():
 		case <-retry:
 		}
 		floor, head := s.Bounds()
-		floor = max(floor, s.aging.floor(head))
+		floor = max(floor, s.Aging().Floor(head))
 		bySize := c.floorBySize(floor, head)
 		err := c.compact(max(floor, bySize))
-		if err == nil && bySize > floor && c.mostHistory.Load() < s.o.MaxDisk {
-			s.givenUp.Add(int64(bySize - floor)) // for the sake of a small disk
+		if err == nil && bySize > floor && c.mostHistory.Load() < s.Options().MaxDisk {
+			s.GaveUp(bySize - floor) // for the sake of a small disk
 		}
 		if err == nil && !c.inMemory {
 			err = c.makeRoom()
@@ -67,10 +69,10 @@ func (c *committer) compactLoop() {
 		if wait = min(wait*2, mostRoomRetry); err == nil {
 			wait = roomRetry
 		}
-		if s.ctx.Err() != nil {
+		if s.Context().Err() != nil {
 			return // compaction was interrupted, and goes on after the next start
 		}
-		if err != nil && !errors.Is(err, ErrNoSpace) {
+		if err != nil && !errors.Is(err, store.ErrNoSpace) {
 			c.end(err)
 			return
 		}
@@ -80,14 +82,14 @@ func (c *committer) compactLoop() {
 // end ends all writing, since the log has failed between two groups.
 func (c *committer) end(err error) {
 	if failure, first := c.fail(err); first {
-		c.store.fatal(failure)
+		c.store.Fatal(failure)
 	}
 }
 
 // floorBySize is the floor that brings history below its bound on disk.
-func (c *committer) floorBySize(floor, head Revision) Revision {
+func (c *committer) floorBySize(floor, head store.Revision) store.Revision {
 	u := c.log.Usage()
-	size, most := u.HistoryBytes, c.store.o.MaxDisk
+	size, most := u.HistoryBytes, c.store.Options().MaxDisk
 	if u.NeededBytes > 0 {
 		most = min(most, (u.FreeBytes+u.TotalBytes)/diskShare)
 	}
@@ -97,27 +99,27 @@ func (c *committer) floorBySize(floor, head Revision) Revision {
 	}
 	// A little more than needed, so that it is not needed again at once.
 	excess := float64(size-most+most/16) / float64(size)
-	return floor + min(head-floor, Revision(float64(head-floor)*excess)+1)
+	return floor + min(head-floor, store.Revision(float64(head-floor)*excess)+1)
 }
 
 // compact raises the floor, step by step, in memory and in the log. Only the loop calls it.
-func (c *committer) compact(floor Revision) error {
+func (c *committer) compact(floor store.Revision) error {
 	s := c.store
 	if c.compacted >= floor {
 		return nil
 	}
 	began := time.Now()
-	defer func() { s.measured.compacted(time.Since(began)) }()
+	defer func() { s.Measured().Compacted(time.Since(began)) }()
 	before := c.log.Usage().HistoryBytes
 	defer func() { c.room.garbage.Add(max(0, before-c.log.Usage().HistoryBytes)) }()
 	for c.compacted < floor {
-		if s.closed.Load() {
+		if s.Closed() {
 			return nil
 		}
 		next := min(floor, c.compacted+compactStep)
-		s.raiseFloor(next)
-		s.trim(next)
-		if err := c.log.Compact(s.ctx, next); err != nil {
+		s.RaiseFloor(next)
+		s.Trim(next)
+		if err := c.log.Compact(s.Context(), next); err != nil {
 			return fmt.Errorf("compact below revision %d: %w", next, err)
 		}
 		c.compacted = next

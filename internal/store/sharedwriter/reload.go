@@ -1,10 +1,12 @@
-package store
+package sharedwriter
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // # Loading again
@@ -22,21 +24,21 @@ const (
 )
 
 // reload loads the state again, and publishes it. It tries until the store closes.
-func (f *sharedWriter) reload() error {
+func (f *writer) reload() error {
 	s := f.store
 	for pause := reloadPause; ; pause = min(2*pause, mostReloadPause) {
-		l := loader{o: &s.o}
-		b, err := f.log.Load(f.ctx, l.load)
+		l := store.NewLoader(*s.Options())
+		b, err := f.log.Load(f.ctx, l.Load)
 		switch {
-		case err == nil && b.Head < s.Any().revision:
-			return fmt.Errorf("%w: its revision is %d, and was %d before", ErrReset, b.Head, s.Any().revision)
+		case err == nil && b.Head < s.Any().Revision():
+			return fmt.Errorf("%w: its revision is %d, and was %d before", store.ErrReset, b.Head, s.Any().Revision())
 		case err == nil:
-			f.replace(&l, b)
+			f.replace(l, b)
 			return nil
-		case errors.Is(err, ErrReset) || f.ctx.Err() != nil:
+		case errors.Is(err, store.ErrReset) || f.ctx.Err() != nil:
 			return err
 		}
-		s.o.Note(true, "storage: the state could not be loaded again", "error", err)
+		s.Options().Note(true, "storage: the state could not be loaded again", "error", err)
 		if !sleep(f.ctx, pause) {
 			return f.ctx.Err()
 		}
@@ -56,13 +58,13 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // replace publishes a state that was loaded.
-func (f *sharedWriter) replace(l *loader, b Bounds) {
+func (f *writer) replace(l *store.Loader, b store.Bounds) {
 	s := f.store
 	f.publishing.Lock()
 	defer f.publishing.Unlock()
-	was, changed := s.reload(l, b, f.time)
+	was, changed := s.Reload(l, b, f.time)
 	f.floor.Store(max(f.floor.Load(), uint64(b.Floor)))
 	f.raiseFloor()
-	s.o.Note(true, "storage: compaction was faster than this server: the state was loaded again, and watches end",
+	s.Options().Note(true, "storage: compaction was faster than this server: the state was loaded again, and watches end",
 		"from", uint64(was), "to", uint64(b.Head), "changed_collections", changed)
 }

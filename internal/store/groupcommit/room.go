@@ -1,23 +1,24 @@
-package store
+package groupcommit
 
 import (
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // # Room on the medium
 //
 // Writes matter more than history. When the log is short of space (Log.Short), the
 // compaction loop drops history, oldest first, a part at a time, and reclaims the space
-// (Log.Reclaim) until there is enough. The changes of the last keepAtLeast stay, for watches
+// (Log.Reclaim) until there is enough. The changes of the last store.KeepAtLeast stay, for watches
 // that are behind by a moment.
 //
 // This begins before the log refuses writes. A write that is refused nevertheless waits for
 // a pass of the loop, if there is history left to drop, and is tried once more.
 const (
-	keepAtLeast = 5 * time.Second // of running time
 	// At least one part in roomParts of the history is dropped at a time.
 	roomParts = 8
 	// The log reclaims when leastReclaim bytes and one part in reclaimShare of the log are
@@ -61,9 +62,9 @@ func (c *committer) makeRoom() error {
 	short, history := c.log.Short(), c.log.Usage().HistoryBytes
 	first, _ := s.Bounds()
 	var err error
-	for err == nil && s.ctx.Err() == nil && c.log.Short() > 0 {
+	for err == nil && s.Context().Err() == nil && c.log.Short() > 0 {
 		floor, head := s.Bounds()
-		limit := min(s.aging.settled(head), head)
+		limit := min(s.Aging().Settled(head), head)
 		gives := floor < limit
 		if u := c.log.Usage(); gives && u.FreeBytes < u.NeededBytes {
 			// The log needs no space to reclaim only if all history is dropped.
@@ -98,14 +99,14 @@ func (c *committer) reclaim() error {
 	s := c.store
 	had := c.room.garbage.Load()
 	rewrite := time.Duration(c.log.Usage().TotalBytes/reclaimRate) * time.Second
-	ctx, cancel := context.WithTimeout(s.ctx, reclaimTimeout+rewrite)
+	ctx, cancel := context.WithTimeout(s.Context(), reclaimTimeout+rewrite)
 	defer cancel()
 	err := c.log.Reclaim(ctx)
 	switch {
 	case err == nil:
 		c.room.garbage.Add(-had)
-	case ctx.Err() != nil && s.ctx.Err() == nil:
-		return ErrNoSpace
+	case ctx.Err() != nil && s.Context().Err() == nil:
+		return store.ErrNoSpace
 	}
 	return err
 }
@@ -116,31 +117,31 @@ func (c *committer) worthReclaiming() bool {
 }
 
 // endRoom notes how much history makeRoom dropped, and returns err.
-func (c *committer) endRoom(first Revision, short, history int64, err error) error {
+func (c *committer) endRoom(first store.Revision, short, history int64, err error) error {
 	now, _ := c.store.Bounds()
 	if now == first {
 		return err
 	}
-	c.store.givenUp.Add(int64(now - first))
-	c.store.o.Note(true, "log: the disk is nearly full: history was given up", "revisions", uint64(now-first), "oldest", uint64(now),
+	c.store.GaveUp(now - first)
+	c.store.Options().Note(true, "log: the disk is nearly full: history was given up", "revisions", uint64(now-first), "oldest", uint64(now),
 		"bytes", max(0, history-c.log.Usage().HistoryBytes), "short", short, "stillShort", c.log.Short())
 	return err
 }
 
 // roomStep returns how many revisions to drop next, assuming they are of equal size.
-func (c *committer) roomStep(revisions Revision) Revision {
+func (c *committer) roomStep(revisions store.Revision) store.Revision {
 	share := 1.0
 	if size := c.log.Usage().HistoryBytes; size > 0 {
 		share = min(1, max(float64(c.log.Short())/float64(size), 1.0/roomParts))
 	}
-	return min(revisions, Revision(share*float64(revisions))+1)
+	return min(revisions, store.Revision(share*float64(revisions))+1)
 }
 
 // canMakeRoom reports whether there is history to drop or space to reclaim.
 func (c *committer) canMakeRoom() bool {
 	s := c.store
 	floor, head := s.Bounds()
-	return !c.inMemory && (floor < min(s.aging.settled(head), head) || c.worthReclaiming())
+	return !c.inMemory && (floor < min(s.Aging().Settled(head), head) || c.worthReclaiming())
 }
 
 // awaitRoom waits for the end of the loop's next pass, if that may make room, and reports
@@ -161,7 +162,7 @@ func (c *committer) awaitRoom(ctx context.Context) bool {
 	}
 	next := r.next
 	r.mu.Unlock()
-	s.aging.kick()
+	s.Aging().Kick()
 	timer := time.NewTimer(longestRoom)
 	defer timer.Stop()
 	select {
@@ -172,7 +173,7 @@ func (c *committer) awaitRoom(ctx context.Context) bool {
 		r.failed = time.Now()
 		r.mu.Unlock()
 	case <-ctx.Done():
-	case <-s.done:
+	case <-s.Done():
 	}
 	return false
 }
