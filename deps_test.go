@@ -21,7 +21,8 @@ type importRule struct {
 
 // importRules holds the allowed imports: they run downwards, and each has a reason.
 var importRules = []importRule{
-	{"internal/store", "internal/exposition", "the store knows keys, bytes and revisions, and depends on nothing but the format of its metrics"},
+	{"internal/store", "internal/exposition internal/store/notify", "the store knows keys, bytes and revisions, and depends on nothing but the format of its metrics"},
+	{"internal/store/notify", "", "waiting readers are woken in batches, whatever they read"},
 	{"internal/store/groupcommit", "internal/store", "a writer sees a store through its Publisher, and not the other writer"},
 	{"internal/store/sharedwriter", "internal/store", "a writer sees a store through its Publisher, and not the other writer"},
 	{"internal/store/stores", "internal/store internal/store/groupcommit internal/store/sharedwriter", "a store gets the writer for its log in one place"},
@@ -110,7 +111,7 @@ var importRules = []importRule{
 	{"internal/apply", "internal/jsontext", "field ownership depends on bytes and schemas only"},
 	{"internal/changes", "internal/apply", "the fields of a change are those of a comparison"},
 	{"internal/history", "internal/apply internal/changes internal/store", "the history is that of the store, and does not depend on who asks for it"},
-	{"internal/registry", "internal/apply internal/authn internal/fairness internal/patch internal/resource internal/shard internal/store internal/tracing internal/uuid internal/wire", "the verbs use the store, patches, apply and representations, and know no HTTP; some responses depend on the user"},
+	{"internal/registry", "internal/apply internal/authn internal/fairness internal/patch internal/resource internal/shard internal/store internal/store/notify internal/tracing internal/uuid internal/wire", "the verbs use the store, patches, apply and representations, and know no HTTP; some responses depend on the user"},
 	{"internal/shard", "", "a shard is a range of hashes"},
 	{"internal/admission/quota", "internal/admission/pluginconfig internal/builtin/podspec internal/derived internal/registry internal/resource internal/store internal/wire", "stored objects determine the usage, and their transactions write the charges"},
 	{"internal/admission/noderestriction", "internal/authn internal/authz internal/authz/node internal/builtin/certificates internal/registry internal/store", "what a node may write depends on the body and on the Pods that it runs"},
@@ -171,7 +172,7 @@ var importRules = []importRule{
 	{"internal/clock", "", "a clock depends on no other package"},
 	{"internal/inprocess", "", "a transport calls any handler"},
 	{"internal/serving", "internal/authn internal/http2 internal/reload", "the listener passes certificates to the authenticator, and connections to the protocol; its own certificates come from files that change"},
-	{"internal/httpapi", "internal/aggregation internal/apply internal/audit internal/authn internal/authz internal/authz/impersonation internal/changes internal/connect internal/deflate internal/discovery internal/exposition internal/fairness internal/fault internal/features internal/flowschema internal/history internal/kubelet internal/kubeversion internal/registry internal/resource internal/store internal/tracing internal/upgrade internal/uuid internal/wire", "HTTP is the outermost layer; lists read the store's objects"},
+	{"internal/httpapi", "internal/aggregation internal/apply internal/audit internal/authn internal/authz internal/authz/impersonation internal/changes internal/connect internal/deflate internal/discovery internal/exposition internal/fairness internal/fault internal/features internal/flowschema internal/history internal/kubelet internal/kubeversion internal/registry internal/resource internal/store internal/store/notify internal/tracing internal/upgrade internal/uuid internal/wire", "HTTP is the outermost layer; lists read the store's objects"},
 	{"internal/upgrade", "", "a request is forwarded without knowing what it is about"},
 	{"internal/aggregation", "internal/authn internal/discovery internal/exposition internal/fairness internal/resource internal/store internal/upgrade internal/webhook", "stored APIServices name the extension servers, whose documents are merged with those of the server"},
 	{"internal/fault", "", "which requests fail on purpose depends on the rules and the requests alone"},

@@ -7,11 +7,11 @@ import (
 	"sync"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/notify"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Watches of one HTTP/2 connection share a store.Fanout: the goroutine of one of them delivers
+// Watches of one HTTP/2 connection share a notify.Fanout: the goroutine of one of them delivers
 // events for all that wait, and flushes once. Events that it cannot deliver (the client takes no
 // more, the events are large, the type of the watch has changed) it leaves to the watch's own
 // goroutine.
@@ -27,12 +27,12 @@ type connections struct {
 }
 
 type connection struct {
-	fanout  store.Fanout
+	fanout  notify.Fanout
 	watches int // guarded by connections.mu
 }
 
 // join adds a watch to a connection, and returns the connection's fanout.
-func (c *connections) join(key any) *store.Fanout {
+func (c *connections) join(key any) *notify.Fanout {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.all[key]
@@ -87,18 +87,18 @@ func (s *httpStream) undelivered() []registry.Event {
 	return events
 }
 
-// Deliver implements store.Reader. A panic ends this watch, not the watch whose goroutine
+// Deliver implements notify.Reader. A panic ends this watch, not the watch whose goroutine
 // delivers for it.
-func (s *httpStream) Deliver() (result store.Delivery) {
+func (s *httpStream) Deliver() (result notify.Delivery) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.broken, result = fmt.Errorf("%v, delivering events\n%s", v, debug.Stack()), store.Declined
+			s.broken, result = fmt.Errorf("%v, delivering events\n%s", v, debug.Stack()), notify.Declined
 		}
 	}()
 	for {
 		events, ok := s.q.watch.Recent(s.q.events[:0])
 		if !ok {
-			return store.Declined
+			return notify.Declined
 		}
 		if len(events) == 0 {
 			return result
@@ -106,16 +106,16 @@ func (s *httpStream) Deliver() (result store.Delivery) {
 		ok, full := s.try(events)
 		if !ok {
 			s.left = events
-			return store.Declined
+			return notify.Declined
 		}
 		if full {
-			result = store.Full
+			result = notify.Full
 		}
 		clear(events) // a watch that waits keeps no old object
 	}
 }
 
-// Flush implements store.Reader. A client that is gone ends its requests by itself.
+// Flush implements notify.Reader. A client that is gone ends its requests by itself.
 func (s *httpStream) Flush() { _ = s.flush() }
 
 // try writes all of the events or, if it is not ok, none. It does not wait for the client.

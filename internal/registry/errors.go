@@ -42,7 +42,7 @@ func status(err error) error {
 		return apierrors.NewResourceExpired(goneList)
 	case errors.Is(err, store.ErrNoSpace):
 		return coded(507, "InsufficientStorage", err.Error()+"; reads and deletions go on")
-	case errors.As(err, &quota) && quota.Shared:
+	case errors.As(err, &quota) && quota.AllForks:
 		return coded(507, "InsufficientStorage", err.Error()+"; delete forks, or start the server with a higher --fork-max-total-bytes; reads, deletions and updates that do not grow objects go on")
 	case errors.As(err, &quota) && quota.Fork:
 		return coded(507, "InsufficientStorage", err.Error()+"; delete objects of the fork, or start the server with a higher --fork-max-bytes, half of which is for objects; reads, deletions and updates that do not grow objects go on")

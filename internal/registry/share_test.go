@@ -10,35 +10,36 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/notify"
 )
 
 // sharer reads a watch that shares a group.
 type sharer struct {
 	*registry.Watch
-	accepts  store.Delivery // or Declined
+	accepts  notify.Delivery // or Declined
 	left     []registry.Event
 	shared   []string // delivered by the leader
 	returned []string // to the watch's own goroutine
 }
 
-// Deliver implements store.Reader.
-func (s *sharer) Deliver() store.Delivery {
+// Deliver implements notify.Reader.
+func (s *sharer) Deliver() notify.Delivery {
 	for {
 		events, ok := s.Recent(make([]registry.Event, 0, 2))
 		switch {
 		case !ok:
-			return store.Declined
+			return notify.Declined
 		case len(events) == 0:
 			return s.accepts
-		case s.accepts == store.Declined:
+		case s.accepts == notify.Declined:
 			s.left = events
-			return store.Declined
+			return notify.Declined
 		}
 		s.shared = append(s.shared, names(events)...)
 	}
 }
 
-// Flush implements store.Reader.
+// Flush implements notify.Reader.
 func (s *sharer) Flush() {}
 
 func names(events []registry.Event) (all []string) {
@@ -73,16 +74,16 @@ func (s *sharer) follow(t *testing.T) {
 func TestWatchShare(t *testing.T) {
 	const all, none = "[ADDED default/a ADDED default/b MODIFIED default/a]", "[]"
 	rows := []struct {
-		accepts          store.Delivery
+		accepts          notify.Delivery
 		shared, returned string
 	}{
-		{store.Delivered, all, none},
-		{store.Full, all, none},
-		{store.Declined, none, all},
+		{notify.Delivered, all, none},
+		{notify.Full, all, none},
+		{notify.Declined, none, all},
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, store.Options{})
-		var groups [2]store.Fanout
+		var groups [2]notify.Fanout
 		var sharers []*sharer
 		lasts := int64(60)
 		for i := range 4 * len(rows) {

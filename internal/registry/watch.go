@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/notify"
 )
 
 // Event is an event of a watch. Object is nil for BOOKMARK and ERROR.
@@ -100,8 +101,8 @@ type Watch struct {
 
 	read atomic.Uint64 // all up to here was returned; zero: unknown
 
-	fanout *store.Fanout // nil: not shared
-	reader store.Reader
+	fanout *notify.Fanout // nil: not shared
+	reader notify.Reader
 }
 
 // start is where a watch begins.
@@ -146,9 +147,9 @@ func WatchDuration(o *metainternal.ListOptions) time.Duration {
 	return time.Duration(max(0, min(*o.TimeoutSeconds, 1<<31))) * time.Second
 }
 
-// Share adds the watch to a fanout: one member reads the events of others that wait (store.Fanout).
+// Share adds the watch to a fanout: one member reads the events of others that wait (notify.Fanout).
 // The reader's Deliver uses Recent. Share is called at most once, before the first Wait.
-func (w *Watch) Share(g *store.Fanout, r store.Reader) {
+func (w *Watch) Share(g *notify.Fanout, r notify.Reader) {
 	w.fanout, w.reader = g, r
 	if w.cursor != nil {
 		w.cursor.Share(g, r)

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -13,7 +12,7 @@ import (
 // sets the sums after each commit: one atomic addition to the budget. Objects that forks keep of their parents count, too:
 // see loans.go.
 //
-//	a write that grows objects    is refused with a *QuotaError when the budget is spent, with the exceptions of quota.go
+//	a write that grows objects    is refused with a *QuotaError when the budget is spent, with the exceptions of fits.go
 //	the history of a store        is dropped at its next write, but for leastHistory bytes, while the budget is overspent
 //	a cache of a store            gets no new entries while the budget is spent, see Charge
 //	a new store                   is refused, and so are copies of old objects and the history that it would begin with
@@ -22,9 +21,6 @@ import (
 //
 // Forks of a fork share its objects. So the objects of a store that was closed count until all of its forks
 // have closed their accounts.
-
-// leastHistory is the memory of history that a store keeps whatever its budget is, in bytes.
-const leastHistory = 64 << 10
 
 // Budget is a bound on the memory of several stores together. All methods are safe for concurrent use.
 type Budget struct {
@@ -47,7 +43,7 @@ func (b *Budget) Limit() int64 { return b.limit }
 // is a store, the caller closes it.
 func (b *Budget) Open(most int64) (*Account, error) {
 	if used := b.Used(); used >= b.limit {
-		return nil, &QuotaError{Used: used, Limit: b.limit, Shared: true}
+		return nil, &QuotaError{Used: used, Limit: b.limit, AllForks: true}
 	}
 	return &Account{budget: b, most: most}, nil
 }
@@ -60,10 +56,10 @@ type Account struct {
 	lender *Account // of the store that was forked; nil: it has none. Set by lend, before the store is used
 	loan   *loan    // the objects that the fork keeps of it. Set by Store.loan, before the store is used
 
-	mu               sync.Mutex
-	objects, history int64 // bytes that count in the budget
-	heirs            int   // accounts of forks of the store that are in use
-	closed           bool
+	mu            sync.Mutex
+	current, past int64 // bytes that count in the budget: of the objects, and of the history
+	heirs         int   // accounts of forks of the store that are in use
+	closed        bool
 }
 
 // copied counts an object that a fork would have alone. If it does not fit, the error is a *QuotaError, and
@@ -74,24 +70,15 @@ func (a *Account) copied(bytes int64) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.objects+bytes > a.most {
-		return &QuotaError{Used: a.objects, Limit: a.most, Grows: bytes, Fork: true}
+	if a.current+bytes > a.most {
+		return &QuotaError{Used: a.current, Limit: a.most, Grows: bytes, Fork: true}
 	}
-	return a.take(&a.objects, bytes)
+	return a.take(&a.current, bytes)
 }
 
 // Reserve counts all objects of a state, for a store that begins with copies of them. If they do not fit, the
 // error is a *QuotaError, and they do not count. Time: O(objects).
 func (a *Account) Reserve(s *State) error { return a.copied(s.size() - s.copied) }
-
-// size is the memory of all objects, also of those that the store shares with others.
-func (s *State) size() int64 {
-	var n int64
-	for _, o := range s.All() {
-		n += ObjectBytes(o)
-	}
-	return n
-}
 
 // remembered is copied for a change in the history that a fork would begin with.
 func (a *Account) remembered(bytes int64) error {
@@ -100,14 +87,14 @@ func (a *Account) remembered(bytes int64) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.take(&a.history, bytes)
+	return a.take(&a.past, bytes)
 }
 
 // take adds bytes to a sum of the account if they fit into the budget. The caller holds mu.
 func (a *Account) take(sum *int64, bytes int64) error {
 	if used := a.budget.used.Add(bytes); used > a.budget.limit {
 		a.budget.used.Add(-bytes)
-		return &QuotaError{Used: used - bytes, Limit: a.budget.limit, Grows: bytes, Shared: true}
+		return &QuotaError{Used: used - bytes, Limit: a.budget.limit, Grows: bytes, AllForks: true}
 	}
 	*sum += bytes
 	return nil
@@ -121,8 +108,8 @@ func (a *Account) set(objects, history int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.closed {
-		a.budget.used.Add(objects + history - a.objects - a.history)
-		a.objects, a.history = objects, history
+		a.budget.used.Add(objects + history - a.current - a.past)
+		a.current, a.past = objects, history
 	}
 }
 
@@ -154,8 +141,8 @@ func (a *Account) Close() {
 		return
 	}
 	a.closed = true
-	a.budget.used.Add(-a.history)
-	a.history = 0
+	a.budget.used.Add(-a.past)
+	a.past = 0
 	a.release()
 }
 
@@ -166,8 +153,8 @@ func (a *Account) release() {
 		a.mu.Unlock()
 		return
 	}
-	a.budget.used.Add(-a.objects)
-	a.objects = 0
+	a.budget.used.Add(-a.current)
+	a.current = 0
 	a.mu.Unlock()
 	a.loan.remove()
 	if l := a.lender; l != nil {
@@ -179,54 +166,3 @@ func (a *Account) release() {
 
 // over returns how many bytes the accounts have beyond the budget. It may be negative.
 func (a *Account) over() int64 { return a.budget.used.Load() - a.budget.limit }
-
-// account brings the store's account up to date.
-func (s *Store) account() {
-	if s.o.Account != nil {
-		s.o.Account.set(s.Any().bytes, s.history.bytes.Load())
-	}
-}
-
-// fitsBudget is the part of writeFits about the budget.
-func (s *Store) fitsBudget(small bool, objects, grows int64) error {
-	a := s.o.Account
-	if a == nil {
-		return nil
-	}
-	limit := a.budget.limit
-	if small {
-		limit += limit / quotaSlack
-	}
-	// Writes that are not published do not count in the budget yet. The store drops its own history for its writes.
-	used := a.budget.used.Load() + objects - s.Any().bytes
-	if used+grows-s.history.spare() <= limit {
-		return nil
-	}
-	return &QuotaError{Used: used, Limit: a.budget.limit, Grows: grows, Shared: true}
-}
-
-// spare is the memory of history that a budget makes the store drop, in bytes.
-func (h *history) spare() int64 { return max(0, h.bytes.Load()-h.caches.Load()-leastHistory) }
-
-// mostMemory is how much memory history may take now, in bytes.
-func (s *Store) mostMemory() int64 {
-	most := s.o.MaxMemory
-	if a := s.o.Account; a != nil {
-		if over := a.over(); over > 0 {
-			most = min(most, s.history.bytes.Load()-min(over, s.history.spare()))
-		}
-	}
-	return most
-}
-
-// CopyError is returned for a state that is not in memory any more, if there is no room for a copy of it. Err
-// is the *QuotaError.
-type CopyError struct {
-	Revision Revision
-	Err      error
-}
-
-func (e *CopyError) Error() string {
-	return fmt.Sprintf("the state at revision %d is not in memory any more, and there is no room for a copy of it: %v", e.Revision, e.Err)
-}
-func (e *CopyError) Unwrap() error { return e.Err }

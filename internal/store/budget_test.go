@@ -42,7 +42,7 @@ func TestBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if used := b.Used(); made < limit/size*3/4 || used > limit || used < limit-2*size || full == nil || !full.Shared || full.Limit != limit {
+	if used := b.Used(); made < limit/size*3/4 || used > limit || used < limit-2*size || full == nil || !full.AllForks || full.Limit != limit {
 		t.Errorf("%d objects of %d bytes use %d, then %+v", made, size, used, full)
 	}
 	if _, err := y.Commit(t.Context(), padded("ns/y", 0, size)); !errors.As(err, &full) {
@@ -165,7 +165,7 @@ func TestBudgetOfReplaced(t *testing.T) {
 		replace(root, fmt.Sprint("ns/", i), size)
 	}
 	var full *store.QuotaError
-	if _, err := small.Open(1 << 30); !errors.As(err, &full) || !full.Shared {
+	if _, err := small.Open(1 << 30); !errors.As(err, &full) || !full.AllForks {
 		t.Errorf("a fork when the others keep %d bytes of %d: %v", small.Used(), small.Limit(), err)
 	}
 }

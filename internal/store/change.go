@@ -61,10 +61,7 @@ func (c *Change) key() string {
 
 // The memory that values take, in bytes, including the allocator's rounding.
 const (
-	objectOverhead = 96 // Object, and the header of its key
-	memoOverhead   = 256
 	changeOverhead = 112 + 32 + 32 // Change, its record in the collection and its place in the order
-	actorOverhead  = 256           // Actor, and its place among the shared ones
 	entryOverhead  = 88            // an Entry that an in-memory log keeps
 	keptOverhead   = 512
 )
@@ -81,4 +78,28 @@ func replacedBytes(o *Object) int64 {
 		return versionBytes(o) + memoOverhead
 	}
 	return versionBytes(o)
+}
+
+// Key is the key of the object that changed.
+func (c *Change) Key() string { return c.key() }
+
+// CollectionChange is a change, and the collection that it happened in.
+type CollectionChange struct {
+	Collection string
+	*Change
+}
+
+// cost is the memory that a change takes in the history, with its entry in a log that is in memory.
+func (c *Change) cost(inMemory bool) int64 {
+	cost := int64(changeOverhead + len(c.origin.AuditID.text))
+	if c.Before != nil {
+		cost += replacedBytes(c.Before)
+		if c.After == nil {
+			cost += int64(len(c.Before.Key))
+		}
+	}
+	if inMemory {
+		cost += entryOverhead
+	}
+	return cost
 }

@@ -15,7 +15,7 @@ func (s *Store) Check(ctx context.Context) error {
 	state := s.Any()
 	for name := range state.indexes {
 		c := s.collection(name)
-		root := state.root(c)
+		root := state.roots.at(c.index)
 		if err := checkTree(root); err != nil {
 			return fmt.Errorf("collection %q at revision %d: %w", name, state.revision, err)
 		}
@@ -109,8 +109,8 @@ func (o *Object) check() error {
 
 // checkLog compares a collection with the log at the same revision.
 func (s *Store) checkLog(ctx context.Context, c *collection, state *State) error {
-	return s.batch(ctx, s.old.batches, func(ctx context.Context) error {
-		rest := state.root(c).all()
+	return s.old.batch(ctx, s.old.batches, func(ctx context.Context) error {
+		rest := state.roots.at(c.index).all()
 		for o, err := range s.archive.ObjectsAt(ctx, c.name, state.revision, "", "") {
 			if expired := (*ExpiredError)(nil); errors.As(err, &expired) {
 				return nil // compaction overtook the check
@@ -133,74 +133,11 @@ func (s *Store) checkLog(ctx context.Context, c *collection, state *State) error
 	})
 }
 
-// all returns the objects of the tree.
-func (n *node) all() []*Object {
-	if n == nil {
-		return nil
-	}
-	objects := make([]*Object, 0, n.count)
-	n.scan(&span{}, false, false, func(o *Object) bool {
-		objects = append(objects, o)
-		return true
-	})
-	return objects
-}
-
 func (o *Object) same(p *Object) error {
 	if o.Key != p.Key || o.Modified != p.Modified || o.Created != p.Created ||
 		o.RevisionAt != p.RevisionAt || !bytes.Equal(o.Bytes(), p.Bytes()) {
 		return fmt.Errorf("%q (created %d, modified %d) is not %q (created %d, modified %d)",
 			o.Key, o.Created, o.Modified, p.Key, p.Created, p.Modified)
-	}
-	return nil
-}
-
-// check checks that the records are in order and that each continues the one before it.
-func (c *recent) check() error {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	versions := map[string]*Object{}
-	last := c.trimmed
-	for i := range c.records.len() {
-		r := c.records.at(i)
-		ch := r.change
-		if r.revision < last || r.revision <= c.trimmed || r.revision != ch.Revision {
-			return fmt.Errorf("the change of revision %d stands after %d", r.revision, last)
-		}
-		last = r.revision
-		key := ch.key()
-		if before, known := versions[key]; known && before != ch.Before {
-			return fmt.Errorf("the change of %q at %d does not continue the one before", key, r.revision)
-		}
-		versions[key] = ch.After
-	}
-	return nil
-}
-
-// check recomputes history.bytes.
-func (h *history) check() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	sum := int64(0)
-	for i := range h.order.len() {
-		o := h.order.at(i)
-		if r := o.change.Revision; r <= h.window {
-			return fmt.Errorf("revision %d is in memory, and the window begins after %d", r, h.window)
-		}
-		sum += o.bytes
-	}
-	for _, k := range h.kept {
-		sum += k.bytes
-		if k.state.revision < h.window {
-			return fmt.Errorf("a state of revision %d is kept, and the window begins at %d", k.state.revision, h.window)
-		}
-	}
-	for _, p := range h.pinned {
-		sum += p.bytes
-	}
-	// The objects of Change.Gone count as well.
-	if account := h.bytes.Load(); account < sum {
-		return fmt.Errorf("the account says %d bytes, and %d are in use", account, sum)
 	}
 	return nil
 }

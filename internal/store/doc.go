@@ -2,7 +2,7 @@
 // of objects, at every revision of the retention window.
 //
 // It handles keys, bytes and revisions. It knows nothing of Kubernetes kinds or of JSON,
-// and imports no other package of this module but exposition, for its metrics.
+// and imports no other package of this module but notify, which wakes watchers, and exposition, for its metrics.
 //
 // # The idea
 //
@@ -39,6 +39,18 @@
 //
 // Both give the changes that the log has to Publisher.Publish (publish.go): State, history, cursors and feeds do not know
 // which of them it was. Package stores opens a store with its writer.
+//
+// # Files
+//
+// The files use each other one way: each uses those of its own row, and of the rows above it. TestLayers verifies that.
+//
+//	values      revision, object, packed, unreadable, change, origin, errors, tree, since, state, deque, operation, quota
+//	contracts   log, shared, txn, backup, forklogs, options, writer; budget, loans
+//	parts       collection, history, trees, aging, arrival, measured, oldreads
+//	the store   store, position
+//	reading     feed, cursor, exact, instant, recall, replica, decide, memory, metrics
+//	writing     fits, draft, publish, publisher, apply, loader, renew
+//	the rest    fork, close, check, stats
 //
 // # Words
 //

@@ -24,7 +24,7 @@ func NewDraft(value []byte, at int, next Revision) Draft {
 func (d *Draft) Object(r Revision) *Object {
 	o := &Object{Modified: r, RevisionAt: int32(d.at), Held: d.splice(r)}
 	if d.packed != nil {
-		fresh.add(o, o.Held)
+		fresh.add(d.packed, o.Held)
 		o.setPacked(d.packed)
 	}
 	return o

@@ -2,10 +2,8 @@ package store
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -28,85 +26,8 @@ import (
 // memory, the view loses its tree and goes on from the log. A scan under way does so, too; it
 // holds one batch.
 
-const (
-	oldViews   = 4 // batches at a time for views that never had a tree
-	oldBatches = 4 // the same for cursors, and for views that lost their tree
-	// sharedBatches is the same on a Shared, which takes a while for each batch, and mostly waits: etcd begins with old
-	// watches every 100 ms. All clients continue their watches there when a server was started again.
-	sharedBatches = 32
-	oldBatch      = 256 // objects or changes of a batch
-	maxIdle       = 32  // cached trees that no view reads
-
-	// oldBytes ends a batch early, in bytes.
-	oldBytes = BatchBytes
-)
-
-// BatchBytes is about the memory of a view that is not InMemory, between two objects, in bytes.
-const BatchBytes = 1 << 20
-
-// oldReads bounds the reading of history from the log.
-type oldReads struct {
-	views   chan struct{}
-	batches chan struct{}
-
-	mu     sync.RWMutex // held while reading from the log, which is not closed meanwhile
-	closed bool
-}
-
-func (r *oldReads) start(shared bool) {
-	r.views = make(chan struct{}, oldViews)
-	r.batches = make(chan struct{}, oldBatches)
-	if shared {
-		r.batches = make(chan struct{}, sharedBatches)
-	}
-}
-
-func (r *oldReads) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = true
-}
-
-// batch calls f, which reads a batch from the log, when not too many others do: slots has room for those
-// that may. f must not wait for a client. Its context ends with the caller's and with the store.
-func (s *Store) batch(ctx context.Context, slots chan struct{}, f func(context.Context) error) error {
-	select {
-	case slots <- struct{}{}:
-		defer func() { <-slots }()
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.done:
-		return ErrClosed
-	}
-	s.old.mu.RLock()
-	defer s.old.mu.RUnlock()
-	if s.old.closed {
-		return ErrClosed
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	return f(ctx)
-}
-
 // InMemory reports whether the view reads objects in memory: none from the log, so far.
 func (v *View) InMemory() bool { return v.pin != nil && v.pin.root.Load() != nil }
-
-// pinned is the tree of a collection at a revision that views read, or read recently.
-// history.mu guards it, except for root.
-type pinned struct {
-	collection *collection
-	revision   Revision // of the last change that the tree has
-	// root becomes nil when the changes after the revision left memory.
-	root  atomic.Pointer[tree]
-	bytes int64 // of nodes that no state may hold
-	views int
-	used  uint64 // history.clock at the last use
-	held  bool   // for Hold: no other view uses it
-}
-
-// tree is a root that may be nil, for an empty collection.
-type tree struct{ root *node }
 
 // View is a collection at a revision that may be read back from the log.
 type View struct {
@@ -156,22 +77,12 @@ func (s *Store) Hold(ctx context.Context, collection string) *View {
 	p := h.find(c, at)
 	if p == nil {
 		p = &pinned{collection: c, revision: at, bytes: keptOverhead, held: true}
-		p.root.Store(&tree{state.root(c)})
+		p.root.Store(&tree{state.roots.at(c.index)})
 		h.pinned = append(h.pinned, p)
 		h.bytes.Add(p.bytes)
 	}
 	p.views++
 	return &View{store: s, ctx: ctx, collection: c, revision: state.revision, pin: p}
-}
-
-// find returns the tree that is pinned. The caller holds mu.
-func (h *history) find(c *collection, at Revision) *pinned {
-	for _, p := range h.pinned {
-		if p.collection == c && p.revision == at {
-			return p
-		}
-	}
-	return nil
 }
 
 // pin returns the tree of the collection at the revision, or nil if changes that it needs
@@ -191,7 +102,7 @@ func (s *Store) pin(c *collection, r Revision) *pinned {
 		h.mu.Lock()
 		c.mu.RLock()
 		if c.trimmed <= r {
-			p = h.pin(s, c, at, root)
+			p = h.pin(c, at, root, s.o.MaxMemory/8)
 		}
 		c.mu.RUnlock()
 		h.mu.Unlock()
@@ -218,80 +129,12 @@ func (s *Store) findTree(c *collection, r Revision) (p *pinned, known bool) {
 	unchanged := i == c.records.len() || c.records.at(i).revision > now.revision
 	c.mu.RUnlock()
 	if unchanged {
-		return h.pin(s, c, at, now.root(c)), true
+		return h.pin(c, at, now.roots.at(c.index), s.o.MaxMemory/8), true
 	}
 	if h.find(c, at) != nil {
-		return h.pin(s, c, at, nil), true
+		return h.pin(c, at, nil, s.o.MaxMemory/8), true
 	}
 	return nil, false
-}
-
-// effective is the revision of the last change before index i: all revisions from
-// there to the next change have the same tree. The caller holds mu.
-func (c *recent) effective(i int) Revision {
-	if i > 0 {
-		return c.records.at(i - 1).revision
-	}
-	return c.trimmed
-}
-
-// pin counts a view of the tree, and caches the tree for later views. The caller holds
-// h.mu.
-func (h *history) pin(s *Store, c *collection, at Revision, root *node) *pinned {
-	h.clock++
-	if p := h.find(c, at); p != nil {
-		p.views++
-		p.used = h.clock
-		return p
-	}
-	p := &pinned{collection: c, revision: at, bytes: keptOverhead, views: 1, used: h.clock}
-	if root != nil {
-		// At most all of its nodes, if later states replaced them.
-		p.bytes += int64(root.count) * nodeShare
-	}
-	p.root.Store(&tree{root})
-	h.pinned = append(h.pinned, p)
-	h.bytes.Add(p.bytes)
-	h.evict(s.o.MaxMemory / 8)
-	return p
-}
-
-// nodeShare is about the most memory that the nodes of a tree take for each object.
-const nodeShare = 16
-
-// evict drops trees that no view reads, the least recently used first, until few are left,
-// with few bytes. The caller holds mu.
-func (h *history) evict(most int64) {
-	idle, bytes := 0, int64(0)
-	for _, p := range h.pinned {
-		if p.views == 0 {
-			idle++
-			bytes += p.bytes
-		}
-	}
-	for idle > maxIdle || idle > 0 && bytes > most {
-		var oldest *pinned
-		for _, p := range h.pinned {
-			if p.views == 0 && (oldest == nil || p.used < oldest.used) {
-				oldest = p
-			}
-		}
-		idle--
-		bytes -= oldest.bytes
-		h.unpin(func(p *pinned) bool { return p == oldest })
-	}
-}
-
-// unpin drops trees, also from their views. The caller holds mu.
-func (h *history) unpin(which func(*pinned) bool) {
-	h.pinned = slices.DeleteFunc(h.pinned, func(p *pinned) bool {
-		if !which(p) {
-			return false
-		}
-		p.root.Store(nil)
-		h.bytes.Add(-p.bytes)
-		return true
-	})
 }
 
 // derive makes the tree of a revision from the nearest one, and returns the revision of its
@@ -327,27 +170,17 @@ func (s *Store) derive(c *collection, r Revision) (root *node, at Revision, ok b
 // Stores of one process may share it: only a unique number matters.
 var derivations = func() (n atomic.Uint64) { n.Store(1 << 63); return }()
 
-// set stores the object, or removes the key if the object is nil.
-func (e *edit) set(root *node, o *Object, key string) *node {
-	if o != nil {
-		root, _ = e.put(root, o)
-		return root
-	}
-	root, _ = e.remove(root, key)
-	return root
-}
-
 // nearest returns the available tree that is the fewest revisions away from r.
 func (s *Store) nearest(c *collection, r Revision) (Revision, *node) {
 	now := s.Any()
-	base, root := now.revision, now.root(c)
+	base, root := now.revision, now.roots.at(c.index)
 	near := func(q Revision) bool { return max(q, r)-min(q, r) < max(base, r)-min(base, r) }
 	h := &s.history
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, k := range h.kept {
 		if q := k.state.revision; near(q) && q <= now.revision {
-			base, root = q, k.state.root(c)
+			base, root = q, k.state.roots.at(c.index)
 		}
 	}
 	for _, p := range h.pinned {
@@ -433,7 +266,7 @@ func (v *View) eachOld(prefix, after string, f func(*Object) bool) error {
 	if v.pin == nil {
 		slots = s.old.views
 	}
-	return s.batch(v.ctx, slots, func(ctx context.Context) error {
+	return s.old.batch(v.ctx, slots, func(ctx context.Context) error {
 		if floor := Revision(s.floor.Load()); v.revision < floor {
 			return &ExpiredError{Revision: v.revision, Floor: floor}
 		}
@@ -447,14 +280,6 @@ func (v *View) eachOld(prefix, after string, f func(*Object) bool) error {
 		}
 		return nil
 	})
-}
-
-// readError returns ErrClosed if the store has ended.
-func (s *Store) readError(err error) error {
-	if s.closed.Load() && errors.Is(err, context.Canceled) {
-		return ErrClosed
-	}
-	return err
 }
 
 // Count counts the objects that Scan would yield, in O(log n). It is not known if the view reads from the

@@ -9,13 +9,14 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/notify"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 // sharing is a fanout, and the events of its readers.
 type sharing struct {
-	fanout             store.Fanout
+	fanout             notify.Fanout
 	unflushed, flushes atomic.Int32
 	flushing           func() // nil: Flush takes no time
 }
@@ -24,28 +25,28 @@ type sharing struct {
 type sharer struct {
 	*store.Cursor
 	*sharing
-	before func() store.Delivery // nil: all is delivered
-	got    int                   // changes that were delivered for it, or that it read itself
-	back   bool                  // its goroutine came back from Wait
-	want   bool                  // it has to
+	before func() notify.Delivery // nil: all is delivered
+	got    int                    // changes that were delivered for it, or that it read itself
+	back   bool                   // its goroutine came back from Wait
+	want   bool                   // it has to
 }
 
 // declines has the reader look itself.
-func (r *sharer) declines(yes bool) store.Delivery {
+func (r *sharer) declines(yes bool) notify.Delivery {
 	if yes {
 		r.want = true
-		return store.Declined
+		return notify.Declined
 	}
-	return store.Delivered
+	return notify.Delivered
 }
 
 // wakes wakes the reader.
-func (r *sharer) wakes(yes bool) store.Delivery {
+func (r *sharer) wakes(yes bool) notify.Delivery {
 	if yes {
 		r.want = true
 		r.Wake()
 	}
-	return store.Delivered
+	return notify.Delivered
 }
 
 // wait waits once, and then reads the remaining events.
@@ -68,25 +69,25 @@ func (s *sharing) share(t testing.TB, from *store.Store, prefix string, after st
 	return r
 }
 
-// Deliver implements store.Reader.
-func (r *sharer) Deliver() store.Delivery {
-	d := store.Delivered
+// Deliver implements notify.Reader.
+func (r *sharer) Deliver() notify.Delivery {
+	d := notify.Delivered
 	if r.before != nil {
 		d = r.before()
 	}
-	if d == store.Declined {
+	if d == notify.Declined {
 		return d
 	}
 	n, ok := r.TryRecent(make([]*store.Change, 8))
 	if !ok {
-		return store.Declined
+		return notify.Declined
 	}
 	r.got += n
 	r.unflushed.Add(int32(n))
 	return d
 }
 
-// Flush implements store.Reader.
+// Flush implements notify.Reader.
 func (r *sharer) Flush() {
 	if r.flushing != nil {
 		r.flushing()
@@ -110,54 +111,54 @@ func TestFanout(t *testing.T) {
 	// The reader that was woken receives the first delivery.
 	rows := []struct {
 		name    string
-		act     func(nth int, r *sharer, all []*sharer, s *store.Store) store.Delivery
+		act     func(nth int, r *sharer, all []*sharer, s *store.Store) notify.Delivery
 		flushes int32
 	}{
-		{"all is delivered", func(int, *sharer, []*sharer, *store.Store) store.Delivery { return store.Delivered }, 1},
-		{"the leader has to look itself", func(nth int, r *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+		{"all is delivered", func(int, *sharer, []*sharer, *store.Store) notify.Delivery { return notify.Delivered }, 1},
+		{"the leader has to look itself", func(nth int, r *sharer, _ []*sharer, _ *store.Store) notify.Delivery {
 			return r.declines(nth == 1)
 		}, 1},
-		{"another one has to", func(nth int, r *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+		{"another one has to", func(nth int, r *sharer, _ []*sharer, _ *store.Store) notify.Delivery {
 			return r.declines(nth == 3)
 		}, 1},
-		{"all have to", func(_ int, r *sharer, _ []*sharer, _ *store.Store) store.Delivery { return r.declines(true) }, 1},
-		{"the place is full twice", func(nth int, _ *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+		{"all have to", func(_ int, r *sharer, _ []*sharer, _ *store.Store) notify.Delivery { return r.declines(true) }, 1},
+		{"the place is full twice", func(nth int, _ *sharer, _ []*sharer, _ *store.Store) notify.Delivery {
 			if nth == 1 || nth == 3 {
-				return store.Full
+				return notify.Full
 			}
-			return store.Delivered
+			return notify.Delivered
 		}, 3},
-		{"the place is full in the end", func(nth int, _ *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+		{"the place is full in the end", func(nth int, _ *sharer, _ []*sharer, _ *store.Store) notify.Delivery {
 			if nth == n {
-				return store.Full
+				return notify.Full
 			}
-			return store.Delivered
+			return notify.Delivered
 		}, 1},
-		{"the leader is woken", func(nth int, r *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+		{"the leader is woken", func(nth int, r *sharer, _ []*sharer, _ *store.Store) notify.Delivery {
 			return r.wakes(nth == 1)
 		}, 1},
-		{"one is woken while it is served", func(nth int, r *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+		{"one is woken while it is served", func(nth int, r *sharer, _ []*sharer, _ *store.Store) notify.Delivery {
 			return r.wakes(nth == 3)
 		}, 1},
-		{"all are woken first", func(nth int, _ *sharer, all []*sharer, _ *store.Store) store.Delivery {
+		{"all are woken first", func(nth int, _ *sharer, all []*sharer, _ *store.Store) notify.Delivery {
 			for _, other := range all {
 				other.wakes(nth == 1)
 			}
-			return store.Delivered
+			return notify.Delivered
 		}, 1},
-		{"all are woken last", func(nth int, _ *sharer, all []*sharer, _ *store.Store) store.Delivery {
+		{"all are woken last", func(nth int, _ *sharer, all []*sharer, _ *store.Store) notify.Delivery {
 			for _, other := range all {
 				other.wakes(nth == n)
 			}
-			return store.Delivered
+			return notify.Delivered
 		}, 1},
-		{"all are woken, and the place is full", func(nth int, _ *sharer, all []*sharer, _ *store.Store) store.Delivery {
+		{"all are woken, and the place is full", func(nth int, _ *sharer, all []*sharer, _ *store.Store) notify.Delivery {
 			for _, other := range all {
 				other.wakes(nth == 1)
 			}
-			return store.Full
+			return notify.Full
 		}, 1},
-		{"the store closes", func(nth int, _ *sharer, all []*sharer, s *store.Store) store.Delivery {
+		{"the store closes", func(nth int, _ *sharer, all []*sharer, s *store.Store) notify.Delivery {
 			if nth == 1 {
 				for _, other := range all {
 					other.want = true
@@ -166,7 +167,7 @@ func TestFanout(t *testing.T) {
 					panic(err)
 				}
 			}
-			return store.Full
+			return notify.Full
 		}, 1},
 	}
 	for _, row := range rows {
@@ -178,7 +179,7 @@ func TestFanout(t *testing.T) {
 				nth := 0
 				for i := range all {
 					r := place.share(t, s, "", s.Any().Revision())
-					r.before = func() store.Delivery {
+					r.before = func() notify.Delivery {
 						nth++
 						return row.act(nth, r, all, s)
 					}
@@ -313,8 +314,8 @@ func (c *collector) take(changes []*store.Change) {
 	}
 }
 
-// Deliver implements store.Reader.
-func (c *collector) Deliver() store.Delivery {
+// Deliver implements notify.Reader.
+func (c *collector) Deliver() notify.Delivery {
 	if c.busy.Swap(true) {
 		c.t.Error("two goroutines read a cursor")
 	}
@@ -324,31 +325,31 @@ func (c *collector) Deliver() store.Delivery {
 	for {
 		n, ok := c.TryRecent(buf)
 		if !ok {
-			return store.Declined
+			return notify.Declined
 		}
 		if n == 0 {
 			break
 		}
 		if c.pace>>32%8 == 0 {
 			c.left = buf[:n]
-			return store.Declined
+			return notify.Declined
 		}
 		c.take(buf[:n])
 		c.place.unflushed.Add(1)
 	}
 	if c.at >= c.end {
-		return store.Declined
+		return notify.Declined
 	}
 	switch c.pace >> 32 % 8 {
 	case 1:
-		return store.Full
+		return notify.Full
 	case 2:
 		c.Wake()
 	}
-	return store.Delivered
+	return notify.Delivered
 }
 
-// Flush implements store.Reader.
+// Flush implements notify.Reader.
 func (c *collector) Flush() { c.place.unflushed.Store(0) }
 
 // readShared has a cursor read up to a revision.

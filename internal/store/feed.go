@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"iter"
-	"maps"
 	"slices"
 )
 
@@ -12,16 +10,10 @@ import (
 // and no copy, and lags as a Cursor does. One goroutine uses a feed.
 type Feed struct {
 	store  *Store
-	ready  chan struct{}
+	ready  signal
 	at     position
 	epoch  uint32 // of the history, when it began
 	closed bool
-}
-
-// CollectionChange is a change, and the collection that it happened in.
-type CollectionChange struct {
-	Collection string
-	*Change
 }
 
 // Feed starts a feed that begins with the first change after the revision. A revision
@@ -33,31 +25,24 @@ func (s *Store) Feed(after Revision) (*Feed, error) {
 	if floor := Revision(s.floor.Load()); after < floor {
 		return nil, &ExpiredError{Revision: after, Floor: floor}
 	}
-	f := &Feed{store: s, at: position{revision: after}, ready: make(chan struct{}, 1)}
+	f := &Feed{store: s, at: position{revision: after}, ready: make(signal, 1)}
 	h := &s.history
 	h.mu.Lock()
 	// A new slice each time: the leader walks the one it saw without the lock.
-	h.feeds = append(slices.Clip(h.feeds), f)
+	h.feeds = append(slices.Clip(h.feeds), f.ready)
 	f.epoch = h.epoch.Load()
 	h.mu.Unlock()
 	f.remind()
 	if s.closed.Load() { // Close may have missed it
-		f.wake()
+		f.ready.send()
 	}
 	return f, nil
-}
-
-func (f *Feed) wake() {
-	select {
-	case f.ready <- struct{}{}:
-	default: // there is one already
-	}
 }
 
 // remind makes Ready give a value if there is something to read.
 func (f *Feed) remind() {
 	if f.store.Any().revision > f.at.revision {
-		f.wake()
+		f.ready.send()
 	}
 }
 
@@ -129,28 +114,13 @@ func (f *Feed) read(upTo Revision, buf []CollectionChange) (n int, found bool) {
 	return kept, true
 }
 
-// after returns the index of the first change above the revision. The caller
-// holds mu.
-func (h *history) after(r Revision) int {
-	i, j := 0, h.order.len()
-	for i < j {
-		m := int(uint(i+j) >> 1)
-		if h.order.at(m).change.Revision <= r {
-			i = m + 1
-		} else {
-			j = m
-		}
-	}
-	return i
-}
-
 // readBack fills buf from the log, with changes that left memory.
 func (f *Feed) readBack(ctx context.Context, buf []CollectionChange) (n int, err error) {
 	s := f.store
 	s.history.mu.Lock()
 	upTo := s.history.window
 	s.history.mu.Unlock()
-	err = s.batch(ctx, s.old.batches, func(ctx context.Context) (err error) {
+	err = s.old.batch(ctx, s.old.batches, func(ctx context.Context) (err error) {
 		if floor := Revision(s.floor.Load()); f.at.revision < floor {
 			return &ExpiredError{Revision: f.at.revision, Floor: floor}
 		}
@@ -182,14 +152,5 @@ func (f *Feed) Close() {
 	h := &f.store.history
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.feeds = slices.DeleteFunc(slices.Clone(h.feeds), func(other *Feed) bool { return other == f })
-}
-
-// Key is the key of the object that changed.
-func (c *Change) Key() string { return c.key() }
-
-// Collections yields the names of the collections that hold, or held, objects, in
-// their order.
-func (s *State) Collections() iter.Seq[string] {
-	return slices.Values(slices.Sorted(maps.Keys(s.indexes)))
+	h.feeds = slices.DeleteFunc(slices.Clone(h.feeds), func(other signal) bool { return other == f.ready })
 }

@@ -148,34 +148,22 @@ func (s *Store) StateAt(ctx context.Context, r Revision, of *Account) (then *Sta
 	return then, nil
 }
 
-// rootAt returns the tree of a collection at a revision, and the bytes of the copied objects.
-func (s *Store) rootAt(ctx context.Context, collection string, r Revision, of *Account) (*node, int64, error) {
-	v, err := s.Exact(ctx, collection, r, 0)
-	if err != nil {
-		return nil, 0, err
+// loan adds a fork of a state. The history in memory has the objects that were replaced since.
+func (s *Store) loan(base Revision, a *Account) {
+	if a == nil {
+		return
 	}
-	defer v.Close()
-	if t := v.tree(); t != nil {
-		return t.root, 0, nil
+	s.history.mu.Lock() // no change is recorded meanwhile
+	defer s.history.mu.Unlock()
+	var bytes int64
+	for i := s.history.order.len() - 1; i >= 0; i-- {
+		c := s.history.order.at(i).change
+		if c.Revision <= base {
+			break
+		}
+		if c.Before != nil && c.Before.Modified <= base {
+			bytes += s.owned(c.Before)
+		}
 	}
-	var objects []*Object
-	var copied int64
-	now := s.Any().Snapshot(collection)
-	for o, err := range v.Scan("", "") {
-		if err != nil {
-			return nil, 0, err
-		}
-		bytes := int64(nodeShare)
-		if current := now.Get(o.Key); current != nil && current.Modified == o.Modified {
-			o = current
-		} else {
-			bytes = ObjectBytes(o)
-		}
-		if err := of.copied(bytes); err != nil {
-			return nil, 0, &CopyError{r, err}
-		}
-		copied += bytes
-		objects = append(objects, o)
-	}
-	return build(objects), copied, nil
+	a.loan = s.loans.add(base, &a.budget.used, bytes)
 }

@@ -1,10 +1,12 @@
 package store
 
 import (
-	"hash/maphash"
-	"strings"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tidemark-dev/tidemark/internal/store/notify"
 )
 
 // # History in memory
@@ -55,9 +57,19 @@ type history struct {
 	// Store.mu.
 	wanted int
 
-	notified []*topic // scratch space of the leader
-	// feeds are notified by every publication. The slice is replaced, never changed.
-	feeds []*Feed
+	notified []*notify.Topic // scratch space of the leader
+	// feeds are sent a value by every publication. The slice is replaced, never changed.
+	feeds []signal
+}
+
+// signal is a channel that gets a value when there may be something to read. It has room for one.
+type signal chan struct{}
+
+func (s signal) send() {
+	select {
+	case s <- struct{}{}:
+	default: // there is one already
+	}
 }
 
 // ordered is a change in the order of all collections, and the memory that it takes.
@@ -72,17 +84,6 @@ type keptState struct {
 	bytes int64 // of the nodes that only this and older states have
 }
 
-// Charge adds the bytes of a cache outside the store to the memory of history:
-// Options.MaxMemory bounds both together. A negative number gives bytes back. History
-// makes room at the next write. It reports false if the store's Budget is spent: then the cache should give
-// the bytes back.
-func (s *Store) Charge(bytes int64) bool {
-	s.history.bytes.Add(bytes)
-	s.history.caches.Add(bytes)
-	s.account()
-	return bytes <= 0 || s.o.Account == nil || s.o.Account.over() <= 0
-}
-
 // wantsKept reports whether to keep the state after n more changes.
 func (h *history) wantsKept(n int) bool {
 	h.wanted += n
@@ -91,155 +92,6 @@ func (h *history) wantsKept(n int) bool {
 	}
 	h.wanted = 0
 	return true
-}
-
-// recent is the recent changes of a collection and the topics of its cursors.
-type recent struct {
-	mu      sync.RWMutex
-	records deque[record]
-	trimmed Revision // all changes above it are in records
-	newest  Revision // of the newest record; without records at least that of any change
-	topics  map[string]*topic
-	// epoch changes when objects change without a revision: cursors from before are expired. See renew.go. history.mu
-	// guards its changes.
-	epoch atomic.Uint32
-}
-
-// record is a change with hashes that decide quickly whether a cursor selects it.
-type record struct {
-	revision  Revision
-	namespace uint32 // hash of the key up to its slash, with it; zero without
-	key       uint32 // hash of the key
-	change    *Change
-}
-
-var seed = maphash.MakeSeed()
-
-func hash(s string) uint32 { return uint32(maphash.String(seed, s)) }
-
-// namespaceOf returns the part of the key up to its slash, with it.
-func namespaceOf(key string) string { return key[:strings.IndexByte(key, '/')+1] }
-
-// record adds changes to the history, before they are published. It
-// returns the topics to notify afterwards. The caller holds history.mu.
-func (s *Store) record(changes []Staged, next *next) []*topic {
-	h := &s.history
-	notified := h.notified[:0]
-	for i := range changes {
-		m := &changes[i]
-		notified = s.remember(m.collection, m.Change, m.actorBytes, notified)
-	}
-	if n := len(h.kept); n > 0 {
-		h.kept[n-1].bytes += next.retired
-		h.bytes.Add(next.retired)
-	}
-	if next.keep {
-		h.kept = append(h.kept, keptState{next.state, keptOverhead})
-		h.bytes.Add(keptOverhead)
-	}
-	return notified
-}
-
-// remember adds a change to the history in memory. Besides the change, more bytes count. It appends the
-// topics that the change concerns to notified. The caller holds history.mu.
-func (s *Store) remember(c *collection, ch *Change, more int64, notified []*topic) []*topic {
-	h := &s.history
-	cost := ch.cost(s.inMemory) + more
-	ch.bytes = &h.bytes
-	h.order.push(ordered{c, ch, cost})
-	h.bytes.Add(cost)
-	if ch.Before != nil && s.loans.count.Load() > 0 {
-		s.loans.replaced(ch.Before.Modified, s.owned(ch.Before))
-	}
-	return c.record(ch, notified)
-}
-
-// cost is the memory that a change takes in the history, with its entry in a log that is in memory.
-func (c *Change) cost(inMemory bool) int64 {
-	cost := int64(changeOverhead + len(c.origin.AuditID.text))
-	if c.Before != nil {
-		cost += replacedBytes(c.Before)
-		if c.After == nil {
-			cost += int64(len(c.Before.Key))
-		}
-	}
-	if inMemory {
-		cost += entryOverhead
-	}
-	return cost
-}
-
-// record adds a change, and appends the topics that it concerns to notified. A topic knows
-// of the change before it is published: see Cursors.
-func (c *recent) record(ch *Change, notified []*topic) []*topic {
-	key := ch.key()
-	namespace := namespaceOf(key)
-	r := record{revision: ch.Revision, key: hash(key), change: ch}
-	if namespace != "" {
-		r.namespace = hash(namespace)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.records.push(r)
-	c.newest = ch.Revision
-	if len(c.topics) == 0 {
-		return notified
-	}
-	add := func(prefix string) {
-		if t := c.topics[prefix]; t != nil {
-			t.note(ch.Revision)
-			if !t.marked {
-				t.marked = true
-				notified = append(notified, t)
-			}
-		}
-	}
-	add("")
-	if namespace != "" {
-		add(namespace)
-	}
-	add(key)
-	return notified
-}
-
-// trim drops the oldest changes, in whole revisions: those up to the floor, and as many as the
-// bound on memory requires.
-func (s *Store) trim(floor Revision) {
-	h := &s.history
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before, now, most := h.window, s.Any().revision, s.mostMemory()
-	for h.order.len() > 0 {
-		o := h.order.at(0)
-		r := o.change.Revision
-		// A change that is recorded and not yet published cannot have been read.
-		if r > now || r > floor && r != h.window && h.bytes.Load() <= most {
-			break
-		}
-		h.window = r
-		o.collection.trim(r)
-		if len(h.pinned) > 0 {
-			h.unpin(func(p *pinned) bool { return p.collection == o.collection && p.revision < r })
-		}
-		h.bytes.Add(-o.bytes)
-		h.unpaid += o.bytes
-		h.order.pop()
-		h.dropKept(h.window)
-	}
-	if s.inMemory && h.window > before {
-		// Nothing can be read back from such a log.
-		s.raiseFloor(h.window)
-		if h.unpaid > s.o.MaxMemory/compactShare {
-			h.unpaid = 0
-			s.aging.Kick()
-		}
-	}
-	if h.order.len() == 0 && h.bytes.Load() > most {
-		h.evict(0)
-	}
-	if h.window > before {
-		s.account()
-	}
 }
 
 // dropKept drops kept states that are older than a revision, such as the window: they hold
@@ -254,42 +106,136 @@ func (h *history) dropKept(before Revision) {
 	h.kept = h.kept[n:]
 }
 
-// window returns the revision above which all changes are in memory.
-func (s *Store) window() Revision {
-	s.history.mu.Lock()
-	defer s.history.mu.Unlock()
-	return s.history.window
+// pinned is the tree of a collection at a revision that views read, or read recently.
+// history.mu guards it, except for root.
+type pinned struct {
+	collection *collection
+	revision   Revision // of the last change that the tree has
+	// root becomes nil when the changes after the revision left memory.
+	root  atomic.Pointer[tree]
+	bytes int64 // of nodes that no state may hold
+	views int
+	used  uint64 // history.clock at the last use
+	held  bool   // for Hold: no other view uses it
 }
 
-// raiseFloor publishes a floor. It never lowers it.
-func (s *Store) raiseFloor(r Revision) {
-	for {
-		old := s.floor.Load()
-		if old >= uint64(r) || s.floor.CompareAndSwap(old, uint64(r)) {
-			return
+// tree is a root that may be nil, for an empty collection.
+type tree struct{ root *node }
+
+// find returns the tree that is pinned. The caller holds mu.
+func (h *history) find(c *collection, at Revision) *pinned {
+	for _, p := range h.pinned {
+		if p.collection == c && p.revision == at {
+			return p
 		}
+	}
+	return nil
+}
+
+// pin counts a view of the tree, and caches the tree for later views. Trees that no view reads take most bytes at most. The
+// caller holds h.mu.
+func (h *history) pin(c *collection, at Revision, root *node, most int64) *pinned {
+	h.clock++
+	if p := h.find(c, at); p != nil {
+		p.views++
+		p.used = h.clock
+		return p
+	}
+	p := &pinned{collection: c, revision: at, bytes: keptOverhead, views: 1, used: h.clock}
+	if root != nil {
+		// At most all of its nodes, if later states replaced them.
+		p.bytes += int64(root.count) * nodeShare
+	}
+	p.root.Store(&tree{root})
+	h.pinned = append(h.pinned, p)
+	h.bytes.Add(p.bytes)
+	h.evict(most)
+	return p
+}
+
+// nodeShare is about the most memory that the nodes of a tree take for each object.
+const nodeShare = 16
+
+// evict drops trees that no view reads, the least recently used first, until few are left,
+// with few bytes. The caller holds mu.
+func (h *history) evict(most int64) {
+	idle, bytes := 0, int64(0)
+	for _, p := range h.pinned {
+		if p.views == 0 {
+			idle++
+			bytes += p.bytes
+		}
+	}
+	for idle > maxIdle || idle > 0 && bytes > most {
+		var oldest *pinned
+		for _, p := range h.pinned {
+			if p.views == 0 && (oldest == nil || p.used < oldest.used) {
+				oldest = p
+			}
+		}
+		idle--
+		bytes -= oldest.bytes
+		h.unpin(func(p *pinned) bool { return p == oldest })
 	}
 }
 
-// trim drops the oldest change, whose revision is r.
-func (c *recent) trim(r Revision) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.records.pop().change.drop()
-	c.trimmed = max(c.trimmed, r)
+// unpin drops trees, also from their views. The caller holds mu.
+func (h *history) unpin(which func(*pinned) bool) {
+	h.pinned = slices.DeleteFunc(h.pinned, func(p *pinned) bool {
+		if !which(p) {
+			return false
+		}
+		p.root.Store(nil)
+		h.bytes.Add(-p.bytes)
+		return true
+	})
 }
 
-// after returns the index of the first record above the revision. The caller
+// leastHistory is the memory of history that a store keeps whatever its budget is, in bytes.
+const leastHistory = 64 << 10
+
+// spare is the memory of history that a budget makes the store drop, in bytes.
+func (h *history) spare() int64 { return max(0, h.bytes.Load()-h.caches.Load()-leastHistory) }
+
+// after returns the index of the first change above the revision. The caller
 // holds mu.
-func (c *recent) after(r Revision) int {
-	i, j := 0, c.records.len()
+func (h *history) after(r Revision) int {
+	i, j := 0, h.order.len()
 	for i < j {
 		m := int(uint(i+j) >> 1)
-		if c.records.at(m).revision <= r {
+		if h.order.at(m).change.Revision <= r {
 			i = m + 1
 		} else {
 			j = m
 		}
 	}
 	return i
+}
+
+// check recomputes history.bytes.
+func (h *history) check() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sum := int64(0)
+	for i := range h.order.len() {
+		o := h.order.at(i)
+		if r := o.change.Revision; r <= h.window {
+			return fmt.Errorf("revision %d is in memory, and the window begins after %d", r, h.window)
+		}
+		sum += o.bytes
+	}
+	for _, k := range h.kept {
+		sum += k.bytes
+		if k.state.revision < h.window {
+			return fmt.Errorf("a state of revision %d is kept, and the window begins at %d", k.state.revision, h.window)
+		}
+	}
+	for _, p := range h.pinned {
+		sum += p.bytes
+	}
+	// The objects of Change.Gone count as well.
+	if account := h.bytes.Load(); account < sum {
+		return fmt.Errorf("the account says %d bytes, and %d are in use", account, sum)
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -65,7 +66,7 @@ func (s *Store) recentAt(t time.Time, upTo Revision) (r, window Revision) {
 
 // firstAt returns the revision and the time of the first change from one revision to another in the log; zero: there is none.
 func (s *Store) firstAt(ctx context.Context, from, upTo Revision) (r Revision, made time.Time, err error) {
-	err = s.batch(WithStandIns(ctx), s.old.batches, func(ctx context.Context) error {
+	err = s.old.batch(WithStandIns(ctx), s.old.batches, func(ctx context.Context) error {
 		for e, err := range s.archive.Changes(ctx, "", from-1, upTo) {
 			if err != nil {
 				return s.readError(err)
@@ -124,3 +125,48 @@ func (v *View) Get(key string) (*Object, error) {
 	})
 	return found, err
 }
+
+// rootAt returns the tree of a collection at a revision, and the bytes of the copied objects.
+func (s *Store) rootAt(ctx context.Context, collection string, r Revision, of *Account) (*node, int64, error) {
+	v, err := s.Exact(ctx, collection, r, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer v.Close()
+	if t := v.tree(); t != nil {
+		return t.root, 0, nil
+	}
+	var objects []*Object
+	var copied int64
+	now := s.Any().Snapshot(collection)
+	for o, err := range v.Scan("", "") {
+		if err != nil {
+			return nil, 0, err
+		}
+		bytes := int64(nodeShare)
+		if current := now.Get(o.Key); current != nil && current.Modified == o.Modified {
+			o = current
+		} else {
+			bytes = ObjectBytes(o)
+		}
+		if err := of.copied(bytes); err != nil {
+			return nil, 0, &CopyError{r, err}
+		}
+		copied += bytes
+		objects = append(objects, o)
+	}
+	return build(objects), copied, nil
+}
+
+// CopyError is returned for a state that is not in memory any more, if there is no room for a copy of it. Err
+// is the *QuotaError.
+type CopyError struct {
+	Revision Revision
+	Err      error
+}
+
+func (e *CopyError) Error() string {
+	return fmt.Sprintf("the state at revision %d is not in memory any more, and there is no room for a copy of it: %v", e.Revision, e.Err)
+}
+
+func (e *CopyError) Unwrap() error { return e.Err }

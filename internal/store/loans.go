@@ -33,17 +33,17 @@ type loans struct {
 
 // loan is a fork that may still read the state that it began with.
 type loan struct {
-	of     *loans
-	base   Revision
-	budget *Budget
-	kept   map[*loan]int64 // bytes of replaced objects of which this is the last fork, by the first one
+	of   *loans
+	base Revision
+	used *atomic.Int64   // of the budget
+	kept map[*loan]int64 // bytes of replaced objects of which this is the last fork, by the first one
 }
 
 // add adds a fork with so many bytes that only it keeps.
-func (p *loans) add(base Revision, b *Budget, bytes int64) *loan {
+func (p *loans) add(base Revision, used *atomic.Int64, bytes int64) *loan {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := &loan{of: p, base: base, budget: b, kept: map[*loan]int64{}}
+	one := &loan{of: p, base: base, used: used, kept: map[*loan]int64{}}
 	i := len(p.forks)
 	for i > 0 && p.forks[i-1].base > base {
 		i--
@@ -60,7 +60,7 @@ func (p *loan) keep(first *loan, bytes int64) {
 		return
 	}
 	p.kept[first] += bytes
-	p.budget.used.Add(bytes)
+	p.used.Add(bytes)
 }
 
 // replaced counts an object that the store has replaced or deleted.
@@ -88,7 +88,7 @@ func (p *loan) remove() {
 	defer all.mu.Unlock()
 	i := slices.Index(all.forks, p)
 	for first, bytes := range p.kept {
-		p.budget.used.Add(-bytes)
+		p.used.Add(-bytes)
 		if first != p {
 			all.forks[i-1].keep(first, bytes)
 		}
@@ -101,24 +101,4 @@ func (p *loan) remove() {
 	}
 	all.forks = slices.Delete(all.forks, i, i+1)
 	all.count.Add(-1)
-}
-
-// loan adds a fork of a state. The history in memory has the objects that were replaced since.
-func (s *Store) loan(base Revision, a *Account) {
-	if a == nil {
-		return
-	}
-	s.history.mu.Lock() // no change is recorded meanwhile
-	defer s.history.mu.Unlock()
-	var bytes int64
-	for i := s.history.order.len() - 1; i >= 0; i-- {
-		c := s.history.order.at(i).change
-		if c.Revision <= base {
-			break
-		}
-		if c.Before != nil && c.Before.Modified <= base {
-			bytes += s.owned(c.Before)
-		}
-	}
-	a.loan = s.loans.add(base, a.budget, bytes)
 }

@@ -6,11 +6,6 @@ import (
 	"time"
 )
 
-// Revision is the store's clock, one for all collections. On a Log each change has its own
-// revision, also within a group; on a Shared, several changes can have one. Revisions only grow.
-// Zero means "none".
-type Revision uint64
-
 // Entry is one change as a log keeps it.
 type Entry struct {
 	Collection string
@@ -66,14 +61,6 @@ func (e *Entry) change() *Change {
 		c.origin = *e.Origin
 	}
 	return c
-}
-
-// Mark records that the revision was the newest at a point of the running time: the time
-// that stores on this log have been open, added up. Downtime and jumps of the wall clock do
-// not count, so neither expires anything.
-type Mark struct {
-	Revision Revision
-	Running  time.Duration
 }
 
 // A Log is the durable, totally ordered record of changes and the source of truth:
@@ -168,4 +155,15 @@ type Usage struct {
 	LimitBytes int64
 	// Full: all writes that need space are refused, whatever is free. An operator has to act.
 	Full bool
+}
+
+// size is about the memory of an entry that was read back, in bytes.
+func (e *Entry) size() int {
+	size := changeOverhead
+	for _, o := range []*Object{e.Before, e.Object} {
+		if o != nil {
+			size += len(o.Held)
+		}
+	}
+	return size
 }

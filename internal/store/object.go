@@ -1,6 +1,8 @@
 package store
 
 import (
+	"encoding/binary"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 )
@@ -115,11 +117,41 @@ func (o *Object) At(r Revision) *Object {
 // Digits is the length of Modified in decimal, as Bytes has it.
 func (o *Object) Digits() int { return digits(o.Modified) }
 
-// digits is the length of a revision in decimal.
-func digits(r Revision) int {
-	n := 1
-	for ; r >= 10; r /= 10 {
-		n++
-	}
-	return n
+func (o *Object) setPacked(data []byte) {
+	o.Held = data
+	o.mark.Store(isPacked)
 }
+
+// unpack returns the bytes of a packed object. It panics if the memory was damaged.
+func (o *Object) unpack() []byte {
+	if value := fresh.get(o.Held); value != nil {
+		return value
+	}
+	n, at := digits(o.Modified), int(o.RevisionAt)
+	out := make([]byte, o.unpackedLen())
+	value, err := packers().unpacker.DecodeAll(o.Held[lengthBytes:], out[n:n])
+	if err != nil || len(value) != len(out)-n {
+		panic(fmt.Sprintf("store: a packed object is damaged: %d bytes of %d: %v", len(value), len(out)-n, err))
+	}
+	copy(out, value[:at])
+	strconv.AppendUint(out[at:at], uint64(o.Modified), 10)
+	return out
+}
+
+func (o *Object) unpackedLen() int {
+	return int(binary.BigEndian.Uint32(o.Held)) + digits(o.Modified)
+}
+
+// packLoaded packs an object that a log replays.
+func packLoaded(o *Object) {
+	at, n := int(o.RevisionAt), digits(o.Modified)
+	value := make([]byte, 0, len(o.Held)-n)
+	o.setPacked(pack(append(append(value, o.Held[:at]...), o.Held[at+n:]...)))
+}
+
+// isPacked is the bit of Object.mark of packed objects. It is set before the object is
+// shared. The offsets in mark are smaller.
+const isPacked = 1 << 31
+
+// isUnreadable is the bit of Object.mark of a stand-in. It is set before the object is shared.
+const isUnreadable = 1 << 29

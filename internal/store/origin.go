@@ -150,12 +150,15 @@ func digit(c byte) byte {
 // mostActors bounds each of the two generations of actors.
 const mostActors = 2048
 
+// actorOverhead is the memory of an Actor and its place among the shared ones, in bytes, including the allocator's rounding.
+const actorOverhead = 256
+
 // actors shares equal actors, so that thousands of changes hold one. Clients choose user agents, so
 // it only knows the recent actors: when one generation is full, the one before it is forgotten.
 type actors struct {
-	mu            sync.Mutex
-	last          *Actor
-	recent, older map[Actor]*Actor
+	mu           sync.Mutex
+	last         *Actor
+	newer, older map[Actor]*Actor
 }
 
 // share returns a shared copy of an actor, within the limits. If it is a new one, bytes is the memory
@@ -170,7 +173,7 @@ func (t *actors) share(a *Actor) (shared *Actor, bytes int64) {
 	for _, f := range key.fields() {
 		*f = (*f)[:min(len(*f), MaxActorField)]
 	}
-	if shared = t.recent[key]; shared == nil {
+	if shared = t.newer[key]; shared == nil {
 		if shared = t.older[key]; shared == nil {
 			shared = new(Actor)
 			*shared = key
@@ -180,10 +183,10 @@ func (t *actors) share(a *Actor) (shared *Actor, bytes int64) {
 				bytes += int64(len(*f))
 			}
 		}
-		if t.recent == nil || len(t.recent) == mostActors {
-			t.recent, t.older = map[Actor]*Actor{}, t.recent
+		if t.newer == nil || len(t.newer) == mostActors {
+			t.newer, t.older = map[Actor]*Actor{}, t.newer
 		}
-		t.recent[*shared] = shared
+		t.newer[*shared] = shared
 	}
 	t.last = shared
 	return shared, bytes

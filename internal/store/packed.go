@@ -2,8 +2,6 @@ package store
 
 import (
 	"encoding/binary"
-	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -16,18 +14,6 @@ import (
 // custom resources. The store holds them compressed, without the digits of their revision.
 // The most recently written ones are also held uncompressed, since their writers and
 // watchers read them at once.
-
-// leastPacked is the least number of bytes for which packing pays.
-const leastPacked = 4 << 10
-
-// isPacked is the bit of Object.mark of packed objects. It is set before the object is
-// shared. The offsets in mark are smaller.
-const isPacked = 1 << 31
-
-// packs reports whether an object of a collection is packed.
-func (o *Options) packs(collection string, size int) bool {
-	return size >= leastPacked && o.Packed[collection]
-}
 
 // lengthBytes at the beginning of the packed bytes hold the length of the unpacked ones.
 const lengthBytes = 4
@@ -84,43 +70,11 @@ func pack(value []byte) []byte {
 	return append(make([]byte, 0, len(room)), room...)
 }
 
-// packLoaded packs an object that a log replays.
-func packLoaded(o *Object) {
-	at, n := int(o.RevisionAt), digits(o.Modified)
-	value := make([]byte, 0, len(o.Held)-n)
-	o.setPacked(pack(append(append(value, o.Held[:at]...), o.Held[at+n:]...)))
-}
-
-func (o *Object) setPacked(data []byte) {
-	o.Held = data
-	o.mark.Store(isPacked)
-}
-
-// unpack returns the bytes of a packed object. It panics if the memory was damaged.
-func (o *Object) unpack() []byte {
-	if value := fresh.get(o); value != nil {
-		return value
-	}
-	n, at := digits(o.Modified), int(o.RevisionAt)
-	out := make([]byte, o.unpackedLen())
-	value, err := packers().unpacker.DecodeAll(o.Held[lengthBytes:], out[n:n])
-	if err != nil || len(value) != len(out)-n {
-		panic(fmt.Sprintf("store: a packed object is damaged: %d bytes of %d: %v", len(value), len(out)-n, err))
-	}
-	copy(out, value[:at])
-	strconv.AppendUint(out[at:at], uint64(o.Modified), 10)
-	return out
-}
-
-func (o *Object) unpackedLen() int {
-	return int(binary.BigEndian.Uint32(o.Held)) + digits(o.Modified)
-}
-
 // mostFresh bounds the size of an object in fresh, in bytes.
 const mostFresh = 256 << 10
 
-// fresh has the bytes of the objects that were packed last. All stores of the process may
-// share it: it is a cache by object.
+// fresh has the unpacked bytes of the objects that were packed last. All stores of the process may
+// share it: it is a cache by the address of the packed bytes.
 var fresh freshBytes
 
 // freshBytes is a ring. It is safe for concurrent use.
@@ -130,20 +84,20 @@ type freshBytes struct {
 }
 
 type freshObject struct {
-	object *Object
+	packed *byte
 	bytes  []byte
 }
 
-func (f *freshBytes) add(o *Object, bytes []byte) {
+func (f *freshBytes) add(packed, bytes []byte) {
 	if len(bytes) > mostFresh {
 		return
 	}
-	f.ring[f.next.Add(1)%uint64(len(f.ring))].Store(&freshObject{o, bytes})
+	f.ring[f.next.Add(1)%uint64(len(f.ring))].Store(&freshObject{&packed[0], bytes})
 }
 
-func (f *freshBytes) get(o *Object) []byte {
+func (f *freshBytes) get(packed []byte) []byte {
 	for i := range f.ring {
-		if e := f.ring[i].Load(); e != nil && e.object == o {
+		if e := f.ring[i].Load(); e != nil && e.packed == &packed[0] {
 			return e.bytes
 		}
 	}

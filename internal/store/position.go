@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // # Positions in the history
 //
@@ -76,4 +79,12 @@ func (s *Store) readLog(ctx context.Context, collection string, p *position, upT
 	}
 	*p = position{upTo, 0}
 	return n, false, nil
+}
+
+// readError returns ErrClosed if the store has ended.
+func (s *Store) readError(err error) error {
+	if s.closed.Load() && errors.Is(err, context.Canceled) {
+		return ErrClosed
+	}
+	return err
 }

@@ -2,6 +2,8 @@ package store
 
 import (
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store/notify"
 )
 
 // # Publication
@@ -13,24 +15,6 @@ import (
 //	log has the changes -> [edit the trees, make the state] -> [history, swap] -> [wake]
 //
 // One goroutine at a time publishes. Its writer sees to that.
-
-// trees is the state of the edit that leads to the next State. Store.mu guards it.
-type trees struct {
-	edit    edit // since the published state
-	bytes   int64
-	touched []*collection
-	// standIns are the objects of the newest state that cannot be read, with their collections. unreadableUpTo is the newest
-	// revision with a stand-in.
-	standIns       map[*Object]*collection
-	unreadableUpTo Revision
-}
-
-// start starts at a state, with the first token of edits. No node of the state has that token or a later
-// one.
-func (t *trees) start(s *State, token uint64) {
-	t.bytes = s.bytes
-	t.edit.token = token
-}
 
 // Staged is a change that a writer makes, as Publisher.Publish takes it.
 type Staged struct {
@@ -63,8 +47,8 @@ func (s Publisher) Stage(collection string, c *Change, origin *Origin) Staged {
 	return m
 }
 
-// next is a state that is about to be published.
-type next struct {
+// successor is a state that is about to be published.
+type successor struct {
 	state   *State
 	keep    bool  // history keeps the state
 	retired int64 // edit.retired
@@ -118,8 +102,8 @@ func (s *Store) apply(c *collection, key string, before, after *Object) {
 }
 
 // seal ends the edit, and makes the state after it. Changes is how many it has. The caller holds s.mu.
-func (s *Store) seal(at Revision, t time.Time, changes int) next {
-	n := next{retired: s.edit.retired}
+func (s *Store) seal(at Revision, t time.Time, changes int) successor {
+	n := successor{retired: s.edit.retired}
 	n.state = &State{revision: at, indexes: *s.indexes.Load(), roots: s.Any().roots.with(s.touched), bytes: s.bytes, time: t}
 	kept := s.edit.kept
 	if n.keep = s.history.wantsKept(changes); n.keep {
@@ -134,14 +118,69 @@ func (s *Store) seal(at Revision, t time.Time, changes int) next {
 }
 
 // announce wakes all that wait for a state that was just published.
-func (s *Store) announce(notified []*topic, feeds []*Feed, state *State) {
+func (s *Store) announce(notified []*notify.Topic, feeds []signal, state *State) {
 	s.arrival.announce(state.revision)
 	for _, t := range notified {
-		t.notify()
+		t.Notify()
 	}
 	for _, f := range feeds {
-		f.wake()
+		f.send()
 	}
 	s.account()
 	s.watchQuota(state.bytes)
+}
+
+// record adds changes to the history, before they are published. It
+// returns the topics to notify afterwards. The caller holds history.mu.
+func (s *Store) record(changes []Staged, next *successor) []*notify.Topic {
+	h := &s.history
+	notified := h.notified[:0]
+	for i := range changes {
+		m := &changes[i]
+		notified = s.remember(m.collection, m.Change, m.actorBytes, notified)
+	}
+	if n := len(h.kept); n > 0 {
+		h.kept[n-1].bytes += next.retired
+		h.bytes.Add(next.retired)
+	}
+	if next.keep {
+		h.kept = append(h.kept, keptState{next.state, keptOverhead})
+		h.bytes.Add(keptOverhead)
+	}
+	return notified
+}
+
+// noteUnreadable records that the state or the history at a revision has a stand-in. The caller holds s.mu.
+func (s *Store) noteUnreadable(at Revision) {
+	s.unreadableUpTo = max(s.unreadableUpTo, at)
+	s.unreadable.Store(true)
+}
+
+// HasUnreadable reports whether the store may have objects that cannot be read, now or in its history in
+// memory. It is cheap.
+func (s *Store) HasUnreadable() bool { return s.unreadable.Load() }
+
+// with returns the roots with those of the touched collections replaced by theirs.
+func (r roots) with(touched []*collection) roots {
+	size := len(r)
+	for _, c := range touched {
+		size = max(size, c.index/rootsPiece+1)
+	}
+	next := make(roots, size)
+	copy(next, r)
+	for _, c := range touched {
+		i := c.index / rootsPiece
+		var old *[rootsPiece]*node
+		if i < len(r) {
+			old = r[i]
+		}
+		if next[i] == old {
+			next[i] = new([rootsPiece]*node)
+			if old != nil {
+				*next[i] = *old
+			}
+		}
+		next[i][c.index%rootsPiece] = c.root
+	}
+	return next
 }

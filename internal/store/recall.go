@@ -75,7 +75,7 @@ func (s *Store) recall(ctx context.Context, r *Range) (batch []CollectionChange,
 	}
 	_, knows := s.archive.(keyed)
 	knows = knows && r.Key != ""
-	err = s.batch(ctx, s.old.batches, func(ctx context.Context) error {
+	err = s.old.batch(ctx, s.old.batches, func(ctx context.Context) error {
 		if floor := Revision(s.floor.Load()); r.After < floor {
 			return &ExpiredError{Revision: r.After, Floor: floor}
 		}
@@ -224,15 +224,4 @@ func (s *Store) recallOld(ctx context.Context, r *Range) (batch []CollectionChan
 		}
 		return batch, nil
 	}
-}
-
-// size is about the memory of an entry that was read back, in bytes.
-func (e *Entry) size() int {
-	size := changeOverhead
-	for _, o := range []*Object{e.Before, e.Object} {
-		if o != nil {
-			size += len(o.Held)
-		}
-	}
-	return size
 }

@@ -1,9 +1,10 @@
 package store
 
 import (
-	"maps"
 	"slices"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store/notify"
 )
 
 // # States without changes
@@ -79,11 +80,11 @@ func (s *Store) renew(at Revision, t time.Time, expire bool, change func()) (was
 	h.mu.Lock()
 	h.window = at
 	h.dropKept(at + 1)
-	var notified []*topic
+	var notified []*notify.Topic
 	for _, c := range *s.names.Load() {
 		notified = c.lose(at, notified)
 	}
-	h.unpin(func(p *pinned) bool { return p.root.Load().root != state.root(p.collection) })
+	h.unpin(func(p *pinned) bool { return p.root.Load().root != state.roots.at(p.collection.index) })
 	for _, p := range h.pinned {
 		p.revision = at
 	}
@@ -126,16 +127,4 @@ func (s *Store) replace(c *collection, objects []*Object) {
 			old, objects = old[1:], objects[1:]
 		}
 	}
-}
-
-// lose records that the changes of the collection up to a revision are not in memory. It appends all of its topics to notified.
-func (c *recent) lose(r Revision, notified []*topic) []*topic {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.trimmed, c.newest = r, r
-	for t := range maps.Values(c.topics) {
-		t.note(r)
-		notified = append(notified, t)
-	}
-	return notified
 }

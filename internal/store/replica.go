@@ -180,14 +180,24 @@ func (r *Replica) Watch(collection, prefix string, after Revision) (*Cursor, err
 	if err != nil {
 		return nil, err
 	}
-	c.replica = r
+	c.horizon = r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cursors[c] = struct{}{}
 	return c, nil
 }
 
-// leave forgets a cursor.
+// hides implements horizon.
+func (r *Replica) hides() {
+	if r.lag.Load() != 0 {
+		r.late.Add(1)
+	}
+}
+
+// over implements horizon.
+func (r *Replica) over() bool { return r.ended.Load() }
+
+// leave implements horizon: it forgets the cursor.
 func (r *Replica) leave(c *Cursor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

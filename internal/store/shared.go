@@ -59,10 +59,6 @@ type Shared interface {
 	Close() error
 }
 
-// Shared reports whether the store works on a Shared: other servers may have made writes that Any does
-// not have yet.
-func (s *Store) Shared() bool { return s.o.Shared != nil }
-
 // Batch is a run of whole revisions of a Shared.
 type Batch struct {
 	// Entries are the changes, in order. Those of one revision stand side by side. It is
@@ -118,4 +114,5 @@ type UnavailableError struct {
 }
 
 func (e *UnavailableError) Error() string { return e.Err.Error() }
+
 func (e *UnavailableError) Unwrap() error { return e.Err }

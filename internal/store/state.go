@@ -2,6 +2,8 @@ package store
 
 import (
 	"iter"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -31,33 +33,6 @@ func (r roots) at(index int) *node {
 	}
 	return nil
 }
-
-// with returns the roots with those of the touched collections replaced by theirs.
-func (r roots) with(touched []*collection) roots {
-	size := len(r)
-	for _, c := range touched {
-		size = max(size, c.index/rootsPiece+1)
-	}
-	next := make(roots, size)
-	copy(next, r)
-	for _, c := range touched {
-		i := c.index / rootsPiece
-		var old *[rootsPiece]*node
-		if i < len(r) {
-			old = r[i]
-		}
-		if next[i] == old {
-			next[i] = new([rootsPiece]*node)
-			if old != nil {
-				*next[i] = *old
-			}
-		}
-		next[i][c.index%rootsPiece] = c.root
-	}
-	return next
-}
-
-func (s *State) root(c *collection) *node { return s.roots.at(c.index) }
 
 // Revision is the revision of the newest change of the whole store: a list's version.
 func (s *State) Revision() Revision { return s.revision }
@@ -143,4 +118,19 @@ func (s Snapshot) Count(prefix, after string) int {
 		return 0
 	}
 	return s.root.countIn(&r)
+}
+
+// Collections yields the names of the collections that hold, or held, objects, in
+// their order.
+func (s *State) Collections() iter.Seq[string] {
+	return slices.Values(slices.Sorted(maps.Keys(s.indexes)))
+}
+
+// size is the memory of all objects, also of those that the store shares with others.
+func (s *State) size() int64 {
+	var n int64
+	for _, o := range s.All() {
+		n += ObjectBytes(o)
+	}
+	return n
 }

@@ -48,9 +48,7 @@ func (s *Store) Stats() Stats {
 		t.Collections++
 		c.mu.RLock()
 		for _, topic := range c.topics {
-			topic.mu.Lock()
-			t.Cursors += len(topic.cursors)
-			topic.mu.Unlock()
+			t.Cursors += topic.Len()
 		}
 		c.mu.RUnlock()
 	}

@@ -1,111 +1,12 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/tidemark-dev/tidemark/internal/exposition"
-)
-
-// A Write is one conditional change of one object.
-type Write struct {
-	Collection string
-	Key        string
-
-	// Value holds the object's bytes without the digits of its resource version,
-	// which the store inserts at RevisionAt once it has given the write its
-	// revision. Nil deletes the object. The store keeps no reference to it.
-	Value      []byte
-	RevisionAt int
-
-	// Deleting marks a step of a deletion, such as setting the deletion timestamp. It is
-	// exempt from the quota, and a full log stores it in the space reserved for deletions.
-	Deleting bool
-
-	// If is the revision that the object must have. Zero: the object must be absent.
-	If Revision
-	// Origin is how and by whom the write is made; nil: unknown. The store sets Origin.Time
-	// itself. It keeps no reference to the Origin nor to its Actor.
-	Origin *Origin
-
-	// Next: the write changes the object that the write directly before it in the transaction makes.
-	// If is zero then.
-	Next bool
-}
-
-// Options configure a store. The zero value works, but for Log or Shared.
-type Options struct {
-	// Log is the log of a store that is its only writer; Shared is one that others append to as
-	// well. One of them is set.
-	Log    Log
-	Shared Shared
-
-	// Retention is how long a revision can be read after a newer one replaced it,
-	// in running time; zero means DefaultRetention. On a Shared it bounds the history in memory
-	// alone: the log has a compaction of its own.
-	Retention time.Duration
-	// MaxMemory bounds the bytes that history holds in memory: replaced versions,
-	// changes, tree nodes that only old states use, states that readers pinned, and
-	// caches (see Charge). Zero means DefaultMaxMemory.
-	MaxMemory int64
-	// MaxDisk bounds Usage.HistoryBytes of a Log; zero means DefaultMaxDisk.
-	MaxDisk int64
-
-	// Packed are the collections whose large objects are held compressed because they are
-	// seldom read. Object.Bytes unpacks them.
-	Packed map[string]bool
-
-	// Encryption is set if the log encrypts values; nil: it does not.
-	Encryption Encryption
-
-	// Now is the clock; nil means time.Now. It gives changes their Origin.Time, and measures the
-	// age of revisions. For that, only differences between two calls in one process count, by the
-	// monotonic reading where there is one. Timers and pauses use package time.
-	Now func() time.Time
-
-	// Note is called with messages for an operator about space, and pairs of names and
-	// values. A warning may need action. Note must not call the store. Nil discards the
-	// messages.
-	Note func(warning bool, message string, pairs ...any)
-
-	// Account is the account of a fork in the budget of all forks; nil: there is no such budget. The store closes
-	// it, unless Open or Fork fails.
-	Account *Account
-
-	// OnDivergence is called once when the state is no longer the one that a fork began with, in a goroutine of its
-	// own: after the first write, or by Open if the log is beyond Base. Nil: it is not called. The store compacts
-	// nothing before.
-	OnDivergence func()
-	// Base is the revision that the log of a fork began with. Fork ignores it.
-	Base Revision
-
-	// OnFatal is called once if the log failed and no more writes can be acknowledged, or if a
-	// Shared was reset (ErrReset), so that the state is void. The process has to end. Nil panics.
-	OnFatal func(error)
-}
-
-// Encryption has the methods of a log that encrypts values, besides those of Log. All methods are safe for concurrent
-// use.
-type Encryption interface {
-	// Writable returns why the log cannot store a write at present, or nil: it cannot encrypt, or
-	// the record of the version that the write replaces is damaged. Append must not fail for
-	// these reasons, since a failed Append ends the process. Writable may read from the medium.
-	Writable(w *Write) error
-	// Outdated reports whether the log would encrypt an object in another way now than it did
-	// when it stored the current version. It may read that version from the medium.
-	Outdated(collection, key string) bool
-}
-
-// Defaults of Options; sizes in bytes.
-const (
-	DefaultRetention = time.Hour
-	DefaultMaxMemory = 128 << 20
-	DefaultMaxDisk   = 4 << 30
 )
 
 // Store is the state of a server. All methods are safe for concurrent use.
@@ -154,33 +55,6 @@ type Store struct {
 	loop       sync.WaitGroup
 }
 
-// collection is one collection of the store. Its index in a State never changes.
-type collection struct {
-	name  string
-	index int
-
-	// The tree of the published state, or of the one that is about to be published. Guarded by Store.mu, as is touched:
-	// whether they differ.
-	root    *node
-	touched bool
-
-	recent
-
-	writes [3]atomic.Pointer[exposition.Histogram] // by Operation; nil before the first one
-}
-
-func (o *Options) setDefaults() {
-	o.Retention = cmp.Or(o.Retention, DefaultRetention)
-	o.MaxMemory = cmp.Or(o.MaxMemory, DefaultMaxMemory)
-	o.MaxDisk = cmp.Or(o.MaxDisk, DefaultMaxDisk)
-	if o.Note == nil {
-		o.Note = func(bool, string, ...any) {}
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-}
-
 // start starts the store at a state, all but its loop.
 func (s *Store) start(o Options, b Bounds, state *State) {
 	s.loans = new(loans)
@@ -195,14 +69,8 @@ func (s *Store) start(o Options, b Bounds, state *State) {
 	s.published.Store(state)
 	s.history.window = b.Head
 	s.aging.start(o, b)
-	s.old.start(o.Shared != nil)
 	s.ctx, s.stop = context.WithCancel(context.Background())
-}
-
-func newCollection(name string, index int, opened Revision) *collection {
-	c := &collection{name: name, index: index}
-	c.trimmed, c.newest = opened, opened
-	return c
+	s.old.start(s.ctx, o.Shared != nil)
 }
 
 // collection returns the collection with the name. It creates one if there is none.
@@ -238,51 +106,6 @@ func (s *Store) collectionLocked(name string) *collection {
 	return c
 }
 
-// Outdated reports whether an object is stored in another form than a write would give it now:
-// it is encrypted with another key than the first one, or not encrypted. A write of the same
-// content then stores it anew.
-func (s *Store) Outdated(collection, key string) bool {
-	return s.o.Encryption != nil && s.o.Encryption.Outdated(collection, key)
-}
-
-// writable returns why the log cannot store a transaction at present, or nil.
-func (s *Store) writable(t *Txn) error {
-	if s.o.Encryption == nil {
-		return nil
-	}
-	for i := range t.Writes {
-		if err := s.o.Encryption.Writable(&t.Writes[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Close waits for the writes under way, ends every cursor and closes the log.
-// It is idempotent.
-func (s *Store) Close() error {
-	s.closeOnce.Do(func() {
-		s.writer.Close()
-		s.closed.Store(true)
-		close(s.done)
-		s.stop()
-		s.loop.Wait()
-		for _, c := range *s.names.Load() {
-			c.wakeAll()
-		}
-		s.history.mu.Lock()
-		feeds := s.history.feeds
-		s.history.mu.Unlock()
-		for _, f := range feeds {
-			f.wake()
-		}
-		s.old.close() // no read of the log after this
-		s.closeErr = s.archive.Close()
-		s.o.Account.Close()
-	})
-	return s.closeErr
-}
-
 // Any returns the published state, without waiting: resourceVersion "0".
 func (s *Store) Any() *State { return s.published.Load() }
 
@@ -297,7 +120,24 @@ func (s *Store) NotOlderThan(ctx context.Context, r Revision, wait time.Duration
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	return s.arrival.await(ctx, s, r, timer.C)
+	w := s.arrival.join(r)
+	defer s.arrival.leave(w)
+	// Check after joining: a publication in between closes the channel.
+	if now := s.Any(); now.revision >= r {
+		return now, nil
+	}
+	select {
+	case <-w.reached:
+		return s.Any(), nil
+	case <-timer.C:
+		return nil, &TooLargeError{Revision: r, Current: s.Any().revision}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.done:
+		return nil, ErrClosed
+	case <-s.failed:
+		return nil, s.brokenBy()
+	}
 }
 
 // Bounds returns the oldest revision that Exact and Changes still return, and
@@ -307,3 +147,43 @@ func (s *Store) Bounds() (floor, head Revision) {
 	floor = Revision(s.floor.Load())
 	return floor, s.Any().revision
 }
+
+// Publisher is a store as its writer sees it: besides the methods for everyone, it has those that make the changes of a log
+// readable. A Writer uses one from one goroutine at a time, apart from the methods that say otherwise.
+//
+//	Fits, Drafts, Owned                     before a transaction joins the log
+//	Stage, Publish                          changes that the log has become the next state
+//	Reload, Unread, Heal                    the same for states whose changes are not known
+//	RaiseFloor, Trim, Window, GaveUp        how much history there is
+//	Fail, Fatal, Failure                    the end of all writing
+//	Aging, Measured, Options                the age of revisions, the metrics of the log, the options
+//	Context, Go, Done, Stop, Closed         goroutines that end with the store
+type Publisher struct{ *Store }
+
+// brokenBy is Publisher.Failure.
+func (s *Store) brokenBy() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
+}
+
+// window returns the revision above which all changes are in memory.
+func (s *Store) window() Revision {
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	return s.history.window
+}
+
+// raiseFloor publishes a floor. It never lowers it.
+func (s *Store) raiseFloor(r Revision) {
+	for {
+		old := s.floor.Load()
+		if old >= uint64(r) || s.floor.CompareAndSwap(old, uint64(r)) {
+			return
+		}
+	}
+}
+
+// Shared reports whether the store works on a Shared: other servers may have made writes that Any does
+// not have yet.
+func (s *Store) Shared() bool { return s.o.Shared != nil }

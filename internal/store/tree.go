@@ -476,3 +476,26 @@ func (r *span) branchEnd(n *node) int {
 	}
 	return i - 1
 }
+
+// all returns the objects of the tree.
+func (n *node) all() []*Object {
+	if n == nil {
+		return nil
+	}
+	objects := make([]*Object, 0, n.count)
+	n.scan(&span{}, false, false, func(o *Object) bool {
+		objects = append(objects, o)
+		return true
+	})
+	return objects
+}
+
+// set stores the object, or removes the key if the object is nil.
+func (e *edit) set(root *node, o *Object, key string) *node {
+	if o != nil {
+		root, _ = e.put(root, o)
+		return root
+	}
+	root, _ = e.remove(root, key)
+	return root
+}

@@ -97,6 +97,7 @@ const (
 func (e *TxnError) Error() string {
 	return fmt.Sprintf("%s %d: %v", [...]string{"write", "need", "guard"}[e.Part], e.Index, e.Err)
 }
+
 func (e *TxnError) Unwrap() error { return e.Err }
 
 // Check returns an error when no log can keep the transaction: an *UnfitError for a cause that can
@@ -232,4 +233,30 @@ func CheckCondition(before *Object, condition Revision) error {
 		return ErrConflict
 	}
 	return nil
+}
+
+// A Write is one conditional change of one object.
+type Write struct {
+	Collection string
+	Key        string
+
+	// Value holds the object's bytes without the digits of its resource version,
+	// which the store inserts at RevisionAt once it has given the write its
+	// revision. Nil deletes the object. The store keeps no reference to it.
+	Value      []byte
+	RevisionAt int
+
+	// Deleting marks a step of a deletion, such as setting the deletion timestamp. It is
+	// exempt from the quota, and a full log stores it in the space reserved for deletions.
+	Deleting bool
+
+	// If is the revision that the object must have. Zero: the object must be absent.
+	If Revision
+	// Origin is how and by whom the write is made; nil: unknown. The store sets Origin.Time
+	// itself. It keeps no reference to the Origin nor to its Actor.
+	Origin *Origin
+
+	// Next: the write changes the object that the write directly before it in the transaction makes.
+	// If is zero then.
+	Next bool
 }

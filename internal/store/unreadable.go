@@ -15,9 +15,6 @@ import (
 // be absent has its dependents deleted. So a stand-in has its place. It has the key, the revisions and
 // the reason, and no content. Readers have to refuse it: see Object.Unreadable and HasUnreadable.
 
-// isUnreadable is the bit of Object.mark of a stand-in. It is set before the object is shared.
-const isUnreadable = 1 << 29
-
 // mostWhy limits the reason, in bytes.
 const mostWhy = 1 << 10
 
@@ -50,12 +47,6 @@ func quoted(s string) string {
 
 func (o *Object) isUnreadable() bool { return o != nil && o.mark.Load()&isUnreadable != 0 }
 
-// noteUnreadable records that the state or the history at a revision has a stand-in. The caller holds s.mu.
-func (s *Store) noteUnreadable(at Revision) {
-	s.unreadableUpTo = max(s.unreadableUpTo, at)
-	s.unreadable.Store(true)
-}
-
 // Unreadable returns why the object is the stand-in of one that cannot be read; empty: it is none. The
 // object may be nil.
 func (o *Object) Unreadable() string {
@@ -69,10 +60,6 @@ func (o *Object) Unreadable() string {
 	}
 	return "the stored value cannot be read"
 }
-
-// HasUnreadable reports whether the store may have objects that cannot be read, now or in its history in
-// memory. It is cheap.
-func (s *Store) HasUnreadable() bool { return s.unreadable.Load() }
 
 type standInsKey struct{}
 

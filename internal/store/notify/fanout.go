@@ -1,4 +1,4 @@
-package store
+package notify
 
 import (
 	"slices"
@@ -6,45 +6,45 @@ import (
 	"sync/atomic"
 )
 
-// Fanout is a set of cursors whose readers write to one connection. To wake a goroutine, and to
+// Fanout is a set of waiters whose readers write to one connection. To wake a goroutine, and to
 // have it wait again, costs as much as all else that an event does to a watch. So a batch
-// wakes one cursor of the fanout, the leader. The leader's goroutine delivers to all others
+// wakes one waiter of the fanout, the leader. The leader's goroutine delivers to all others
 // that wait, which sleep on, and flushes once.
 //
 // A reader that the leader cannot serve (its client has no room, it ends, it has to read
 // the log) is woken and goes on by itself. A leader that fills the connection stops
-// there and flushes, and the next leader serves the rest. No cursor waits for a
+// there and flushes, and the next leader serves the rest. No waiter waits for a
 // flush: the leader gives the others back before.
 //
-// At any time a cursor belongs to one of three:
+// At any time a waiter belongs to one of three:
 //
 //	its own goroutine   ... which calls Wait: parked
 //	the fanout          parked: a batch makes it the leader, a leader takes it,
 //	                    Wake gives it back to its goroutine
 //	a leader            Deliver: parked again, or back to its goroutine
 //
-// While one leader flushes, the fanout may have another. A cursor that is not
+// While one leader flushes, the fanout may have another. A waiter that is not
 // shared has a fanout of its own, whose leader only returns from Wait.
 //
 // The zero value is an empty fanout. All methods are safe for concurrent use.
 type Fanout struct {
-	// waits is whether cursors are parked and no leader is on its way to them. It is
+	// waits is whether waiters are parked and no leader is on its way to them. It is
 	// written with mu held.
 	waits atomic.Bool
 
 	mu     sync.Mutex // no other lock is taken while it is held
-	parked []*Cursor
-	spare  []*Cursor // room for parked; nil: a leader has it
+	parked []*Waiter
+	spare  []*Waiter // room for parked; nil: a leader has it
 
 	// wokenBy and batch are the last batch that woke the fanout.
-	wokenBy *topic
+	wokenBy *Topic
 	batch   uint64
 }
 
-// Reader reads a cursor of a fanout.
+// Reader reads for a waiter of a fanout.
 type Reader interface {
-	// Deliver reads the cursor with TryRecent, on behalf of the goroutine that waits for
-	// it, and passes on the changes. It does not wait, and does not panic: all readers of
+	// Deliver reads changes in memory, such as with Cursor.TryRecent of package store, on behalf of the goroutine that waits,
+	// and passes them on. It does not wait, and does not panic: all readers of
 	// the topic depend on it.
 	Deliver() Delivery
 	// Flush sends the delivered changes of the readers of the fanout. It may wait.
@@ -60,12 +60,12 @@ const (
 	Declined                  // the goroutine that waits has to look
 )
 
-// park adds a cursor to those that wait, unless it has something to read.
-func (g *Fanout) park(c *Cursor) bool {
+// park adds a waiter to those that wait, unless it has something to read.
+func (g *Fanout) park(c *Waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.parked = append(g.parked, c)
-	g.waits.Store(true) // before the look: a batch that comes after it finds the cursor
+	g.waits.Store(true) // before the look: a batch that comes after it finds the waiter
 	if c.due() {
 		g.remove(len(g.parked) - 1)
 		return false
@@ -73,8 +73,8 @@ func (g *Fanout) park(c *Cursor) bool {
 	return true
 }
 
-// remove takes a cursor out of parked. The lock is held.
-func (g *Fanout) remove(i int) *Cursor {
+// remove takes a waiter out of parked. The lock is held.
+func (g *Fanout) remove(i int) *Waiter {
 	c := g.parked[i]
 	g.parked = slices.Delete(g.parked, i, i+1)
 	if len(g.parked) == 0 {
@@ -83,8 +83,8 @@ func (g *Fanout) remove(i int) *Cursor {
 	return c
 }
 
-// release gives a cursor back to its goroutine, if it is parked.
-func (g *Fanout) release(c *Cursor) {
+// release gives a waiter back to its goroutine, if it is parked.
+func (g *Fanout) release(c *Waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if i := slices.Index(g.parked, c); i >= 0 {
@@ -92,10 +92,10 @@ func (g *Fanout) release(c *Cursor) {
 	}
 }
 
-// wake makes a cursor the leader, as part of the topic's batch, and reports whether it did. A
-// batch needs one leader of a fanout: a cursor that is parked after that leader was elected has seen the
+// wake makes a waiter the leader, as part of the topic's batch, and reports whether it did. A
+// batch needs one leader of a fanout: a waiter that is parked after that leader was elected has seen the
 // changes of the batch.
-func (g *Fanout) wake(t *topic) bool {
+func (g *Fanout) wake(t *Topic) bool {
 	if !g.waits.Load() {
 		return false
 	}
@@ -110,9 +110,9 @@ func (g *Fanout) wake(t *topic) bool {
 	return true
 }
 
-// elect makes the cursor that was parked last the leader: its stack is the warmest. The
+// elect makes the waiter that was parked last the leader: its stack is the warmest. The
 // batch is that of t; nil: it is no part of one. The lock is held.
-func (g *Fanout) elect(t *topic) {
+func (g *Fanout) elect(t *Topic) {
 	c := g.remove(len(g.parked) - 1)
 	g.waits.Store(false)
 	c.leads, c.wokenBy = true, t
@@ -121,7 +121,7 @@ func (g *Fanout) elect(t *topic) {
 
 // lead does the leader's part, on its goroutine, and reports whether the leader itself has
 // nothing left to do.
-func (g *Fanout) lead(c *Cursor) (idle bool) {
+func (g *Fanout) lead(c *Waiter) (idle bool) {
 	c.leads = false
 	if c.reader == nil {
 		c.endBatch()
@@ -148,7 +148,7 @@ func (g *Fanout) lead(c *Cursor) (idle bool) {
 }
 
 // take takes all that are parked, for a leader.
-func (g *Fanout) take() []*Cursor {
+func (g *Fanout) take() []*Waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all := append(g.spare, g.parked...)
@@ -159,10 +159,10 @@ func (g *Fanout) take() []*Cursor {
 	return all
 }
 
-// giveBack parks the cursors that a leader took: taken[seen:], which it has not come to, then
-// taken[:served], which it has served. If a parked cursor has something to read, the fanout
+// giveBack parks the waiters that a leader took: taken[seen:], which it has not come to, then
+// taken[:served], which it has served. If a parked waiter has something to read, the fanout
 // gets its next leader.
-func (g *Fanout) giveBack(taken []*Cursor, seen, served int) {
+func (g *Fanout) giveBack(taken []*Waiter, seen, served int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	due := seen < len(taken)
@@ -170,7 +170,7 @@ func (g *Fanout) giveBack(taken []*Cursor, seen, served int) {
 	clear(taken)
 	g.spare = taken[:0]
 	g.waits.Store(len(g.parked) > 0)
-	g.parked = slices.DeleteFunc(g.parked, func(c *Cursor) bool {
+	g.parked = slices.DeleteFunc(g.parked, func(c *Waiter) bool {
 		if c.woken.Load() { // while the leader had it
 			c.ready <- struct{}{}
 			return true
@@ -182,13 +182,5 @@ func (g *Fanout) giveBack(taken []*Cursor, seen, served int) {
 		g.waits.Store(false)
 	} else if due {
 		g.elect(nil)
-	}
-}
-
-// endBatch ends the cursor's part in the batch that woke it.
-func (c *Cursor) endBatch() {
-	if c.wokenBy != nil {
-		c.wokenBy.done()
-		c.wokenBy = nil
 	}
 }
