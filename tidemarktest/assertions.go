@@ -389,8 +389,7 @@ func (e *Env) keep(t TB, revision uint64) string {
 	}
 	root := os.Getenv("TIDEMARK_DUMP")
 	if root == "" {
-		test, _, _ := strings.Cut(t.Name(), "/")
-		return fmt.Sprintf("  to keep the state at this revision: TIDEMARK_DUMP=DIR go test -run '^%s$'", test)
+		return fmt.Sprintf("  to keep the state at this revision: TIDEMARK_DUMP=DIR go test %s", testFlag(t.Name()))
 	}
 	dir := e.dumpDir(t, root)
 	path := filepath.Join(dir, fmt.Sprintf("state-%d.yaml", revision))

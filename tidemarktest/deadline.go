@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// deadlineMargin is how long before go test ends the process a test reports what it is waiting for: a tenth of its time, at
+// deadlineMargin is how long before go test ends the process a test reports what it is waiting for: a fifth of its time, at
 // most.
 const deadlineMargin = 5 * time.Second
 
@@ -34,20 +34,21 @@ func (e *Env) watchDeadline(t TB, report func(text string)) {
 		return
 	}
 	left := time.Until(end)
-	timer := time.AfterFunc(left-min(deadlineMargin, left/10), func() {
-		report(fmt.Sprintf("tidemarktest: %s is about to exceed the time limit of go test.%s\n", t.Name(), e.evidence(t)))
+	margin := max(0, min(deadlineMargin, left/5))
+	timer := time.AfterFunc(left-margin, func() {
+		report(fmt.Sprintf("tidemarktest: %s is about to exceed the time limit of go test.%s\n", t.Name(), e.evidence(t, margin/2)))
 	})
 	t.Cleanup(func() { timer.Stop() })
 }
 
 // evidence describes a cluster whose test hangs: the unfinished work of the server, the objects
 // that wait for their finalizers, and the last changes; or the dump, if TIDEMARK_DUMP names a
-// directory.
-func (e *Env) evidence(t TB) string {
+// directory. The server has so long to finish its work.
+func (e *Env) evidence(t TB, limit time.Duration) string {
 	var b strings.Builder
-	ctx, cancel := context.WithTimeout(context.Background(), settleMargin)
+	ctx, cancel := context.WithTimeout(context.Background(), limit+settleMargin)
 	if _, err := e.settleOnce(ctx, 0); err != nil {
-		fmt.Fprintf(&b, "\n%v", err)
+		fmt.Fprintf(&b, "\nWithin %v: %v", limit.Round(time.Millisecond), err)
 	}
 	cancel()
 	if waiting, err := e.waitingForFinalizers(); err == nil && len(waiting) > 0 {

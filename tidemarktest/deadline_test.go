@@ -33,3 +33,14 @@ func TestBeforeDeadline(t *testing.T) {
 		}
 	}
 }
+
+// TestEvidenceOfSettled: a test that hangs although its cluster has settled does not report unfinished work.
+func TestEvidenceOfSettled(t *testing.T) {
+	t.Parallel()
+	env := tidemarktest.Start(t)
+	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
+	got := tidemarktest.Evidence(env, t, 30*time.Second)
+	if strings.Contains(got, "settled") || !strings.Contains(got, "apply   configmaps default/a") {
+		t.Errorf("the report is:\n%s", got)
+	}
+}

@@ -2,13 +2,14 @@ package tidemarktest
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 )
 
-// onlyVariable names the environment variable that chooses one disturbance, by the name of its dump's directory.
+// onlyVariable names the environment variable that chooses one disturbance, by its name or the name of its dump's directory.
 const onlyVariable = "TIDEMARK_ONLY"
 
 // selections has the tests that run and have searches, by their names, while onlyVariable is set.
@@ -27,8 +28,8 @@ type selection struct {
 // The test fails at its end if none of its searches has it.
 func (s *search) selectOnly(all []disturbance, only string) []disturbance {
 	s.t.Helper()
-	chosen := slices.DeleteFunc(slices.Clone(all), func(d disturbance) bool { return d.name != "" && d.dir != only })
-	if len(chosen) == 1 && chosen[0].dir != only {
+	chosen := slices.DeleteFunc(slices.Clone(all), func(d disturbance) bool { return d.name != "" && d.dir != only && fileName(d.dir) != only })
+	if len(chosen) == 1 && chosen[0].dir != only && fileName(chosen[0].dir) != only {
 		chosen = nil
 	}
 	name := s.t.Name()
@@ -53,9 +54,9 @@ func (s *search) selectOnly(all []disturbance, only string) []disturbance {
 	s.t.Logf("tidemarktest: %s: no runs, because %s is %q, which is none of its runs", s.name, onlyVariable, only)
 	var names []string
 	for _, d := range all {
-		names = append(names, d.dir)
+		names = append(names, "\n    "+shellQuote(d.dir))
 	}
-	c.runs = append(c.runs, fmt.Sprintf("%s: %s", s.name, strings.Join(names, " ")))
+	c.runs = append(c.runs, s.name+":"+strings.Join(names, ""))
 	return nil
 }
 
@@ -74,6 +75,9 @@ func (s *search) endSelection(name, only string) {
 
 // repeatCommand returns how to repeat the run with a disturbance alone, and to keep its state and history.
 func (s *search) repeatCommand(dir string) string {
+	if os.Getenv("TIDEMARK_DUMP") != "" {
+		return fmt.Sprintf("\n  this run alone: %s=%s go test %s", onlyVariable, shellQuote(dir), testFlag(s.t.Name()))
+	}
 	return fmt.Sprintf("\n  this run alone, with its state and history in DIR: %s=%s TIDEMARK_DUMP=DIR go test %s", onlyVariable, shellQuote(dir), testFlag(s.t.Name()))
 }
 

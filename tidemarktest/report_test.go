@@ -53,6 +53,47 @@ func TestReportSupersets(t *testing.T) {
 	}
 }
 
+// TestReportWithDumps: with TIDEMARK_DUMP, a failure shows both where its state is and how to repeat its run.
+func TestReportWithDumps(t *testing.T) {
+	t.Setenv("TIDEMARK_DUMP", "dumps")
+	s := &search{t: &reported{TB: t}, name: "EveryFault", first: new(Run)}
+	if got, want := s.repeatCommand("two words"), "\n  this run alone: TIDEMARK_ONLY='two words' go test -run '^TestReportWithDumps$'"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r := &reported{TB: t}
+	s.t = r
+	hint := "\n  its state and history are in dumps/one" + s.repeatCommand("one")
+	s.report([]disturbance{{}, {name: "one", dir: "one"}, {name: "two", dir: "two"}}, []outcome{{tried: true}, {tried: true, err: errors.New("a\nb"), hint: hint}, {tried: true, err: errors.New("b"), hint: "\n  its state"}})
+	if len(r.errors) != 2 || !strings.HasSuffix(r.errors[0], "\n  its state") || !strings.HasSuffix(r.errors[1], hint) {
+		t.Errorf("the errors are %q", r.errors)
+	}
+}
+
+// TestPanicking: the cleanups of a test that panics know it.
+func TestPanicking(t *testing.T) {
+	if panicking() {
+		t.Error("nothing panics")
+	}
+	func() {
+		defer func() { recover() }()
+		defer func() {
+			if !panicking() {
+				t.Error("the function panics")
+			}
+		}()
+		panic("on purpose")
+	}()
+}
+
+// TestSelectByDirectory: a run can be chosen by the name of the directory of its dump.
+func TestSelectByDirectory(t *testing.T) {
+	s := &search{t: &reported{TB: t}, name: "EveryFault", first: new(Run)}
+	all := []disturbance{{dir: "undisturbed"}, {name: "one", dir: "status-500-watch jobs.batch-1"}, {name: "two", dir: "other"}}
+	if got := s.selectOnly(all, "status-500-watch_jobs.batch-1"); len(got) != 2 || got[1].name != "one" {
+		t.Errorf("the runs are %v", got)
+	}
+}
+
 // TestTestFlag: the command that repeats a run selects the test, its subtest or its spec alone.
 func TestTestFlag(t *testing.T) {
 	for name, want := range map[string]string{

@@ -460,7 +460,7 @@ func (s *search) repeat(all []disturbance, outcomes []outcome) {
 		}
 	}
 	if doubts > 0 {
-		s.t.Logf("tidemarktest: %s: %s failed while the machine was overloaded, or were too slow; %d of them were repeated", s.name, count(doubts, "run"), repeated)
+		s.t.Logf("tidemarktest: %s: %s failed while the machine was overloaded, or took too long; %d repeated", s.name, count(doubts, "run"), repeated)
 	}
 }
 
@@ -672,7 +672,8 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 			if n := len(same[w.text]) - 1; n > 0 {
 				text += fmt.Sprintf("; the same with %s", count(n, "other run"))
 			}
-			text += s.repeatCommand(all[same[w.text][0]].dir)
+			first := same[w.text][0]
+			text += cmp.Or(outcomes[first].hint, s.repeatCommand(all[first].dir))
 		}
 		s.t.Errorf("tidemarktest: %s: %s", s.name, text)
 	}
@@ -806,7 +807,7 @@ func (s *search) dump(world *Env, d *disturbance) string {
 	if err != nil {
 		return fmt.Sprintf("\n  its state and history cannot be saved: %v", err)
 	}
-	return fmt.Sprintf("\n  its state and history are in %s; to open the state: %s", dir, world.session.openCommand(dir, revision))
+	return fmt.Sprintf("\n  its state and history are in %s; to open the state: %s", dir, world.session.openCommand(dir, revision)) + s.repeatCommand(d.dir)
 }
 
 // controllerRun is a controller that runs in a world.

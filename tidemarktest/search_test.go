@@ -197,8 +197,15 @@ func TestOnly(t *testing.T) {
 		{"lag-1", 2, ""},
 		{"undisturbed", 2, ""}, // one of each search
 		{"crash-after-wirte-2", 0, `TIDEMARK_ONLY is "crash-after-wirte-2", but no search of this test has a run of that name, so nothing was tested. The runs are
-  EveryPrefix: undisturbed crash-after-write-1 crash-after-write-2 crash-after-write-3
-  EveryLag: undisturbed lag-1 `},
+  EveryPrefix:
+    undisturbed
+    crash-after-write-1
+    crash-after-write-2
+    crash-after-write-3
+  EveryLag:
+    undisturbed
+    lag-1
+`},
 	} {
 		t.Setenv("TIDEMARK_ONLY", test.only)
 		var runs atomic.Int64

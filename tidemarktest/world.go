@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -105,7 +106,7 @@ func (w *World) Fork(t TB) *Env {
 	t.Cleanup(func() {
 		t.Helper()
 		reached := env.checkLeaks(t)
-		if reached && t.Failed() {
+		if reached && (t.Failed() || panicking()) {
 			env.dump(t)
 			if env.webhook.unserved() {
 				t.Logf("tidemarktest: writes that call webhooks fail or wait until their timeout, because %s", env.webhook.unservedText())
@@ -116,6 +117,19 @@ func (w *World) Fork(t TB) *Env {
 		}
 	})
 	return env
+}
+
+// panicking reports whether the goroutine panics. A test whose function panics is not marked as failed before its cleanups.
+func panicking() bool {
+	stack := make([]uintptr, 64)
+	frames := runtime.CallersFrames(stack[:runtime.Callers(0, stack)])
+	for more := true; more; {
+		var frame runtime.Frame
+		if frame, more = frames.Next(); frame.Function == "runtime.gopanic" {
+			return true
+		}
+	}
+	return false
 }
 
 // Open is Fork for callers without a test. The caller closes the Env.

@@ -512,6 +512,8 @@ func (f *serveFlags) checkPast(changed func(string) bool) error {
 	switch {
 	case changed("at") && s.Play > 0:
 		return errors.New("--at and --play exclude each other: --from is where --play begins")
+	case f.isDump && s.Play > 0:
+		return fmt.Errorf("%s is the dump of a test, whose changes cannot be played: --at opens the state at any revision of %s", f.dataDir, dump.HistoryFile)
 	case changed("from") && s.Play == 0:
 		return errors.New("--from is where --play begins: give --play, too")
 	case changed("from"):

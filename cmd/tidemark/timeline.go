@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/clientconfig"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/timeline"
+	"github.com/tidemark-dev/tidemark/internal/dump"
 	"github.com/tidemark-dev/tidemark/internal/serverclient"
 )
 
@@ -58,6 +59,10 @@ func (f *timelineFlags) env(ctx context.Context, c *cobra.Command) (e *timeline.
 		e.Width, _, _ = term.GetSize(int(file.Fd()))
 	}
 	end = func() {}
+	if f.dataDir != "" && dump.Is(f.dataDir) {
+		return nil, nil, fmt.Errorf("%s is the dump of a test and not a data directory: its changes are the lines of %s, and \"tidemark serve %s --at REVISION\" opens the state at any of them",
+			f.dataDir, dump.HistoryFile, f.dataDir)
+	}
 	if f.dataDir != "" {
 		config, stop, err := f.openDir(ctx)
 		if err != nil {
