@@ -376,7 +376,7 @@ func TestSearchOverloaded(t *testing.T) {
 				if len(r.errors) != row.failures {
 					t.Errorf("%d failures, want %d:\n%s", len(r.errors), row.failures, strings.Join(r.errors, "\n"))
 				}
-				if want := fmt.Sprintf("%d of them were repeated", row.repeated); !strings.Contains(r.log.String(), want) {
+				if want := fmt.Sprintf("; %d repeated", row.repeated); !strings.Contains(r.log.String(), want) {
 					t.Errorf("the log lacks %q:\n%s", want, &r.log)
 				}
 			})
