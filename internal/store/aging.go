@@ -25,7 +25,7 @@ const (
 	KeepAtLeast = 5 * time.Second
 )
 
-// Aging knows the age of revisions.
+// Aging knows the age of revisions. All methods are safe for concurrent use.
 type Aging struct {
 	now       func() time.Time
 	retention time.Duration

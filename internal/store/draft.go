@@ -11,7 +11,7 @@ type Draft struct {
 	packed []byte // nil: it is not packed
 }
 
-// NewDraft copies a value, as a Write has it. Next is the revision that it gets probably.
+// NewDraft copies a value, as a Write has it. Next is the revision that it will probably have.
 func NewDraft(value []byte, at int, next Revision) Draft {
 	d := Draft{at: at, digits: digits(next)}
 	d.value = make([]byte, len(value)+d.digits)

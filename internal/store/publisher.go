@@ -13,10 +13,10 @@ func (s Publisher) Start(w Writer) { s.writer = w }
 // Options returns the options of the store, with their defaults. They must not be changed.
 func (s Publisher) Options() *Options { return &s.o }
 
-// Aging returns the age of revisions, which is safe for concurrent use.
+// Aging returns the age of revisions.
 func (s Publisher) Aging() *Aging { return &s.aging }
 
-// Measured returns the metrics of the log, which are safe for concurrent use.
+// Measured returns the metrics of the log.
 func (s Publisher) Measured() *Measured { return &s.measured }
 
 // Now returns the time as a log keeps it.
@@ -33,33 +33,32 @@ func (s Publisher) Pack(collection string, o *Object) {
 	}
 }
 
-// Floor returns the oldest revision that can be read. It is safe for concurrent use.
+// Floor returns the oldest revision that can be read.
 func (s Publisher) Floor() Revision { return Revision(s.floor.Load()) }
 
-// RaiseFloor raises the oldest revision that can be read. It never lowers it. It is safe for concurrent use.
+// RaiseFloor raises the oldest revision that can be read. It never lowers it.
 func (s Publisher) RaiseFloor(r Revision) { s.raiseFloor(r) }
 
-// Trim drops the changes up to the floor from memory, and more if they take too much of it. It is safe for concurrent use.
+// Trim drops the changes up to the floor from memory, and more if they take too much of it.
 func (s Publisher) Trim(floor Revision) { s.trim(floor) }
 
-// Window returns the revision above which all changes are in memory. It is safe for concurrent use.
+// Window returns the revision above which all changes are in memory.
 func (s Publisher) Window() Revision { return s.window() }
 
 // GaveUp counts revisions that were dropped because space was short.
 func (s Publisher) GaveUp(revisions Revision) { s.givenUp.Add(int64(revisions)) }
 
-// Reached waits until a revision that the log has is published. If that takes too long, the error is an *UnavailableError. It
-// is safe for concurrent use.
+// Reached waits until a revision that the log has is published. If that takes too long, the error is an *UnavailableError.
 func (s Publisher) Reached(ctx context.Context, r Revision) (*State, error) { return s.reached(ctx, r) }
 
 // ReadOld calls f, which reads a batch from the log, when not too many others do. f must not wait for a client. Its
-// context ends with the caller's and with the store. It is safe for concurrent use.
+// context ends with the caller's and with the store.
 func (s Publisher) ReadOld(ctx context.Context, f func(context.Context) error) error {
 	return s.old.batch(ctx, s.old.batches, f)
 }
 
 // Fail records that the log cannot be trusted any more, and returns the first error of that kind: no write is possible. The
-// caller calls Fatal for the first one. It is safe for concurrent use.
+// caller calls Fatal for the first one.
 func (s Publisher) Fail(err error) (failure error, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +80,7 @@ func (s Publisher) Fatal(failure error) {
 	s.o.OnFatal(failure)
 }
 
-// Failure returns why no write is possible any more, or nil. It is safe for concurrent use.
+// Failure returns why no write is possible any more, or nil.
 func (s Publisher) Failure() error { return s.brokenBy() }
 
 // Context ends when the store closes.

@@ -149,7 +149,7 @@ func (s *Store) Bounds() (floor, head Revision) {
 }
 
 // Publisher is a store as its writer sees it: besides the methods for everyone, it has those that make the changes of a log
-// readable. A Writer uses one from one goroutine at a time, apart from the methods that say otherwise.
+// readable. All methods are safe for concurrent use, apart from Publish, Reload and Heal: one goroutine at a time calls them.
 //
 //	Fits, Drafts, Owned                     before a transaction joins the log
 //	Stage, Publish                          changes that the log has become the next state

@@ -1,7 +1,7 @@
 // Package notify wakes the readers of topics.
 //
-// A reader has a Waiter, which joins a topic. A writer calls Note when it records a change that the topic selects, and Notify when readers
-// can see the change. A revision says how new a change is.
+// A reader has a Waiter, which joins a topic. A writer calls Note when it records a change that the topic
+// selects, and Notify when readers can see the change. A revision says how new a change is.
 //
 // # Batches
 //
