@@ -15,6 +15,7 @@ func TestDumpsAreNoDataDirectories(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"serve", dir, "--play=10x", "--secure-port=0"},
+		{"serve", dir, "--at=-1h", "--secure-port=0"},
 		{"history", "-A", "--data-dir=" + dir},
 		{"diff", "-A", "--from=1", "--data-dir=" + dir},
 		{"blame", "configmap/a", "--data-dir=" + dir},

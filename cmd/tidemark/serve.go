@@ -528,6 +528,9 @@ func (f *serveFlags) checkPast(changed func(string) bool) error {
 	case i.Now:
 		return fmt.Errorf("--%s=%s: that is the newest state: leave the flag out", name, text)
 	}
+	if f.isDump && !i.Time.IsZero() {
+		return fmt.Errorf("--at=%s: the dump of a test is opened at a resource version, not at a time: take one of the changes in %s", text, dump.HistoryFile)
+	}
 	s.At, s.AtTime = i.Revision, i.Time
 	return nil
 }
