@@ -147,7 +147,7 @@ func (t *Topic) paused() bool {
 	return true
 }
 
-// begin begins a batch: it wakes one cursor of each fanout that waits. The lock is held.
+// begin begins a batch: it wakes one waiter of each fanout that waits. The lock is held.
 func (t *Topic) begin() {
 	t.running.Store(1)
 	t.batch++
