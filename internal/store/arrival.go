@@ -33,13 +33,13 @@ func (a *arrival) join(r Revision) *waiter {
 // leave forgets a waiter.
 func (a *arrival) leave(w *waiter) {
 	defer a.count.Add(-1)
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	select {
-	case <-w.reached: // announce has removed it
+	case <-w.reached: // announce removes it
 		return
 	default:
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if i := slices.Index(a.waiters, w); i >= 0 {
 		a.waiters = slices.Delete(a.waiters, i, i+1)
 	}

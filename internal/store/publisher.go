@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Start gives the store its writer. No other method of the store is called before, but for Any.
+// Start gives the store its writer. It is called once, before the store is shared and before a goroutine of Go.
 func (s Publisher) Start(w Writer) { s.writer = w }
 
 // Options returns the options of the store, with their defaults. They must not be changed.

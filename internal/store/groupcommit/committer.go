@@ -69,7 +69,7 @@ func Open(ctx context.Context, o store.Options) (*store.Store, error) {
 	return c.store.Store, nil
 }
 
-// Fork is Store.Fork: it starts a store at a state of another one, on a log that has this state.
+// Fork starts a store at a state of a parent, on the log of the options, which has that state. Store.Fork has the details.
 func Fork(parent *store.Store, state *store.State, o store.Options) (*store.Store, error) {
 	p, b, err := parent.Fork(state, o)
 	if err != nil {

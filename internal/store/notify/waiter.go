@@ -4,7 +4,8 @@ import "sync/atomic"
 
 // Source is a reader of changes, as its Waiter sees it.
 type Source interface {
-	// Behind reports whether something may be left to read.
+	// Behind reports whether something may be left to read. Other goroutines call it while the reader waits, and hold a lock of
+	// this package. It does not block, and calls no method of the Waiter.
 	Behind() bool
 }
 
