@@ -28,7 +28,7 @@ func benchKey(i int) string { return fmt.Sprintf("namespace-%03d/pod-%06d", i/25
 func filled(tb testing.TB, n, size int) *store.Store {
 	s := open(tb)
 	for i := range n {
-		if _, err := s.Commit(tb.Context(), sized(benchKey(i), size, 0)); err != nil {
+		if _, err := s.Commit(tb.Context(), storetest.Padded(benchKey(i), 0, size)); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -39,7 +39,7 @@ func BenchmarkCommit(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			s := filled(b, 10_000, 2000)
-			value := sized("", 2000, 0)
+			value := storetest.Padded("", 0, 2000)
 			b.ReportAllocs()
 			b.ResetTimer()
 			var next atomic.Int64
@@ -128,7 +128,7 @@ func BenchmarkExact(b *testing.B) {
 	s := filled(b, 20_000, 100)
 	for i := range 20_000 {
 		o := s.Any().Get("pods", benchKey(i*7919%20_000))
-		if _, err := s.Commit(b.Context(), sized(o.Key, 100, o.Modified)); err != nil {
+		if _, err := s.Commit(b.Context(), storetest.Padded(o.Key, o.Modified, 100)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -188,7 +188,7 @@ func BenchmarkWatch(b *testing.B) {
 			b.ResetTimer()
 			for range b.N {
 				var err error
-				if o, err = s.Commit(b.Context(), sized(o.Key, 1000, o.Modified)); err != nil {
+				if o, err = s.Commit(b.Context(), storetest.Padded(o.Key, o.Modified, 1000)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -214,7 +214,7 @@ func BenchmarkIdleCursors(b *testing.B) {
 			b.ResetTimer()
 			for range b.N {
 				var err error
-				if o, err = s.Commit(b.Context(), sized(o.Key, 100, o.Modified)); err != nil {
+				if o, err = s.Commit(b.Context(), storetest.Padded(o.Key, o.Modified, 100)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -262,7 +262,7 @@ func BenchmarkMemory(b *testing.B) {
 					b.Fatal(err)
 				}
 				for i := range n {
-					if _, err := s.Commit(b.Context(), sized(benchKey(i), size-9-16, 0)); err != nil {
+					if _, err := s.Commit(b.Context(), storetest.Padded(benchKey(i), 0, size-9-16)); err != nil {
 						b.Fatal(err)
 					}
 				}

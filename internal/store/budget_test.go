@@ -33,39 +33,39 @@ func TestBudget(t *testing.T) {
 	const limit, size = 1 << 20, 10 << 10
 	b := store.NewBudget(limit)
 	root := storetest.Open(t, store.Options{Log: memlog.New()})
-	mustWrite(t, root, padded("ns/root", 0, size))
+	storetest.MustCommit(t, root, storetest.Padded("ns/root", 0, size))
 	x, y := forkOn(t, b, root), forkOn(t, b, root)
 	var full *store.QuotaError
 	made := 0
 	for ; full == nil && made < 2*limit/size; made++ {
-		if _, err := x.Commit(t.Context(), padded(fmt.Sprint("ns/x", made), 0, size)); err != nil && !errors.As(err, &full) {
+		if _, err := x.Commit(t.Context(), storetest.Padded(fmt.Sprint("ns/x", made), 0, size)); err != nil && !errors.As(err, &full) {
 			t.Fatal(err)
 		}
 	}
 	if used := b.Used(); made < limit/size*3/4 || used > limit || used < limit-2*size || full == nil || !full.AllForks || full.Limit != limit {
 		t.Errorf("%d objects of %d bytes use %d, then %+v", made, size, used, full)
 	}
-	if _, err := y.Commit(t.Context(), padded("ns/y", 0, size)); !errors.As(err, &full) {
+	if _, err := y.Commit(t.Context(), storetest.Padded("ns/y", 0, size)); !errors.As(err, &full) {
 		t.Errorf("another fork: %v", err)
 	}
 	if _, err := b.Open(1); err != nil {
 		t.Errorf("a fork while %d bytes of %d are used: %v", b.Used(), limit, err)
 	}
-	mustWrite(t, root, padded("ns/y", 0, size))
+	storetest.MustCommit(t, root, storetest.Padded("ns/y", 0, size))
 	o := y.Any().Get("pods", "ns/root")
-	mustWrite(t, y, padded("ns/root", o.Modified, 0)) // it is the fork's now, and small
-	for i := range 20 {                               // the history of the deletions does not take their place
+	storetest.MustCommit(t, y, storetest.Padded("ns/root", o.Modified, 0)) // it is the fork's now, and small
+	for i := range 20 {                                                    // the history of the deletions does not take their place
 		key := fmt.Sprint("ns/x", i)
 		if _, err := x.Commit(t.Context(), store.Write{Collection: "pods", Key: key, If: x.Any().Get("pods", key).Modified}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mustWrite(t, x, padded("ns/again", 0, 5*size))
+	storetest.MustCommit(t, x, storetest.Padded("ns/again", 0, 5*size))
 	storetest.Close(t, x)
 	if used := b.Used(); used > 2*size {
 		t.Errorf("%d bytes are used after the fork was closed", used)
 	}
-	mustWrite(t, y, padded("ns/y", 0, size))
+	storetest.MustCommit(t, y, storetest.Padded("ns/y", 0, size))
 	storetest.Close(t, y)
 	if used := b.Used(); used != 0 {
 		t.Errorf("%d bytes are used without forks", used)
@@ -78,9 +78,9 @@ func TestBudgetOfShared(t *testing.T) {
 	b := store.NewBudget(1 << 30)
 	root := storetest.Open(t, store.Options{Log: memlog.New()})
 	one := forkOn(t, b, root)
-	mustWrite(t, one, padded("ns/one", 0, size))
+	storetest.MustCommit(t, one, storetest.Padded("ns/one", 0, size))
 	two := forkOn(t, b, one)
-	mustWrite(t, two, padded("ns/two", 0, size))
+	storetest.MustCommit(t, two, storetest.Padded("ns/two", 0, size))
 	three, other := forkOn(t, b, two), forkOn(t, b, two)
 	storetest.Close(t, one)
 	storetest.Close(t, two)
@@ -105,7 +105,7 @@ func TestBudgetOfReplaced(t *testing.T) {
 		if o := s.Any().Get("pods", key); o != nil {
 			was = o.Modified
 		}
-		mustWrite(t, s, padded(key, was, bytes))
+		storetest.MustCommit(t, s, storetest.Padded(key, was, bytes))
 	}
 	b := store.NewBudget(1 << 30)
 	want := func(when string, objects int) {
@@ -179,14 +179,14 @@ func TestBudgetOfHistory(t *testing.T) {
 	var all []*store.Store
 	for range forks {
 		f := forkOn(t, b, root)
-		mustWrite(t, f, padded("ns/a", 0, size))
+		storetest.MustCommit(t, f, storetest.Padded("ns/a", 0, size))
 		all = append(all, f)
 	}
 	// Each fork keeps 64 KiB of history whatever the budget is, and the change that it is about to make room for.
 	const most = limit + forks*(64<<10+2*size)
 	for range 1000 {
 		f := all[chance.IntN(forks)]
-		mustWrite(t, f, padded("ns/a", f.Any().Get("pods", "ns/a").Modified, size))
+		storetest.MustCommit(t, f, storetest.Padded("ns/a", f.Any().Get("pods", "ns/a").Modified, size))
 		if used := b.Used(); used > most {
 			t.Fatalf("%d bytes are used of %d", used, limit)
 		}
@@ -233,7 +233,7 @@ func TestBudgetConcurrent(t *testing.T) {
 		for _, f := range []*store.Store{parent, child} {
 			all.Go(func() {
 				for i := range 200 {
-					_, err := f.Commit(t.Context(), padded(fmt.Sprint("ns/", i), 0, 2000))
+					_, err := f.Commit(t.Context(), storetest.Padded(fmt.Sprint("ns/", i), 0, 2000))
 					if err != nil && !errors.As(err, new(*store.QuotaError)) && !errors.Is(err, store.ErrClosed) {
 						t.Error(err)
 					}
@@ -270,7 +270,7 @@ func TestBudgetOfInherited(t *testing.T) {
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
 	since, last := s.Any().Revision(), store.Revision(0)
 	for range 10 {
-		last = mustWrite(t, s, padded("ns/a", last, size)).Modified
+		last = storetest.MustCommit(t, s, storetest.Padded("ns/a", last, size)).Modified
 	}
 	b := store.NewBudget(20 * size)
 	begin := func() (*store.Store, error) {

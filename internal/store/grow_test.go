@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
@@ -28,10 +27,10 @@ func TestGrowAndShrink(t *testing.T) {
 	const most = 12_000
 	step := func(grow bool, key string) {
 		if r, found := there[key]; found && !grow {
-			mustWrite(t, s, remove(key, r))
+			storetest.MustCommit(t, s, storetest.Remove(key, r))
 			delete(there, key)
 		} else if grow {
-			there[key] = mustWrite(t, s, write(key, r)).Modified
+			there[key] = storetest.MustCommit(t, s, storetest.Write(key, r)).Modified
 		}
 	}
 	for round, key := range []func(i int) string{
@@ -97,7 +96,7 @@ func TestManyCollections(t *testing.T) {
 	const n = 200
 	for i := range n {
 		wg.Go(func() {
-			w := write("ns/a", 0)
+			w := storetest.Write("ns/a", 0)
 			w.Collection = fmt.Sprintf("kinds-%d", i)
 			if _, err := s.Commit(t.Context(), w); err != nil {
 				t.Error(err)
@@ -113,27 +112,4 @@ func TestManyCollections(t *testing.T) {
 	if got := s.Stats().Collections; got != n {
 		t.Errorf("%d collections, want %d", got, n)
 	}
-}
-
-// TestFullGroup: a writer that finds the open group full is not lost.
-func TestFullGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := newGated()
-		s := storetest.Open(t, store.Options{Log: log})
-		responses := []chan response{begin(s, sized("ns/0", 1, 0))}
-		log.next()
-		for i := 1; i < 40; i++ {
-			responses = append(responses, begin(s, sized(fmt.Sprint("ns/", i), 1<<20, 0)))
-		}
-		log.verdict <- nil
-		if group := log.groups; len(<-group) > 20 {
-			t.Error("a group of more than 20 MiB")
-		}
-		log.open.Store(true)
-		log.verdict <- nil
-		for _, a := range responses {
-			expect(t, "create", a, nil)
-		}
-		storetest.Close(t, s)
-	})
 }

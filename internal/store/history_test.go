@@ -20,18 +20,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/tier"
 )
 
-// sized is a write whose value has about n bytes.
-func sized(key string, n int, condition store.Revision) store.Write {
-	w := write(key, condition)
-	w.Value = append(w.Value, strings.Repeat(" ", n)...)
-	return w
-}
-
 func fill(t testing.TB, s *store.Store, n, size int) []*store.Object {
 	t.Helper()
 	all := make([]*store.Object, n)
 	for i := range all {
-		o, err := s.Commit(t.Context(), sized(fmt.Sprintf("ns/%06d", i), size, 0))
+		o, err := s.Commit(t.Context(), storetest.Padded(fmt.Sprintf("ns/%06d", i), 0, size))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +54,7 @@ func TestExactFar(t *testing.T) {
 	want := map[store.Revision][]store.Revision{}
 	for i := range 15000 {
 		j := chance.IntN(len(objects))
-		objects[j] = mustWrite(t, s, sized(objects[j].Key, 10, objects[j].Modified))
+		objects[j] = storetest.MustCommit(t, s, storetest.Padded(objects[j].Key, objects[j].Modified, 10))
 		if i%500 == 0 {
 			var now []store.Revision
 			for _, o := range objects {
@@ -112,7 +105,7 @@ func replace(t *testing.T, s *store.Store, objects []*store.Object, size, writes
 	t.Helper()
 	for i := range writes {
 		o := &objects[i*7919%len(objects)]
-		*o = mustWrite(t, s, sized((*o).Key, size, (*o).Modified))
+		*o = storetest.MustCommit(t, s, storetest.Padded((*o).Key, (*o).Modified, size))
 		check()
 	}
 }
@@ -169,7 +162,7 @@ func TestStalledView(t *testing.T) {
 			}
 			for i := range 5000 {
 				o := objects[i%len(objects)]
-				objects[i%len(objects)] = mustWrite(t, s, sized(o.Key, 10, o.Modified))
+				objects[i%len(objects)] = storetest.MustCommit(t, s, storetest.Padded(o.Key, o.Modified, 10))
 			}
 			if s.Stats().Window <= v.Revision() {
 				t.Fatal("too few writes for this test")
@@ -205,7 +198,7 @@ func TestStalledViewOfLargeObjects(t *testing.T) {
 		}
 		if got++; got == 1 {
 			for i, o := range objects {
-				objects[i] = mustWrite(t, s, sized(o.Key, size, o.Modified))
+				objects[i] = storetest.MustCommit(t, s, storetest.Padded(o.Key, o.Modified, size))
 			}
 		}
 	}
@@ -317,13 +310,13 @@ func TestReady(t *testing.T) {
 // TestGone: one copy of a deleted object, for the writer and for all watchers.
 func TestGone(t *testing.T) {
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
-	a := mustWrite(t, s, write("ns/a", 0))
+	a := storetest.MustCommit(t, s, storetest.Write("ns/a", 0))
 	c, err := s.Watch("pods", "", a.Modified)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	gone := mustWrite(t, s, remove("ns/a", a.Modified))
+	gone := storetest.MustCommit(t, s, storetest.Remove("ns/a", a.Modified))
 	buf := make([]*store.Change, 1)
 	if n, err := c.TryNext(t.Context(), buf); n != 1 || err != nil || buf[0].Gone() != gone {
 		t.Errorf("got %d, %v: another copy than the writer's", n, err)
@@ -350,7 +343,7 @@ func TestWatchersBesideWriters(t *testing.T) {
 					last := map[string]store.Revision{}
 					for i := range writes {
 						key := fmt.Sprintf("%d/%d", w, i%3)
-						o, err := s.Commit(ctx, write(key, last[key]))
+						o, err := s.Commit(ctx, storetest.Write(key, last[key]))
 						if err != nil {
 							t.Errorf("writer %d: %v", w, err)
 							return
@@ -435,7 +428,7 @@ func TestHeldViewsCostLittle(t *testing.T) {
 		if v.Revision() != s.Any().Revision() {
 			t.Fatalf("held %d of %d", v.Revision(), s.Any().Revision())
 		}
-		mustWrite(t, s, sized(objects[i].Key, 10, objects[i].Modified))
+		storetest.MustCommit(t, s, storetest.Padded(objects[i].Key, objects[i].Modified, 10))
 	}
 	if after := s.Stats(); after.Window != before.Window || after.HistoryBytes > before.HistoryBytes+1<<20 {
 		t.Errorf("a hundred views: window %d, %d bytes; before: window %d, %d bytes", after.Window, after.HistoryBytes, before.Window, before.HistoryBytes)
@@ -481,7 +474,7 @@ func TestBatches(t *testing.T) {
 		for i := range bursts {
 			for w := range writers {
 				wg.Go(func() {
-					if _, err := s.Commit(t.Context(), write(fmt.Sprintf("ns/%d-%d", w, i), 0)); err != nil {
+					if _, err := s.Commit(t.Context(), storetest.Write(fmt.Sprintf("ns/%d-%d", w, i), 0)); err != nil {
 						t.Error(err)
 					}
 				})
@@ -560,7 +553,7 @@ func TestGathering(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				begin := time.Now()
-				mustWrite(t, s, write(fmt.Sprintf("ns/%d", i), 0))
+				storetest.MustCommit(t, s, storetest.Write(fmt.Sprintf("ns/%d", i), 0))
 				if got := (<-times).Sub(begin); got != want {
 					t.Errorf("change %d came to one of %d cursors after %v, want %v", i, c.cursors, got, want)
 				}
@@ -591,7 +584,7 @@ func TestRoundToCome(t *testing.T) {
 					waiting.Go(c.Wait)
 				}
 				commit := func(key string) {
-					if _, err := s.Commit(t.Context(), write(key, 0)); err != nil {
+					if _, err := s.Commit(t.Context(), storetest.Write(key, 0)); err != nil {
 						t.Error(err)
 					}
 				}

@@ -26,7 +26,7 @@ func TestTimesOfOthers(t *testing.T) {
 	var revisions []store.Revision
 	for i := range 6 {
 		minute.Store(int64(10 * (i + 1)))
-		o := mustWrite(t, both[i%2], store.Write{Collection: "pods", Key: "ns/" + string(rune('a'+i)), Value: []byte(`{}`), Origin: &store.Origin{Verb: store.VerbCreate}})
+		o := storetest.MustCommit(t, both[i%2], store.Write{Collection: "pods", Key: "ns/" + string(rune('a'+i)), Value: []byte(`{}`), Origin: &store.Origin{Verb: store.VerbCreate}})
 		revisions = append(revisions, o.Modified)
 		for _, s := range both {
 			if _, err := s.NotOlderThan(t.Context(), o.Modified, time.Minute); err != nil {

@@ -13,12 +13,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
-func padded(key string, condition store.Revision, size int) store.Write {
-	w := write(key, condition)
-	w.Value = append(w.Value, bytes.Repeat([]byte(" "), size)...)
-	return w
-}
-
 // TestQuota fills a store: at the quota nothing grows, all else goes on, and a
 // deletion makes room again.
 func TestQuota(t *testing.T) {
@@ -31,7 +25,7 @@ func TestQuota(t *testing.T) {
 	var full *store.QuotaError
 	var made []*store.Object
 	for {
-		o, err := s.Commit(t.Context(), padded(fmt.Sprintf("ns/%d", len(made)), 0, size))
+		o, err := s.Commit(t.Context(), storetest.Padded(fmt.Sprintf("ns/%d", len(made)), 0, size))
 		if errors.As(err, &full) {
 			break
 		}
@@ -52,29 +46,29 @@ func TestQuota(t *testing.T) {
 	if n := strings.Count(said.String(), "true storage: usage is above 80% of the quota"); n != 1 {
 		t.Errorf("%d warnings: %s", n, &said)
 	}
-	if _, err := s.Commit(t.Context(), padded("ns/0", made[0].Modified, 2*size)); !errors.As(err, &full) {
+	if _, err := s.Commit(t.Context(), storetest.Padded("ns/0", made[0].Modified, 2*size)); !errors.As(err, &full) {
 		t.Errorf("an update that grows: got %v", err)
 	}
-	same := mustWrite(t, s, padded("ns/0", made[0].Modified, size))
-	shrunk := mustWrite(t, s, padded("ns/0", same.Modified, size-100))
-	marked := mustWrite(t, s, padded("ns/0", shrunk.Modified, size)) // a little more
-	deleting := padded("ns/0", marked.Modified, 3*size)
+	same := storetest.MustCommit(t, s, storetest.Padded("ns/0", made[0].Modified, size))
+	shrunk := storetest.MustCommit(t, s, storetest.Padded("ns/0", same.Modified, size-100))
+	marked := storetest.MustCommit(t, s, storetest.Padded("ns/0", shrunk.Modified, size)) // a little more
+	deleting := storetest.Padded("ns/0", marked.Modified, 3*size)
 	deleting.Deleting = true
-	last := mustWrite(t, s, deleting)
-	if _, err := s.Commit(t.Context(), padded("ns/new", 0, 1)); !errors.As(err, &full) {
+	last := storetest.MustCommit(t, s, deleting)
+	if _, err := s.Commit(t.Context(), storetest.Padded("ns/new", 0, 1)); !errors.As(err, &full) {
 		t.Errorf("a small create: got %v", err)
 	}
-	if _, err := s.Commit(t.Context(), remove("ns/0", last.Modified)); err != nil {
+	if _, err := s.Commit(t.Context(), storetest.Remove("ns/0", last.Modified)); err != nil {
 		t.Fatal(err)
 	}
 	for i, o := range made[1:] {
 		if i%2 == 0 {
-			if _, err := s.Commit(t.Context(), remove(o.Key, o.Modified)); err != nil {
+			if _, err := s.Commit(t.Context(), storetest.Remove(o.Key, o.Modified)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	mustWrite(t, s, padded("ns/new", 0, size))
+	storetest.MustCommit(t, s, storetest.Padded("ns/new", 0, size))
 	if want := "usage is below 75% of the quota"; !strings.Contains(said.String(), want) {
 		t.Errorf("it does not say %q: %s", want, &said)
 	}
@@ -85,15 +79,15 @@ func TestQuota(t *testing.T) {
 func TestQuotaSlack(t *testing.T) {
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
 	const limit = 1 << 20
-	o := mustWrite(t, s, padded("ns/a", 0, 100<<10))
+	o := storetest.MustCommit(t, s, storetest.Padded("ns/a", 0, 100<<10))
 	for i := range 9 {
-		mustWrite(t, s, padded(fmt.Sprintf("ns/%d", i), 0, 100<<10))
+		storetest.MustCommit(t, s, storetest.Padded(fmt.Sprintf("ns/%d", i), 0, 100<<10))
 	}
 	s.SetQuota(s.Any().Bytes() - 10) // more is stored than may be
 	var full *store.QuotaError
 	most := s.Any().Bytes() * 17 / 16
 	for size := 100 << 10; ; size += 1 << 10 {
-		next, err := s.Commit(t.Context(), padded("ns/a", o.Modified, size))
+		next, err := s.Commit(t.Context(), storetest.Padded("ns/a", o.Modified, size))
 		if errors.As(err, &full) {
 			break
 		}
@@ -105,7 +99,7 @@ func TestQuotaSlack(t *testing.T) {
 		}
 	}
 	s.SetQuota(0)
-	mustWrite(t, s, padded("ns/b", 0, limit))
+	storetest.MustCommit(t, s, storetest.Padded("ns/b", 0, limit))
 	storetest.Close(t, s)
 }
 
@@ -118,22 +112,22 @@ func TestQuotaNoteHoldsNothing(t *testing.T) {
 				<-stuck
 			}
 		}})
-		mustWrite(t, s, padded("ns/a", 0, 10))
+		storetest.MustCommit(t, s, storetest.Padded("ns/a", 0, 10))
 		s.SetQuota(1 << 20)
-		refused := begin(s, padded("ns/b", 0, 2<<20))
-		other := begin(s, padded("ns/c", 0, 10))
+		refused := storetest.Begin(s, storetest.Padded("ns/b", 0, 2<<20))
+		other := storetest.Begin(s, storetest.Padded("ns/c", 0, 10))
 		select {
 		case got := <-other:
-			if got.err != nil {
-				t.Error(got.err)
+			if got.Err != nil {
+				t.Error(got.Err)
 			}
 		default:
 			t.Error("a write waits for the logger")
 		}
 		close(stuck)
 		var full *store.QuotaError
-		if got := <-refused; !errors.As(got.err, &full) {
-			t.Error(got.err)
+		if got := <-refused; !errors.As(got.Err, &full) {
+			t.Error(got.Err)
 		}
 		storetest.Close(t, s)
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -22,9 +23,9 @@ func TestSelect(t *testing.T) {
 				w.If = o.Modified
 			}
 			if w.If == 0 || rng.IntN(3) > 0 {
-				w = sized(w.Key, 10, w.If)
+				w = storetest.Padded(w.Key, w.If, 10)
 			}
-			mustWrite(t, s, w)
+			storetest.MustCommit(t, s, w)
 		}
 		wanted := rng.Uint64N(4)
 		may := func(digest uint64) bool { return digest == 0 || digest%4 == wanted }

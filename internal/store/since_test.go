@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -19,10 +20,10 @@ func TestSince(t *testing.T) {
 		for range steps {
 			key := fmt.Sprintf("%d/%04d", chance.IntN(3), chance.IntN(1500))
 			if r, found := there[key]; found && chance.IntN(2) == 0 {
-				mustWrite(t, s, remove(key, r))
+				storetest.MustCommit(t, s, storetest.Remove(key, r))
 				delete(there, key)
 			} else {
-				there[key] = mustWrite(t, s, write(key, r)).Modified
+				there[key] = storetest.MustCommit(t, s, storetest.Write(key, r)).Modified
 			}
 		}
 		kept = append(kept, s.Any().Snapshot("pods"))
@@ -69,7 +70,7 @@ func wantSince(t *testing.T, name string, old, now store.Snapshot) {
 func BenchmarkSince(b *testing.B) {
 	s := filled(b, 10_000, 100)
 	old := s.Any().Snapshot("pods")
-	change := sized(benchKey(5000), 100, old.Get(benchKey(5000)).Modified)
+	change := storetest.Padded(benchKey(5000), old.Get(benchKey(5000)).Modified, 100)
 	if _, err := s.Commit(b.Context(), change); err != nil {
 		b.Fatal(err)
 	}

@@ -29,21 +29,12 @@ func readable(t *testing.T, s *store.Store, r store.Revision) bool {
 	return true
 }
 
-func mustWrite(t *testing.T, s *store.Store, w store.Write) *store.Object {
-	t.Helper()
-	o, err := s.Commit(t.Context(), w)
-	if err != nil {
-		t.Fatalf("commit of %s: %v", w.Key, err)
-	}
-	return o
-}
-
 func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storetest.Open(t, store.Options{Log: memlog.New()})
-		a := mustWrite(t, s, write("ns/a", 0))
+		a := storetest.MustCommit(t, s, storetest.Write("ns/a", 0))
 		time.Sleep(3 * time.Hour)
-		b := mustWrite(t, s, write("ns/a", a.Modified))
+		b := storetest.MustCommit(t, s, storetest.Write("ns/a", a.Modified))
 		time.Sleep(59 * time.Minute)
 		if !readable(t, s, a.Modified) {
 			t.Error("gone 59 minutes after it was replaced")
@@ -65,12 +56,12 @@ func TestClockJumps(t *testing.T) {
 		var jump atomic.Int64
 		s := storetest.Open(t, store.Options{Log: memlog.New(),
 			Now: func() time.Time { return time.Now().Add(time.Duration(jump.Load())).Round(0) }})
-		a := mustWrite(t, s, write("ns/a", 0))
-		b := mustWrite(t, s, write("ns/a", a.Modified))
+		a := storetest.MustCommit(t, s, storetest.Write("ns/a", 0))
+		b := storetest.MustCommit(t, s, storetest.Write("ns/a", a.Modified))
 		for _, d := range []time.Duration{24 * time.Hour, -24 * time.Hour, -24 * time.Hour, 24 * time.Hour} {
 			jump.Store(int64(d))
 			time.Sleep(5 * time.Minute)
-			b = mustWrite(t, s, write("ns/a", b.Modified))
+			b = storetest.MustCommit(t, s, storetest.Write("ns/a", b.Modified))
 			if !readable(t, s, a.Modified) {
 				t.Fatalf("gone after the clock went to %v", d)
 			}
@@ -90,13 +81,13 @@ func TestDowntime(t *testing.T) {
 		for i := range 5 {
 			s := storetest.Open(t, store.Options{Log: log})
 			if i == 0 {
-				a = mustWrite(t, s, write("ns/a", 0))
-				mustWrite(t, s, write("ns/a", a.Modified))
+				a = storetest.MustCommit(t, s, storetest.Write("ns/a", 0))
+				storetest.MustCommit(t, s, storetest.Write("ns/a", a.Modified))
 			} else if !readable(t, s, a.Modified) {
 				t.Fatalf("gone after %d times of downtime", i)
 			}
 			time.Sleep(10 * time.Minute)
-			mustWrite(t, s, write("ns/b"+string(rune('0'+i)), 0))
+			storetest.MustCommit(t, s, storetest.Write("ns/b"+string(rune('0'+i)), 0))
 			storetest.Close(t, s)
 			time.Sleep(48 * time.Hour)
 		}
@@ -116,10 +107,10 @@ func TestMaxDisk(t *testing.T) {
 		log := memlog.New()
 		const most = 64 << 10
 		s := storetest.Open(t, store.Options{Log: durable{log}, MaxDisk: most})
-		first := mustWrite(t, s, write("ns/a", 0))
+		first := storetest.MustCommit(t, s, storetest.Write("ns/a", 0))
 		last := first
 		for i := range 5000 {
-			last = mustWrite(t, s, write("ns/a", last.Modified))
+			last = storetest.MustCommit(t, s, storetest.Write("ns/a", last.Modified))
 			if i%100 > 0 {
 				continue
 			}
@@ -149,7 +140,7 @@ func TestWaiting(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(time.Second)
-			mustWrite(t, s, write("ns/a", 0))
+			storetest.MustCommit(t, s, storetest.Write("ns/a", 0))
 		}()
 		if now, err := s.NotOlderThan(t.Context(), r+1, 3*time.Second); err != nil || now.Revision() != r+1 || time.Since(begun) != 4*time.Second {
 			t.Errorf("got %v after %v", err, time.Since(begun))

@@ -1,4 +1,4 @@
-package store_test
+package notify_test
 
 import (
 	"fmt"
@@ -99,7 +99,7 @@ func (r *sharer) Flush() {
 // commit writes an object, and waits until all goroutines are idle.
 func commit(t *testing.T, s *store.Store, key string) {
 	t.Helper()
-	if _, err := s.Commit(t.Context(), write(key, 0)); err != nil {
+	if _, err := s.Commit(t.Context(), storetest.Write(key, 0)); err != nil {
 		t.Error(err)
 	}
 	synctest.Wait()
@@ -277,7 +277,7 @@ func TestFanouts(t *testing.T) {
 		for w := range writers {
 			writing.Go(func() {
 				for i := range writes {
-					if _, err := s.Commit(t.Context(), write(fmt.Sprintf("ns/%d-%d", w, i), 0)); err != nil {
+					if _, err := s.Commit(t.Context(), storetest.Write(fmt.Sprintf("ns/%d-%d", w, i), 0)); err != nil {
 						t.Error(err)
 					}
 				}

@@ -1,4 +1,4 @@
-package store_test
+package groupcommit_test
 
 import (
 	"context"
@@ -70,10 +70,10 @@ func TestHistoryYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &smallLog{Log: memlog.New(), size: 8 << 20}
 		s := storetest.Open(t, store.Options{Log: log})
-		o := mustWrite(t, s, padded("ns/a", 0, 10<<10))
+		o := storetest.MustCommit(t, s, storetest.Padded("ns/a", 0, 10<<10))
 		var recent store.Revision
 		for i := range 5000 {
-			o = mustWrite(t, s, padded("ns/a", o.Modified, 10<<10))
+			o = storetest.MustCommit(t, s, storetest.Padded("ns/a", o.Modified, 10<<10))
 			time.Sleep(50 * time.Millisecond)
 			if i == 4900 { // five seconds before the end
 				recent = o.Modified
@@ -88,7 +88,7 @@ func TestHistoryYields(t *testing.T) {
 		}
 		log.other.Store(log.free() - 3*neededBytes/2)
 		for range 20 {
-			o = mustWrite(t, s, padded("ns/a", o.Modified, 10<<10))
+			o = storetest.MustCommit(t, s, storetest.Padded("ns/a", o.Modified, 10<<10))
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -105,18 +105,18 @@ func TestNoHistoryLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &smallLog{Log: memlog.New(), size: 8 << 20}
 		s := storetest.Open(t, store.Options{Log: log})
-		o := mustWrite(t, s, padded("ns/a", 0, 10<<10))
+		o := storetest.MustCommit(t, s, storetest.Padded("ns/a", 0, 10<<10))
 		log.other.Store(8 << 20)
 		time.Sleep(time.Minute)
 		for range 5 {
-			_, err := s.Commit(t.Context(), padded("ns/a", o.Modified, 10<<10))
+			_, err := s.Commit(t.Context(), storetest.Padded("ns/a", o.Modified, 10<<10))
 			if !errors.Is(err, store.ErrNoSpace) || err.Error() == store.ErrNoSpace.Error() {
 				t.Fatalf("a write without space: %v", err)
 			}
 			time.Sleep(time.Minute)
 		}
 		log.other.Store(0)
-		mustWrite(t, s, padded("ns/a", o.Modified, 10<<10))
+		storetest.MustCommit(t, s, storetest.Padded("ns/a", o.Modified, 10<<10))
 		storetest.Close(t, s)
 	})
 }
@@ -153,9 +153,9 @@ func slow(t *testing.T) (*store.Store, *slowLog, *store.Object) {
 	log := &slowLog{goOn: make(chan struct{})}
 	log.Log, log.size = memlog.New(), 8<<20
 	s := storetest.Open(t, store.Options{Log: log})
-	o := mustWrite(t, s, padded("ns/a", 0, 10<<10))
+	o := storetest.MustCommit(t, s, storetest.Padded("ns/a", 0, 10<<10))
 	for range 300 {
-		o = mustWrite(t, s, padded("ns/a", o.Modified, 10<<10))
+		o = storetest.MustCommit(t, s, storetest.Padded("ns/a", o.Modified, 10<<10))
 	}
 	time.Sleep(time.Minute) // so that the store may drop the current history
 	log.other.Store(log.free() - neededBytes/2)
@@ -168,23 +168,23 @@ func TestSlowReclaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log, o := slow(t)
 		began := time.Now()
-		waits := begin(s, padded("ns/b", 0, 10))
+		waits := storetest.Begin(s, storetest.Padded("ns/b", 0, 10))
 		if log.reclaims.Load() == 0 {
 			t.Fatal("the write does not wait for the log")
 		}
-		if _, err := s.Commit(t.Context(), remove("ns/a", o.Modified)); err != nil || time.Since(began) > 0 {
+		if _, err := s.Commit(t.Context(), storetest.Remove("ns/a", o.Modified)); err != nil || time.Since(began) > 0 {
 			t.Errorf("a deletion took %v: %v", time.Since(began), err)
 		}
-		if got := <-waits; !errors.Is(got.err, store.ErrNoSpace) {
-			t.Errorf("without space: %v", got.err)
+		if got := <-waits; !errors.Is(got.Err, store.ErrNoSpace) {
+			t.Errorf("without space: %v", got.Err)
 		}
 		began = time.Now()
-		if _, err := s.Commit(t.Context(), padded("ns/b", 0, 10)); !errors.Is(err, store.ErrNoSpace) || time.Since(began) > 0 {
+		if _, err := s.Commit(t.Context(), storetest.Padded("ns/b", 0, 10)); !errors.Is(err, store.ErrNoSpace) || time.Since(began) > 0 {
 			t.Errorf("the next write took %v: %v", time.Since(began), err)
 		}
 		close(log.goOn)
 		synctest.Wait()
-		mustWrite(t, s, padded("ns/b", 0, 10))
+		storetest.MustCommit(t, s, storetest.Padded("ns/b", 0, 10))
 		storetest.Close(t, s)
 	})
 }
@@ -194,11 +194,11 @@ func TestSlowReclaim(t *testing.T) {
 func TestRoomWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log, _ := slow(t)
-		waits := begin(s, padded("ns/b", 0, 10))
+		waits := storetest.Begin(s, storetest.Padded("ns/b", 0, 10))
 		ctx, cancel := context.WithCancel(t.Context())
 		leaves := make(chan error, 1)
 		go func() {
-			_, err := s.Commit(ctx, padded("ns/c", 0, 10))
+			_, err := s.Commit(ctx, storetest.Padded("ns/c", 0, 10))
 			leaves <- err
 		}()
 		synctest.Wait()
@@ -207,8 +207,8 @@ func TestRoomWhileWaiting(t *testing.T) {
 			t.Errorf("a write whose client left: %v", err)
 		}
 		close(log.goOn)
-		if got := <-waits; got.err != nil {
-			t.Error(got.err)
+		if got := <-waits; got.Err != nil {
+			t.Error(got.Err)
 		}
 		storetest.Close(t, s)
 	})
@@ -219,12 +219,12 @@ func TestRoomWhileWaiting(t *testing.T) {
 func TestCloseWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, _ := slow(t)
-		waits := begin(s, padded("ns/b", 0, 10))
+		waits := storetest.Begin(s, storetest.Padded("ns/b", 0, 10))
 		began := time.Now()
 		storetest.Close(t, s)
 		got := <-waits
-		if !errors.Is(got.err, store.ErrNoSpace) && !errors.Is(got.err, store.ErrClosed) {
-			t.Error(got.err)
+		if !errors.Is(got.Err, store.ErrNoSpace) && !errors.Is(got.Err, store.ErrClosed) {
+			t.Error(got.Err)
 		}
 		if took := time.Since(began); took > 0 {
 			t.Errorf("closing took %v", took)
@@ -249,8 +249,8 @@ func TestRetriesSlowDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &cramped{smallLog: smallLog{Log: memlog.New(), size: 8 << 20}}
 		s := storetest.Open(t, store.Options{Log: log})
-		o := mustWrite(t, s, padded("ns/a", 0, 10<<10))
-		mustWrite(t, s, padded("ns/a", o.Modified, 10<<10))
+		o := storetest.MustCommit(t, s, storetest.Padded("ns/a", 0, 10<<10))
+		storetest.MustCommit(t, s, storetest.Padded("ns/a", o.Modified, 10<<10))
 		time.Sleep(10 * time.Second)
 		log.other.Store(log.free() - neededBytes*3/2)
 		time.Sleep(5 * time.Minute)
@@ -286,8 +286,8 @@ func TestFloorOfDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &scarceLog{smallLog{Log: memlog.New(), size: 8 << 20}}
 		s := storetest.Open(t, store.Options{Log: log})
-		o := mustWrite(t, s, padded("ns/a", 0, 10))
-		gone, err := s.Commit(t.Context(), remove("ns/a", o.Modified))
+		o := storetest.MustCommit(t, s, storetest.Padded("ns/a", 0, 10))
+		gone, err := s.Commit(t.Context(), storetest.Remove("ns/a", o.Modified))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package store_test
+package sharedwriter_test
 
 import (
 	"context"

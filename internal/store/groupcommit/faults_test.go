@@ -1,4 +1,4 @@
-package store_test
+package groupcommit_test
 
 import (
 	"context"
@@ -54,31 +54,6 @@ func (g *gated) next() string {
 	return strings.Join(names, ", ")
 }
 
-func write(key string, condition store.Revision) store.Write {
-	return store.Write{Collection: "pods", Key: key, Value: []byte(`{"rv":""}`), RevisionAt: 7, If: condition}
-}
-
-func remove(key string, condition store.Revision) store.Write {
-	return store.Write{Collection: "pods", Key: key, If: condition}
-}
-
-// response is the response to a commit under way.
-type response struct {
-	object *store.Object
-	err    error
-}
-
-// begin commits on a goroutine of its own, and waits until it is stuck.
-func begin(s *store.Store, w store.Write) chan response {
-	got := make(chan response, 1)
-	go func() {
-		o, err := s.Commit(context.Background(), w)
-		got <- response{o, err}
-	}()
-	synctest.Wait()
-	return got
-}
-
 // pendingStore has writes wait in a gated log. Three objects are there.
 func pendingStore(t *testing.T, test func(t *testing.T, s *store.Store, log *gated, a, b *store.Object)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +62,7 @@ func pendingStore(t *testing.T, test func(t *testing.T, s *store.Store, log *gat
 		s := storetest.Open(t, store.Options{Log: log})
 		var ab []*store.Object
 		for _, key := range []string{"ns/a", "ns/b", "ns/0"} {
-			o, err := s.Commit(t.Context(), write(key, 0))
+			o, err := s.Commit(t.Context(), storetest.Write(key, 0))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,41 +76,41 @@ func pendingStore(t *testing.T, test func(t *testing.T, s *store.Store, log *gat
 }
 
 // silent fails the test when the response is there already.
-func silent(t *testing.T, what string, c chan response) {
+func silent(t *testing.T, what string, c chan storetest.Response) {
 	t.Helper()
 	synctest.Wait()
 	select {
 	case a := <-c:
-		t.Errorf("%s got a response early: %v", what, a.err)
+		t.Errorf("%s got a response early: %v", what, a.Err)
 		c <- a
 	default:
 	}
 }
 
-func expect(t *testing.T, what string, c chan response, want error) *store.Object {
+func expect(t *testing.T, what string, c chan storetest.Response, want error) *store.Object {
 	t.Helper()
 	a := <-c
-	if !errors.Is(a.err, want) || want == nil && a.err != nil {
-		t.Errorf("%s: got %v, want %v", what, a.err, want)
+	if !errors.Is(a.Err, want) || want == nil && a.Err != nil {
+		t.Errorf("%s: got %v, want %v", what, a.Err, want)
 	}
-	return a.object
+	return a.Object
 }
 
 func TestErrorsWaitForWhatTheyRestOn(t *testing.T) {
 	pendingStore(t, func(t *testing.T, s *store.Store, log *gated, a, b *store.Object) {
-		created := begin(s, write("ns/c", 0))
+		created := storetest.Begin(s, storetest.Write("ns/c", 0))
 		group := log.next()
 		if group != "put ns/c" {
 			t.Fatalf("appended %q", group)
 		}
 		// In flight, or pending behind it: no event may be delivered yet.
-		updated := begin(s, write("ns/a", a.Modified))
-		deleted := begin(s, remove("ns/b", b.Modified))
-		exists := begin(s, write("ns/c", 0))
-		conflict := begin(s, write("ns/a", a.Modified))
-		missing := begin(s, write("ns/b", b.Modified))
+		updated := storetest.Begin(s, storetest.Write("ns/a", a.Modified))
+		deleted := storetest.Begin(s, storetest.Remove("ns/b", b.Modified))
+		exists := storetest.Begin(s, storetest.Write("ns/c", 0))
+		conflict := storetest.Begin(s, storetest.Write("ns/a", a.Modified))
+		missing := storetest.Begin(s, storetest.Write("ns/b", b.Modified))
 		// An error that depends on no pending write returns at once.
-		expect(t, "create of an existing object", begin(s, write("ns/0", 0)), store.ErrExists)
+		expect(t, "create of an existing object", storetest.Begin(s, storetest.Write("ns/0", 0)), store.ErrExists)
 
 		silent(t, "create", created)
 		silent(t, "exists", exists)
@@ -148,7 +123,7 @@ func TestErrorsWaitForWhatTheyRestOn(t *testing.T) {
 		if group := log.next(); group != "put ns/a, delete ns/b" {
 			t.Fatalf("appended %q", group)
 		}
-		for what, c := range map[string]chan response{"update": updated, "delete": deleted, "conflict": conflict, "missing": missing} {
+		for what, c := range map[string]chan storetest.Response{"update": updated, "delete": deleted, "conflict": conflict, "missing": missing} {
 			silent(t, what, c)
 		}
 		log.verdict <- nil
@@ -162,14 +137,14 @@ func TestErrorsWaitForWhatTheyRestOn(t *testing.T) {
 func TestNoSpace(t *testing.T) {
 	pendingStore(t, func(t *testing.T, s *store.Store, log *gated, a, b *store.Object) {
 		before := s.Any().Revision()
-		first := begin(s, write("ns/x", 0))
+		first := storetest.Begin(s, storetest.Write("ns/x", 0))
 		log.next()
 		// The group behind: a deletion among writes, and the writes that depend on them.
-		put := begin(s, write("ns/a", a.Modified))
-		drop := begin(s, remove("ns/b", b.Modified))
-		exists := begin(s, write("ns/x", 0)) // rests on the first
-		anew := begin(s, write("ns/b", 0))   // on top of the deletion
-		log.verdict <- store.ErrNoSpace      // the first alone
+		put := storetest.Begin(s, storetest.Write("ns/a", a.Modified))
+		drop := storetest.Begin(s, storetest.Remove("ns/b", b.Modified))
+		exists := storetest.Begin(s, storetest.Write("ns/x", 0)) // rests on the first
+		anew := storetest.Begin(s, storetest.Write("ns/b", 0))   // on top of the deletion
+		log.verdict <- store.ErrNoSpace                          // the first alone
 		expect(t, "first", first, store.ErrNoSpace)
 		if group := log.next(); group != "put ns/a, delete ns/b, put ns/b, put ns/x" && group != "put ns/a, delete ns/b, put ns/b" {
 			t.Fatalf("appended %q", group)
@@ -192,8 +167,8 @@ func TestNoSpace(t *testing.T) {
 			log.verdict <- nil
 			expect(t, "create", exists, nil)
 		case got := <-exists:
-			if !errors.Is(got.err, store.ErrNoSpace) {
-				t.Errorf("create: %v", got.err)
+			if !errors.Is(got.Err, store.ErrNoSpace) {
+				t.Errorf("create: %v", got.Err)
 			}
 		}
 		if o := s.Any().Get("pods", "ns/a"); o != a {
@@ -222,11 +197,11 @@ func TestNoSpaceAtRandom(t *testing.T) {
 		wg.Go(func() {
 			for i := range 200 {
 				key := fmt.Sprintf("ns/%d", (w+i)%5)
-				change := write(key, 0)
+				change := storetest.Write(key, 0)
 				if o := s.Any().Get("pods", key); o != nil {
-					change = write(key, o.Modified)
+					change = storetest.Write(key, o.Modified)
 					if (w+i)%3 == 0 {
-						change = remove(key, o.Modified)
+						change = storetest.Remove(key, o.Modified)
 					}
 				}
 				switch _, err := s.Commit(t.Context(), change); {
@@ -283,15 +258,15 @@ func TestFailedLog(t *testing.T) {
 		var fatal []error
 		s := storetest.Open(t, store.Options{Log: log, OnFatal: func(err error) { fatal = append(fatal, err) }})
 		before := s.Any()
-		first := begin(s, write("ns/a", 0))
+		first := storetest.Begin(s, storetest.Write("ns/a", 0))
 		log.next()
-		second := begin(s, write("ns/b", 0))
-		exists := begin(s, write("ns/a", 0))
+		second := storetest.Begin(s, storetest.Write("ns/b", 0))
+		exists := storetest.Begin(s, storetest.Write("ns/a", 0))
 		log.verdict <- broken
 		expect(t, "first", first, broken)
 		expect(t, "second", second, broken)
 		expect(t, "exists", exists, broken)
-		expect(t, "later", begin(s, write("ns/c", 0)), broken)
+		expect(t, "later", storetest.Begin(s, storetest.Write("ns/c", 0)), broken)
 		if len(fatal) != 1 || !errors.Is(fatal[0], broken) {
 			t.Errorf("fatal was called with %v", fatal)
 		}
@@ -305,11 +280,11 @@ func TestFailedLog(t *testing.T) {
 // leader for their group.
 func TestContextEnds(t *testing.T) {
 	pendingStore(t, func(t *testing.T, s *store.Store, log *gated, a, b *store.Object) {
-		first := begin(s, write("ns/c", 0))
+		first := storetest.Begin(s, storetest.Write("ns/c", 0))
 		log.next()
 		ctx, cancel := context.WithCancel(t.Context())
 		given := make(chan error, 3)
-		for _, w := range []store.Write{write("ns/d", 0), write("ns/e", 0), write("ns/c", 0)} {
+		for _, w := range []store.Write{storetest.Write("ns/d", 0), storetest.Write("ns/e", 0), storetest.Write("ns/c", 0)} {
 			go func() {
 				_, err := s.Commit(ctx, w)
 				given <- err
@@ -337,13 +312,13 @@ func TestCloseWaitsForWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newGated()
 		s := storetest.Open(t, store.Options{Log: log})
-		first := begin(s, write("ns/a", 0))
+		first := storetest.Begin(s, storetest.Write("ns/a", 0))
 		log.next()
-		second := begin(s, write("ns/b", 0))
-		closed := make(chan response, 1)
-		go func() { closed <- response{nil, s.Close()} }()
+		second := storetest.Begin(s, storetest.Write("ns/b", 0))
+		closed := make(chan storetest.Response, 1)
+		go func() { closed <- storetest.Response{Err: s.Close()} }()
 		silent(t, "close", closed)
-		expect(t, "a write after close", begin(s, write("ns/c", 0)), store.ErrClosed)
+		expect(t, "a write after close", storetest.Begin(s, storetest.Write("ns/c", 0)), store.ErrClosed)
 		log.verdict <- nil
 		log.next()
 		silent(t, "close", closed)
@@ -358,7 +333,7 @@ func TestCloseWaitsForWrites(t *testing.T) {
 func TestLogPanics(t *testing.T) {
 	var fatal error
 	s := storetest.Open(t, store.Options{Log: panicking{memlog.New()}, OnFatal: func(err error) { fatal = err }})
-	if _, err := s.Commit(t.Context(), write("ns/a", 0)); err == nil || fatal == nil {
+	if _, err := s.Commit(t.Context(), storetest.Write("ns/a", 0)); err == nil || fatal == nil {
 		t.Errorf("commit: %v, fatal: %v", err, fatal)
 	}
 }
@@ -384,7 +359,7 @@ func (c compacting) Compact(ctx context.Context, _ store.Revision) error {
 func TestCompactionInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storetest.Open(t, store.Options{Log: compacting{Log: memlog.New()}})
-		mustWrite(t, s, write("ns/a", 0))
+		storetest.MustCommit(t, s, storetest.Write("ns/a", 0))
 		time.Sleep(3 * time.Hour)
 		storetest.Close(t, s) // OnFatal would fail the test
 	})
@@ -398,9 +373,9 @@ func TestCompactionFails(t *testing.T) {
 		}{{errors.New("the disk is gone"), 1}, {store.ErrNoSpace, 0}} {
 			var fatal atomic.Int64
 			s := storetest.Open(t, store.Options{Log: compacting{memlog.New(), c.err}, OnFatal: func(error) { fatal.Add(1) }})
-			mustWrite(t, s, write("ns/a", 0))
+			storetest.MustCommit(t, s, storetest.Write("ns/a", 0))
 			time.Sleep(3 * time.Hour)
-			_, err := s.Commit(t.Context(), write("ns/b", 0))
+			_, err := s.Commit(t.Context(), storetest.Write("ns/b", 0))
 			if fatal.Load() != c.want || (err != nil) != (c.want > 0) {
 				t.Errorf("%v: fatal %d times, then %v", c.err, fatal.Load(), err)
 			}
@@ -438,7 +413,7 @@ func TestLogThatBreaks(t *testing.T) {
 		if !errors.Is(fatal, log.why) {
 			t.Errorf("OnFatal got %v", fatal)
 		}
-		expect(t, "a write", begin(s, write("ns/a", 0)), log.why)
+		expect(t, "a write", storetest.Begin(s, storetest.Write("ns/a", 0)), log.why)
 	})
 }
 
@@ -464,17 +439,17 @@ func TestReadBackEnds(t *testing.T) {
 		s := storetest.Open(t, store.Options{Log: stuck{memlog.New()}, MaxMemory: 1})
 		from := s.Any().Revision()
 		for i := range 3 {
-			expect(t, "a write", begin(s, write(fmt.Sprint("ns/", i), 0)), nil)
+			expect(t, "a write", storetest.Begin(s, storetest.Write(fmt.Sprint("ns/", i), 0)), nil)
 		}
 		c, err := s.Watch("pods", "", from)
 		if err != nil {
 			t.Fatal(err)
 		}
-		read := func(ctx context.Context) chan response {
-			done := make(chan response, 1)
+		read := func(ctx context.Context) chan storetest.Response {
+			done := make(chan storetest.Response, 1)
 			go func() {
 				_, err := c.TryNext(ctx, make([]*store.Change, 4))
-				done <- response{nil, err}
+				done <- storetest.Response{Err: err}
 			}()
 			silent(t, "a read that is stuck", done)
 			return done
@@ -488,5 +463,28 @@ func TestReadBackEnds(t *testing.T) {
 			t.Error(err)
 		}
 		expect(t, "a read when the store closes", second, store.ErrClosed)
+	})
+}
+
+// TestFullGroup: a writer that finds the open group full is not lost.
+func TestFullGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newGated()
+		s := storetest.Open(t, store.Options{Log: log})
+		responses := []chan storetest.Response{storetest.Begin(s, storetest.Padded("ns/0", 0, 1))}
+		log.next()
+		for i := 1; i < 40; i++ {
+			responses = append(responses, storetest.Begin(s, storetest.Padded(fmt.Sprint("ns/", i), 0, 1<<20)))
+		}
+		log.verdict <- nil
+		if group := log.groups; len(<-group) > 20 {
+			t.Error("a group of more than 20 MiB")
+		}
+		log.open.Store(true)
+		log.verdict <- nil
+		for _, a := range responses {
+			expect(t, "create", a, nil)
+		}
+		storetest.Close(t, s)
 	})
 }
