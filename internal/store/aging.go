@@ -21,7 +21,8 @@ const (
 	maxTick           = 30 * time.Second
 	minTick           = time.Millisecond
 
-	// KeepAtLeast is how long a revision can be read however short of space the log is, in running time.
+	// KeepAtLeast is how long a revision is spared when the log is short of space, in running time. A deletion on a full medium,
+	// and Options.MaxDisk, can end it sooner.
 	KeepAtLeast = 5 * time.Second
 )
 

@@ -12,7 +12,7 @@ import (
 // sets the sums after each commit: one atomic addition to the budget. Objects that forks keep of their parents count, too:
 // see loans.go.
 //
-//	a write that grows objects    is refused with a *QuotaError when the budget is spent, with the exceptions of fits.go
+//	a write that grows objects    is refused with a *QuotaError when the budget is spent, with the exceptions of quota.go
 //	the history of a store        is dropped at its next write, but for leastHistory bytes, while the budget is overspent
 //	a cache of a store            gets no new entries while the budget is spent, see Charge
 //	a new store                   is refused, and so are copies of old objects and the history that it would begin with

@@ -51,8 +51,8 @@ func (c *Change) drop() {
 	}
 }
 
-// key is that of the object.
-func (c *Change) key() string {
+// Key is the key of the object that changed.
+func (c *Change) Key() string {
 	if c.After != nil {
 		return c.After.Key
 	}
@@ -79,9 +79,6 @@ func replacedBytes(o *Object) int64 {
 	}
 	return versionBytes(o)
 }
-
-// Key is the key of the object that changed.
-func (c *Change) Key() string { return c.key() }
 
 // CollectionChange is a change, and the collection that it happened in.
 type CollectionChange struct {

@@ -81,7 +81,7 @@ func namespaceOf(key string) string { return key[:strings.IndexByte(key, '/')+1]
 // record adds a change, and appends the topics that it concerns to notified. A topic knows
 // of the change before it is published: see Cursors.
 func (c *recent) record(ch *Change, notified []*notify.Topic) []*notify.Topic {
-	key := ch.key()
+	key := ch.Key()
 	namespace := namespaceOf(key)
 	r := record{revision: ch.Revision, key: hash(key), change: ch}
 	if namespace != "" {
@@ -193,7 +193,7 @@ func (c *recent) check() error {
 			return fmt.Errorf("the change of revision %d stands after %d", r.revision, last)
 		}
 		last = r.revision
-		key := ch.key()
+		key := ch.Key()
 		if before, known := versions[key]; known && before != ch.Before {
 			return fmt.Errorf("the change of %q at %d does not continue the one before", key, r.revision)
 		}

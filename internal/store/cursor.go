@@ -16,12 +16,12 @@ import (
 //
 // No wakeup is lost, and no change is passed over:
 //
-//	publisher   record the change; topic.last = r; published = state; notify
-//	cursor      P = published; last = topic.last;
+//	publisher   record the change; topic.Note(r); published = state; notify
+//	cursor      P = published; last = topic.Last();
 //	            last <= position: nothing selected up to P is left, position = P
 //	            else: read the records in (position, P]
 //
-// If the cursor saw a P with the change in it, then topic.last was set before. If
+// If the cursor saw a P with the change in it, then the topic had it before. If
 // it did not, the notification comes after its look, and finds it parked, or about to
 // look once more. A cursor joins its topic before the change is recorded, or after it is
 // published, never in between: the publisher would not know that it has to be notified.
@@ -35,6 +35,9 @@ import (
 // reader that lags costs others nothing, until the changes that it has not read fall out
 // of the history. One goroutine uses a cursor; while it is in Wait, another one of its
 // fanout may use the cursor through its Reader.
+//
+// Wait, Wake, Ready and Share are those of notify.Waiter: Wait returns when TryNext may have something. Wake may also be called
+// after Close.
 type Cursor struct {
 	notify.Waiter
 	store      *Store
@@ -223,7 +226,7 @@ func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, foun
 			continue
 		}
 		if namespace == r.namespace && prefix != "" && key == 0 || key == r.key && key != 0 || prefix == "" {
-			if cursor.topic.selects(r.change.key()) {
+			if cursor.topic.selects(r.change.Key()) {
 				buf[n] = r.change
 				n++
 			}

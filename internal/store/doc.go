@@ -44,12 +44,12 @@
 //
 // The files use each other one way: each uses those of its own row, and of the rows above it. TestLayers verifies that.
 //
-//	values      revision, object, packed, unreadable, change, origin, errors, tree, since, state, deque, operation, quota
+//	values      revision, object, packed, unreadable, change, origin, errors, tree, since, state, deque, operation, size
 //	contracts   log, shared, txn, backup, forklogs, options, writer; budget, loans
-//	parts       collection, history, trees, aging, arrival, measured, oldreads
+//	parts       collection, history, trees, aging, waiters, measured, oldreads
 //	the store   store, position
 //	reading     feed, cursor, exact, instant, recall, replica, decide, memory, metrics
-//	writing     fits, draft, publish, publisher, apply, loader, renew
+//	writing     quota, draft, publish, publisher, apply, loader, renew
 //	the rest    fork, close, check, stats
 //
 // # Words

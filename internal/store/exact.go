@@ -156,11 +156,11 @@ func (s *Store) derive(c *collection, r Revision) (root *node, at Revision, ok b
 	e := edit{token: derivations.Add(1)}
 	if base > r {
 		for _, ch := range slices.Backward(changes) {
-			root = e.set(root, ch.Before, ch.key())
+			root = e.set(root, ch.Before, ch.Key())
 		}
 	} else {
 		for _, ch := range changes {
-			root = e.set(root, ch.After, ch.key())
+			root = e.set(root, ch.After, ch.Key())
 		}
 	}
 	return root, at, true

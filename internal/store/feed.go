@@ -28,7 +28,7 @@ func (s *Store) Feed(after Revision) (*Feed, error) {
 	f := &Feed{store: s, at: position{revision: after}, ready: make(signal, 1)}
 	h := &s.history
 	h.mu.Lock()
-	// A new slice each time: the leader walks the one it saw without the lock.
+	// A new slice each time: the goroutine that publishes walks the one it saw without the lock.
 	h.feeds = append(slices.Clip(h.feeds), f.ready)
 	f.epoch = h.epoch.Load()
 	h.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 // close before them.
 
 // Fork makes a store at a state of this one, on a log in memory that has this state and the changes that led
-// to it: memlog.From and memlog.FromHistory make one. The log is not replayed. The writer of the fork gets the Publisher and
-// the bounds of the log; groupcommit.Fork does all of this. Options are those of Open; the
+// to it: memlog.From and memlog.FromHistory make one. The log is not replayed. groupcommit.Fork calls it, and
+// starts the writer; other callers use stores.Fork. Options are those of Open; the
 // quota counts the objects that the fork writes and the copies that StateAt made, the memory of history counts the changes
 // in the log too. The account is the one that StateAt and History had. The fork owns the log, and starts no
 // goroutine before its first write. The error is ErrClosed after Close; then the account stays open.

@@ -57,7 +57,7 @@ type history struct {
 	// Store.mu.
 	wanted int
 
-	notified []*notify.Topic // scratch space of the leader
+	notified []*notify.Topic // scratch space of the goroutine that publishes
 	// feeds are sent a value by every publication. The slice is replaced, never changed.
 	feeds []signal
 }

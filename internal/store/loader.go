@@ -92,7 +92,8 @@ func (l *Loader) objects(name string) []*Object {
 	return p.objects
 }
 
-// Publisher makes a store of the loaded objects. The writer of the store gets the Publisher, and starts it.
+// Publisher makes a store of the loaded objects. It is called once, after the last Load. The caller makes a Writer and passes it
+// to Start.
 func (l *Loader) Publisher(b Bounds) Publisher {
 	s := &Store{}
 	names := l.collections(b.Head)

@@ -36,7 +36,7 @@ type loan struct {
 	of   *loans
 	base Revision
 	used *atomic.Int64   // of the budget
-	kept map[*loan]int64 // bytes of replaced objects of which this is the last fork, by the first one
+	kept map[*loan]int64 // bytes of replaced objects that this fork is the newest to keep, by the oldest fork that keeps them
 }
 
 // add adds a fork with so many bytes that only it keeps.

@@ -83,7 +83,7 @@ func (s *Store) readLog(ctx context.Context, collection string, p *position, upT
 
 // readError returns ErrClosed if the store has ended.
 func (s *Store) readError(err error) error {
-	if s.closed.Load() && errors.Is(err, context.Canceled) {
+	if s.ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return ErrClosed
 	}
 	return err

@@ -32,7 +32,7 @@ func (m *Staged) SetTime(t time.Time) { m.Change.origin.Time = t }
 // Entry returns the change as a log keeps it.
 func (m *Staged) Entry() Entry {
 	c := m.Change
-	return Entry{Collection: m.collection.name, Key: c.key(), Revision: c.Revision, Object: c.After, Before: c.Before, Origin: &c.origin}
+	return Entry{Collection: m.collection.name, Key: c.Key(), Revision: c.Revision, Object: c.After, Before: c.Before, Origin: &c.origin}
 }
 
 // Stage returns a change as Publish takes it. Its origin is a copy, with an actor that other changes share; nil: unknown.
@@ -60,7 +60,7 @@ func (s Publisher) Publish(changes []Staged, at Revision, t time.Time) {
 	s.mu.Lock()
 	for i := range changes {
 		c := changes[i].Change
-		s.apply(changes[i].collection, c.key(), c.Before, c.After)
+		s.apply(changes[i].collection, c.Key(), c.Before, c.After)
 		if c.Before.isUnreadable() || c.After.isUnreadable() {
 			s.noteUnreadable(c.Revision)
 		}
@@ -119,7 +119,7 @@ func (s *Store) seal(at Revision, t time.Time, changes int) successor {
 
 // announce wakes all that wait for a state that was just published.
 func (s *Store) announce(notified []*notify.Topic, feeds []signal, state *State) {
-	s.arrival.announce(state.revision)
+	s.waiters.announce(state.revision)
 	for _, t := range notified {
 		t.Notify()
 	}

@@ -10,6 +10,9 @@ import (
 // Start gives the store its writer. It is called once, before the store is shared and before a goroutine of Go.
 func (s Publisher) Start(w Writer) { s.writer = w }
 
+// Store returns the store, for everyone else.
+func (s Publisher) Store() *Store { return s.inner }
+
 // Options returns the options of the store, with their defaults. They must not be changed.
 func (s Publisher) Options() *Options { return &s.o }
 
@@ -58,7 +61,7 @@ func (s Publisher) ReadOld(ctx context.Context, f func(context.Context) error) e
 }
 
 // Fail records that the log cannot be trusted any more, and returns the first error of that kind: no write is possible. The
-// caller calls Fatal for the first one.
+// caller calls Fatal for the first one. It adds "the log failed" to an error that is not ErrReset.
 func (s Publisher) Fail(err error) (failure error, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,17 +86,14 @@ func (s Publisher) Fatal(failure error) {
 // Failure returns why no write is possible any more, or nil.
 func (s Publisher) Failure() error { return s.brokenBy() }
 
-// Context ends when the store closes.
+// Context is canceled when the store closes, or by Stop.
 func (s Publisher) Context() context.Context { return s.ctx }
 
-// Done is closed when the store closes, after the writer.
+// Done returns a channel that is closed after Writer.Close has returned.
 func (s Publisher) Done() <-chan struct{} { return s.done }
 
 // Stop ends Context before the store closes.
 func (s Publisher) Stop() { s.stop() }
-
-// Closed reports whether the writer is closed.
-func (s Publisher) Closed() bool { return s.closed.Load() }
 
 // Go runs a function in a goroutine that Close waits for.
 func (s Publisher) Go(f func()) { s.loop.Go(f) }

@@ -122,7 +122,7 @@ func (s *Store) recallRecent(r *Range) (batch []CollectionChange, found bool) {
 			if !more(o.change) {
 				return false
 			}
-			if r.Key == "" || o.key == sum && o.change.key() == r.Key {
+			if r.Key == "" || o.key == sum && o.change.Key() == r.Key {
 				batch = append(batch, CollectionChange{c.name, o.change})
 			}
 			return true

@@ -13,7 +13,7 @@ import (
 //
 // Locks, in the order in which they may be taken together:
 //
-//	history.mu -> collection.mu -> topic.mu
+//	history.mu -> collection.mu -> notify.Topic.mu -> notify.Fanout.mu
 //	groupcommit: committer.mu -> Store.mu, actors.mu
 //	sharedwriter: writer.publishing -> Store.mu, history.mu
 //	sharedwriter: writer.mu -> flights.mu -> Store.mu, actors.mu
@@ -44,7 +44,7 @@ type Store struct {
 	old     oldReads
 	// unreadable: the state or the history in memory has a stand-in.
 	unreadable atomic.Bool
-	arrival    arrival
+	waiters    waiters
 	measured   Measured
 	closed     atomic.Bool
 	closeOnce  sync.Once
@@ -120,8 +120,8 @@ func (s *Store) NotOlderThan(ctx context.Context, r Revision, wait time.Duration
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	w := s.arrival.join(r)
-	defer s.arrival.leave(w)
+	w := s.waiters.join(r)
+	defer s.waiters.leave(w)
 	// Check after joining: a publication in between closes the channel.
 	if now := s.Any(); now.revision >= r {
 		return now, nil
@@ -149,18 +149,24 @@ func (s *Store) Bounds() (floor, head Revision) {
 }
 
 // Publisher is a store as its writer sees it: besides the methods for everyone, it has those that make the changes of a log
-// readable. All methods are safe for concurrent use, apart from Publish, Reload and Heal: one goroutine at a time calls them.
+// readable. Loader.Publisher and Store.Fork return one; other packages cannot make one of a Store. All methods are safe for
+// concurrent use, apart from Start. Publish, Reload and Heal must not be called concurrently.
 //
-//	Fits, Drafts, Owned                     before a transaction joins the log
+//	Start, Store                            the writer, and the store for everyone
+//	Fits, Drafts, Owned, Pack               before a transaction joins the log, or a change the state
 //	Stage, Publish                          changes that the log has become the next state
 //	Reload, Unread, Heal                    the same for states whose changes are not known
-//	RaiseFloor, Trim, Window, GaveUp        how much history there is
+//	Floor, RaiseFloor, Trim, Window, GaveUp how much history there is
 //	Fail, Fatal, Failure                    the end of all writing
-//	Aging, Measured, Options                the age of revisions, the metrics of the log, the options
-//	Context, Go, Done, Stop, Closed         goroutines that end with the store
-type Publisher struct{ *Store }
+//	Reached, ReadOld                        waits for a revision, reads from the log
+//	Aging, Measured, Options, Now           the age of revisions, the metrics of the log, the options, the clock
+//	Context, Go, Done, Stop                 goroutines that end with the store
+type Publisher struct{ *inner }
 
-// brokenBy is Publisher.Failure.
+// inner is Store by a name that other packages cannot use.
+type inner = Store
+
+// brokenBy returns why no write is possible any more, or nil.
 func (s *Store) brokenBy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

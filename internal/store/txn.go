@@ -206,13 +206,14 @@ func (t *Txn) Holds(object func(collection, key string) *Object) error {
 			return &TxnError{WritePart, i, err}
 		}
 	}
-	return needsHold(t.Needs, object)
+	return CheckNeeds(t.Needs, object)
 }
 
 // NeedsHold returns a *TxnError if a need of the transaction does not hold in a state.
-func (t *Txn) NeedsHold(s *State) error { return needsHold(t.Needs, s.Get) }
+func (t *Txn) NeedsHold(s *State) error { return CheckNeeds(t.Needs, s.Get) }
 
-func needsHold(needs []Need, object func(collection, key string) *Object) error {
+// CheckNeeds returns a *TxnError if one of the needs does not hold for the objects of a state.
+func CheckNeeds(needs []Need, object func(collection, key string) *Object) error {
 	for i := range needs {
 		n := &needs[i]
 		if o := object(n.Collection, n.Key); o == nil && n.Modified != 0 || o != nil && o.Modified != n.Modified {

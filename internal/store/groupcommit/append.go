@@ -154,5 +154,5 @@ func (c *committer) recheck(p *member) error {
 			return &store.TxnError{Part: store.WritePart, Index: i, Err: err}
 		}
 	}
-	return (&store.Txn{Needs: p.needs}).Holds(c.object)
+	return store.CheckNeeds(p.needs, c.object)
 }

@@ -75,7 +75,7 @@ func (c *committer) join(t *store.Txn, drafts []store.Draft, size int) (*group, 
 			size += drafts[i-1].Len()
 		}
 	}
-	if g := c.open; g != nil && (g.writes+len(t.Writes) > maxGroupWrites || g.bytes+size > maxGroupBytes) {
+	if g := c.open; g != nil && (g.writes+len(t.Writes) > store.MaxGroupWrites || g.bytes+size > maxGroupBytes) {
 		return g, nil, nil
 	}
 	if g, err := c.decide(t, drafts); err != nil {

@@ -26,7 +26,7 @@ type committer struct {
 	inFlight *group // sealed, not yet published
 	// pending has the newest versions of the objects that the two groups write. It may have some that are published.
 	pending map[objectName]version
-	bytes   int64 // State.bytes with both groups
+	bytes   int64 // State.Bytes with both groups
 
 	// The fields from here on have no lock.
 	compacted store.Revision // the floor of the log; only the loop uses it
@@ -66,7 +66,7 @@ func Open(ctx context.Context, o store.Options) (*store.Store, error) {
 	if o.OnDivergence == nil || b.Head > o.Base {
 		c.startLoop()
 	}
-	return c.store.Store, nil
+	return c.store.Store(), nil
 }
 
 // Fork starts a store at a state of a parent, on the log of the options, which has that state. Store.Fork has the details.
@@ -75,7 +75,7 @@ func Fork(parent *store.Store, state *store.State, o store.Options) (*store.Stor
 	if err != nil {
 		return nil, err
 	}
-	return start(p, o.Log, b).store.Store, nil
+	return start(p, o.Log, b).store.Store(), nil
 }
 
 // start makes the writer of a store.

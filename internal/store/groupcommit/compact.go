@@ -11,7 +11,7 @@ import (
 // # Compaction
 //
 // A revision is kept for Options.Retention of running time after a newer one
-// replaced it, see aging.go.
+// replaced it, see aging.go of package store.
 //
 // If history is larger than its bound, the floor rises by the share that is too much. It also
 // rises when the medium is short of space: see room.go.
@@ -113,7 +113,7 @@ func (c *committer) compact(floor store.Revision) error {
 	before := c.log.Usage().HistoryBytes
 	defer func() { c.room.garbage.Add(max(0, before-c.log.Usage().HistoryBytes)) }()
 	for c.compacted < floor {
-		if s.Closed() {
+		if s.Context().Err() != nil {
 			return nil
 		}
 		next := min(floor, c.compacted+compactStep)

@@ -1,8 +1,8 @@
-// Package groupcommit is the writer of a store that is its log's only writer.
+// Package groupcommit commits transactions to a log that has no other writer.
 //
 // # Group commit
 //
-// It knows the newest version of each object, decides the
+// The committer knows the newest version of each object, decides the
 // conditions of transactions itself, and gives the revisions. Transactions that arrive during a sync of the log share the next
 // one.
 //

@@ -4,12 +4,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// These bound a group, and so its memory and the time of one sync. A transaction that finds
-// the open group full waits for the next.
-const (
-	maxGroupWrites = store.MaxGroupWrites
-	maxGroupBytes  = 4 << 20 // as the log writes them: with the replaced versions
-)
+// maxGroupBytes and store.MaxGroupWrites bound a group, and so its memory and the time of one sync. The bytes are those that
+// the log writes, with the replaced versions. A transaction that finds the open group full waits for the next one.
+const maxGroupBytes = 4 << 20
 
 // group is a run of transactions that become durable together. Guarded by
 // committer.mu until it is sealed, then owned by its leader.

@@ -38,7 +38,8 @@ type Topic struct {
 	pause    *time.Timer // until then; nil: there was none yet
 }
 
-// Init sets the last change of a new topic. It is not known, so take one that cannot be too old.
+// Init sets Last and Previous of a new topic, before the first Join. Its newest change is not known, so r is a revision at or
+// above it.
 func (t *Topic) Init(r uint64) {
 	t.last.Store(r)
 	t.previous.Store(r)
@@ -59,7 +60,7 @@ func (t *Topic) Note(r uint64) {
 	t.last.Store(r)
 }
 
-// Mark reports whether it is the first call since the last Notify.
+// Mark marks the topic for Notify, and reports whether it was not marked. Then the caller adds it to the topics to notify.
 func (t *Topic) Mark() bool {
 	first := !t.marked
 	t.marked = true

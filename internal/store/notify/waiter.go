@@ -44,8 +44,8 @@ func (w *Waiter) Share(g *Fanout, r Reader) {
 	w.fanout.Store(g)
 }
 
-// Wait waits until there may be something to read, or for Wake. It may return without
-// a reason. Meanwhile others of its fanout may read through its Reader.
+// Wait waits until there may be something to read, or for Wake. It may return
+// spuriously. Meanwhile others of its fanout may read through its Reader.
 func (w *Waiter) Wait() {
 	g := w.fanout.Load()
 	for w.topic != nil && g.park(w) {

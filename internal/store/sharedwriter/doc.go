@@ -21,9 +21,9 @@
 // transaction of A at revision 8, and refuses the one of B: its conditions do not hold at 8. B waits until it has published 8,
 // checks the transaction by that state, and returns ErrConflict. A responds when it has published 8.
 //
-//	write    check by the published state; a refusal: Head, await, check again -> error
-//	         Propose: made    -> await its revision -> response
-//	                  refused -> await that revision, check -> error, or Propose again
+//	write    check by the published state; a refusal: Head, wait for it, check again -> error
+//	         Propose: made    -> wait for its revision -> response
+//	                  refused -> wait for that revision, check -> error, or Propose again
 //
 // If the log is another one than before, or went back, the state is void and the process has to end. If compaction overtakes
 // Follow, the state is loaded again: see reload.go.

@@ -48,7 +48,7 @@ func Open(ctx context.Context, o store.Options) (*store.Store, error) {
 	for _, loop := range [...]func(){f.run, f.age, f.heal} {
 		s.Go(loop)
 	}
-	return s.Store, nil
+	return s.Store(), nil
 }
 
 // mostLoads is how many loads may be overtaken by compaction before Open gives up.
@@ -117,7 +117,7 @@ func (f *writer) publish(b *store.Batch) error {
 		return err
 	}
 	if b.Through > s.Any().Revision() {
-		changes := f.made(b)
+		changes := f.stage(b)
 		s.Publish(changes, b.Through, f.time)
 		clear(changes)
 	}
@@ -144,9 +144,9 @@ func check(b *store.Batch, published store.Revision) error {
 	return nil
 }
 
-// made returns the changes of a batch, with the objects before them. An entry that deletes an object that does not exist is no
+// stage returns the changes of a batch, with the objects before them. An entry that deletes an object that does not exist is no
 // change. The caller holds publishing.
-func (f *writer) made(b *store.Batch) []store.Staged {
+func (f *writer) stage(b *store.Batch) []store.Staged {
 	f.flights.mu.Lock()
 	defer f.flights.mu.Unlock()
 	changes, state := f.changes[:0], f.store.Any()
@@ -185,7 +185,10 @@ func (f *writer) change(e *store.Entry, before *store.Object) store.Staged {
 	}
 	m := s.Stage(e.Collection, c, origin)
 	// The log has no times. That of another server's change is when this one read it, which is soon after.
-	at := c.Origin().Time
+	var at time.Time
+	if origin != nil {
+		at = origin.Time
+	}
 	if at.IsZero() {
 		at = s.Now()
 	}
